@@ -1,0 +1,3 @@
+"""Translate Nsight Systems reports into Paraver traces."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Clocks: which reports share one, and how they are brought onto one time line."""
