@@ -1,0 +1,66 @@
+"""The .pcf of a trace: labels of states, event types and values, in the form that Paraver's parser accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nsys2prv_ng.paraver.event_types import STATES, EventType
+from nsys2prv_ng.paraver.labels import Numbering
+
+LABEL_LENGTH = 500
+"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
+
+
+def one_line(label: str) -> str:
+    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", label).strip()
+    return text[:LABEL_LENGTH].rstrip() or "(unnamed)"
+
+
+def pcf_text(numbering: Numbering) -> str:
+    """The whole .pcf. Types that share a name space form one block, so that their values are written once."""
+    return "\n".join(_lines(numbering)) + "\n"
+
+
+def _lines(numbering: Numbering) -> Iterator[str]:
+    yield "STATES"
+    for state, (label, _) in STATES.items():
+        yield f"{state} {label}"
+    yield ""
+    yield "STATES_COLOR"
+    for state, (_, (red, green, blue)) in STATES.items():
+        yield f"{state} {{{red},{green},{blue}}}"
+    for block in _blocks(numbering.types):
+        yield ""
+        yield "EVENT_TYPE"
+        for event_type in block:
+            yield f"0 {numbering.number(event_type)} {_type_label(event_type)}"
+        first = block[0]
+        if first.precision:
+            yield f"PRECISION {first.precision}"
+        values = _values(first, numbering)
+        if values:
+            yield "VALUES"
+            for value, label in values.items():
+                yield f"{value} {one_line(label)}"
+
+
+def _blocks(types: list[EventType]) -> list[list[EventType]]:
+    """Types in the order of their numbers; those that share names (and are closed alike) with the first of them."""
+    blocks: dict[object, list[EventType]] = {}
+    for event_type in types:
+        shared = (event_type.names, event_type.interval) if event_type.names else event_type
+        blocks.setdefault(shared, []).append(event_type)
+    return list(blocks.values())
+
+
+def _type_label(event_type: EventType) -> str:
+    return one_line(f"{event_type.label} [{event_type.unit}]" if event_type.unit else event_type.label)
+
+
+def _values(event_type: EventType, numbering: Numbering) -> dict[int, str]:
+    values = {0: "End"} if event_type.interval else {}
+    values.update(event_type.values or {})
+    values.update({i + 1: name for i, name in enumerate(numbering.names.get(event_type.names, []))})
+    return values

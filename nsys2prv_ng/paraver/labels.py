@@ -1,0 +1,88 @@
+"""From what a report calls its types and names to the numbers of the trace.
+
+A report is read before the names of the others are known, so its records carry handles (dense ids of event types) and
+local ids of names. `Numbering` gives the final numbers once every report has been read: names get ids from 1 in sorted
+order over all reports, whatever the order of reports and events was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.event_types import EventType, nvtx_bases
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_TYPE = 2**31 - 1
+"""The .pcf is read with stoi: larger types and labelled values cannot be named."""
+
+
+class Labels:
+    """Event types and names that the records of one report use."""
+
+    def __init__(self) -> None:
+        self.types: list[EventType] = []
+        self._handles: dict[EventType, int] = {}
+        self.names: dict[str, dict[str, int]] = {}
+
+    def handle(self, event_type: EventType) -> int:
+        """Dense id of an event type in this report's records."""
+        known = self._handles.get(event_type)
+        if known is None:
+            known = self._handles[event_type] = len(self.types)
+            self.types.append(event_type)
+        return known
+
+    def name_ids(self, space: str, names: Iterable[str]) -> IntArray:
+        """Local ids (from 1) of names in a name space. Call with distinct names, then index with the result."""
+        ids = self.names.setdefault(space, {})
+        return np.array([ids.setdefault(name, len(ids) + 1) for name in names], np.int64)
+
+
+class Numbering:
+    """Final numbers of the types and names of all reports."""
+
+    def __init__(self, labels: Sequence[Labels]) -> None:
+        types: dict[EventType, None] = {t: None for each in labels for t in each.types}
+        self._bases = nvtx_bases(t.member for t in types if t.family == "nvtx")
+        self.types = sorted(types, key=self.number)
+        self.names: dict[str, list[str]] = {}
+        for space in sorted({space for each in labels for space in each.names}):
+            self.names[space] = sorted({name for each in labels for name in each.names.get(space, {})})
+        self._ids = {space: {name: i + 1 for i, name in enumerate(names)} for space, names in self.names.items()}
+
+    def number(self, event_type: EventType) -> int:
+        """Number of an event type in the trace."""
+        number = event_type.number
+        if event_type.family == "nvtx":
+            number += self._bases[event_type.member]
+        if not 0 < number <= MAX_TYPE:
+            raise TranslationError(f"event type '{event_type.label}' has number {number}, which Paraver cannot label")
+        return number
+
+    def maps(self, labels: Labels) -> tuple[IntArray, IntArray, IntArray]:
+        """(number of each handle, start of each handle's table of values or -1, the tables).
+
+        The tables map a report's local ids of names to the trace's; entry 0 is 0.
+        """
+        numbers = np.array([self.number(t) for t in labels.types], np.int64)
+        starts = np.full(len(labels.types), -1, np.int64)
+        tables: list[IntArray] = []
+        start_of: dict[str, int] = {}
+        length = 0
+        for handle, event_type in enumerate(labels.types):
+            space = event_type.names
+            if not space:
+                continue
+            if space not in start_of:
+                ids = self._ids.get(space, {})
+                table = np.array([0, *(ids[name] for name in labels.names.get(space, {}))], np.int64)
+                start_of[space] = length
+                tables.append(table)
+                length += table.size
+            starts[handle] = start_of[space]
+        return numbers, starts, np.concatenate(tables) if tables else np.zeros(0, np.int64)

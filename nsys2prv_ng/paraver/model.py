@@ -1,0 +1,99 @@
+"""Paraver's two hierarchies of a trace, application and resources: what the .prv's header and the .row name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import numpy as np
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.configuration import one_line
+from nsys2prv_ng.paraver.encode import RowNumbers
+
+MAX_ROWS = 65534
+"""Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """A task: its name, the index of its node, and the names of its threads."""
+
+    name: str
+    node: int
+    threads: list[str]
+
+
+@dataclass(frozen=True)
+class TraceModel:
+    """Nodes and tasks of the one application of a trace. Rows are numbered task by task.
+
+    Each row has a CPU of its own, node by node in the order of rows: Paraver shows on a CPU only the last row that had a
+    record there, so that two streams on one CPU would hide each other.
+    """
+
+    nodes: list[str]
+    tasks: list[TaskRows]
+
+    def __post_init__(self) -> None:
+        if self.row_count > MAX_ROWS:
+            raise TranslationError(
+                f"the trace would have {self.row_count} rows and Paraver takes {MAX_ROWS}:"
+                " translate fewer reports at once, or choose fewer kinds of event with --sources"
+            )
+
+    @property
+    def row_count(self) -> int:
+        return sum(len(task.threads) for task in self.tasks)
+
+    def cpus_of_nodes(self) -> list[int]:
+        """Number of CPUs, that is of rows, of each node."""
+        cpus = [0] * len(self.nodes)
+        for task in self.tasks:
+            cpus[task.node] += len(task.threads)
+        return cpus
+
+    def row_numbers(self) -> RowNumbers:
+        """CPU, task and thread of each row."""
+        next_cpu = np.concatenate([[1], 1 + np.cumsum(self.cpus_of_nodes())])
+        cpu, task_number, thread = [], [], []
+        for number, task in enumerate(self.tasks, 1):
+            count = len(task.threads)
+            cpu.append(np.arange(next_cpu[task.node], next_cpu[task.node] + count))
+            next_cpu[task.node] += count
+            task_number.append(np.full(count, number))
+            thread.append(np.arange(1, count + 1))
+        return RowNumbers(*(np.concatenate(part).astype(np.int64) for part in (cpu, task_number, thread)))
+
+
+def prv_header(model: TraceModel, start_utc_ns: int, duration: int) -> str:
+    """First line of the .prv: date (UTC, of time 0), duration in ns, nodes with their CPUs, tasks with their threads."""
+    date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
+    cpus = ",".join(map(str, model.cpus_of_nodes()))
+    tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)
+    return f"#Paraver ({date}):{duration}_ns:{len(model.nodes)}({cpus}):1:{len(model.tasks)}({tasks})\n"
+
+
+def row_text(model: TraceModel, application: str) -> str:
+    """The whole .row: a section with the name of every object for each level."""
+    rows = [(task.node, thread) for task in model.tasks for thread in task.threads]
+    by_node = sorted(range(len(rows)), key=lambda i: rows[i][0])
+    position = dict.fromkeys(range(len(model.nodes)), 0)
+    cpus = []
+    for i in by_node:
+        node, thread = rows[i]
+        position[node] += 1
+        cpus.append(f"{node + 1}.{position[node]} {thread}")
+    levels = {
+        "WORKLOAD": [application],
+        "APPL": [application],
+        "TASK": [task.name for task in model.tasks],
+        "THREAD": [thread for _, thread in rows],
+        "SYSTEM": ["system"],
+        "NODE": model.nodes,
+        "CPU": cpus,
+    }
+    sections = []
+    for level, names in levels.items():
+        sections.append(f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{one_line(name)}\n" for name in names))
+    return "\n".join(sections)

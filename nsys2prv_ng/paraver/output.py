@@ -1,0 +1,121 @@
+"""The three files of a trace, which appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, cast
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+
+GZIP_LEVEL = 1
+"""Levels above the fastest save a few percent of a .prv and cost several times its translation."""
+
+
+class TraceOutput:
+    """Writes x.prv (or x.prv.gz), x.pcf and x.row under temporary names beside the final ones.
+
+    A context manager: leaving it renames all three, the .prv last; leaving it by an exception removes what was written.
+    """
+
+    def __init__(self, path: Path, *, force: bool) -> None:
+        self.path = path
+        self.compressed = path.name.endswith(".gz")
+        stem = path.name.removesuffix(".gz").removesuffix(".prv")
+        self._final = {"pcf": path.with_name(f"{stem}.pcf"), "row": path.with_name(f"{stem}.row"), "prv": path}
+        self._temporary: dict[str, Path] = {}
+        self._prv: BinaryIO | None = None
+        check_writable(path, list(self._final.values()), force=force)
+
+    def __enter__(self) -> TraceOutput:
+        try:
+            for suffix, final in self._final.items():
+                descriptor, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
+                self._temporary[suffix] = Path(name)
+                if suffix == "prv":
+                    raw = os.fdopen(descriptor, "wb")
+                    # No name and no time in the gzip header: the same input gives the same bytes.
+                    self._prv = (
+                        cast(BinaryIO, gzip.GzipFile("", "wb", GZIP_LEVEL, raw, mtime=0)) if self.compressed else raw
+                    )
+                    self._raw = raw
+                else:
+                    os.close(descriptor)
+        except OSError as error:
+            self._remove()
+            raise _output_error(self.path, error) from None
+        return self
+
+    def write_prv(self, data: bytes | memoryview) -> None:
+        """Append to the .prv."""
+        assert self._prv is not None
+        try:
+            self._prv.write(data)
+        except OSError as error:
+            raise _output_error(self.path, error) from None
+
+    def write_text(self, suffix: str, text: str) -> None:
+        """The whole .pcf or .row."""
+        try:
+            self._temporary[suffix].write_text(text, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise _output_error(self._final[suffix], error) from None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._publish()
+        except OSError as error:
+            raise _output_error(self.path, error) from None
+        finally:
+            self._remove()
+
+    def _publish(self) -> None:
+        assert self._prv is not None
+        self._prv.close()
+        self._raw.close()
+        mask = os.umask(0)
+        os.umask(mask)
+        for suffix, final in self._final.items():
+            self._temporary[suffix].chmod(0o666 & ~mask)  # mkstemp's are private
+            self._temporary[suffix].replace(final)
+
+    def _remove(self) -> None:
+        for file in (self._prv, getattr(self, "_raw", None)):
+            if file is not None:
+                with suppress(OSError):
+                    file.close()
+        for path in self._temporary.values():
+            path.unlink(missing_ok=True)
+
+
+def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
+    """Refuse a trace that could not be written, before anything is read.
+
+    Raises UsageError for a folder that does not exist, TranslationError for files in the way.
+    """
+    folder = path.parent
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; create it or choose another place for {path.name}")
+    for file in files:
+        if file.is_dir():
+            raise TranslationError(f"{file}: is a folder; choose another name for the trace")
+        if file.exists() and not force:
+            raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise TranslationError(f"{folder}: no permission to write there; choose another folder for {path.name}")
+
+
+def _output_error(path: Path, error: OSError) -> TranslationError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TranslationError(
+            f"{path}: no space left to write the trace; free some, choose another folder, or write {path.stem}.prv.gz"
+        )
+    return TranslationError(f"{path}: cannot write the trace: {error.strerror or error}")

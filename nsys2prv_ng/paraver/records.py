@@ -1,0 +1,275 @@
+"""Records of a trace as columns: what is sorted, merged and, at the very end, formatted as text.
+
+A record is one line of the .prv. Its fixed part is (time, tie, place, kind); its variable part is a run of words, pairs
+(handle, value) in two flat arrays:
+
+    event          (event type, value) for each of its pairs
+    state          (state, end)
+    communication  (place of the receiver, physical send), (0, logical receive), (0, physical receive), (tag, size)
+
+`place` is an id of the row, `handle` of the event type, both local to the report until `resolve`. Times are ns, int64.
+
+`tie` orders records of equal time: ends (inner first), zero-length intervals and points, begins (outer first), states,
+communications. It holds the class in its top bits and, for ends and begins, the length of the interval, so that the
+other limit of an interval is known from either of its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
+Int8Array = npt.NDArray[np.int8]
+BoolArray = npt.NDArray[np.bool_]
+
+STATE, EVENT, COMMUNICATION = 1, 2, 3
+"""Kinds of records, with Paraver's numbers."""
+
+END, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(5)
+"""Classes of `tie`."""
+
+CLASS_SHIFT = 58
+LONGEST = (1 << CLASS_SHIFT) - 1
+
+
+class Pair(NamedTuple):
+    """A type:value pair of many events: one handle and value for all or an array with one for each, and where it is."""
+
+    handle: int | IntArray
+    value: int | IntArray
+    present: BoolArray | None = None
+
+
+@dataclass
+class Records:
+    """Columns of n records and their m words; `first` has n + 1 offsets into the words."""
+
+    time: IntArray
+    tie: IntArray
+    place: Int32Array
+    kind: Int8Array
+    first: IntArray
+    handle: Int32Array
+    value: IntArray
+
+    def __len__(self) -> int:
+        return int(self.time.size)
+
+    @property
+    def tie_class(self) -> IntArray:
+        return self.tie >> CLASS_SHIFT
+
+    @property
+    def length(self) -> IntArray:
+        """Length of the interval that a begin or end line belongs to, ns."""
+        low = self.tie & LONGEST
+        return np.where(self.tie_class == BEGIN, LONGEST - low, low)
+
+    def take(self, order: IntArray) -> Records:
+        """The records at these indices, in this order."""
+        first, handle, value = _take_words(self.first, self.handle, self.value, order)
+        return Records(self.time[order], self.tie[order], self.place[order], self.kind[order], first, handle, value)
+
+    def part(self, low: int, high: int) -> Records:
+        """Records low .. high - 1, as views."""
+        a, b = self.first[low], self.first[high]
+        first = self.first[low : high + 1] - a
+        rows = slice(low, high)
+        words = self.handle[a:b], self.value[a:b]
+        return Records(self.time[rows], self.tie[rows], self.place[rows], self.kind[rows], first, *words)
+
+    def sorted(self) -> Records:
+        """Ordered by time and tie; records that agree in both keep their order."""
+        return self.take(time_order(self.time, self.tie))
+
+
+def concatenate(parts: Sequence[Records]) -> Records:
+    """Records of several parts, one part after the other."""
+    counts = [part.value.size for part in parts]
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = np.concatenate(
+        [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)] + [starts[-1:]]
+    )
+    columns = ("time", "tie", "place", "kind")
+    dtypes = (np.int64, np.int64, np.int32, np.int8)
+    time, tie, place, kind = (
+        np.concatenate([getattr(part, column) for part in parts] or [np.zeros(0, dtype)])
+        for column, dtype in zip(columns, dtypes, strict=True)
+    )
+    handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
+    value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
+    return Records(time, tie, place, kind, first, handle, value)
+
+
+def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
+    """One record for each time, with those of `pairs` that are present at it."""
+    n = time.size
+    count = np.zeros(n, np.int64)
+    for pair in pairs:
+        count += 1 if pair.present is None else pair.present
+    first = np.zeros(n + 1, np.int64)
+    np.cumsum(count, out=first[1:])
+    handle = np.empty(first[-1], np.int32)
+    value = np.empty(first[-1], np.int64)
+    at = first[:-1].copy()
+    for pair in pairs:
+        here: slice | BoolArray = slice(None) if pair.present is None else pair.present
+        where = at[here]
+        handle[where] = pair.handle[here] if isinstance(pair.handle, np.ndarray) else pair.handle
+        value[where] = pair.value[here] if isinstance(pair.value, np.ndarray) else pair.value
+        at[here] += 1
+    kinds = np.full(n, kind, np.int8)
+    return Records(time, tie, np.asarray(place, np.int32), kinds, first, handle, value)
+
+
+def events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
+    """Events at a point in time: `place` and `time` of n, pairs of n."""
+    return _lines(place, time, np.full(time.size, POINT << CLASS_SHIFT, np.int64), EVENT, pairs)
+
+
+def intervals(
+    place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int | IntArray]
+) -> Records:
+    """Intervals of n, begin <= end (ns): a line with the pairs `opening` and one that sets the types `closing` to 0.
+
+    Intervals of the same row and type must nest; of equal ones, the earlier in the columns is the outer. One without
+    length is a single line that opens and closes.
+    """
+    length = end - begin
+    long = length > 0
+    zeros = [Pair(handle, 0) for handle in closing]
+    zero_line = _lines(
+        place[~long],
+        begin[~long],
+        np.full(int((~long).sum()), POINT << CLASS_SHIFT, np.int64),
+        EVENT,
+        _select(opening, ~long) + _select(zeros, ~long),
+    )
+    begin_tie = (BEGIN << CLASS_SHIFT) | (LONGEST - length[long])
+    begin_line = _lines(place[long], begin[long], begin_tie, EVENT, _select(opening, long))
+    # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
+    back = np.flatnonzero(long)[::-1]
+    end_tie = (END << CLASS_SHIFT) | length[back]
+    end_line = _lines(place[back], end[back], end_tie, EVENT, _select(zeros, back))
+    return concatenate([begin_line, zero_line, end_line])
+
+
+def _select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
+    return [
+        Pair(
+            pair.handle[where] if isinstance(pair.handle, np.ndarray) else pair.handle,
+            pair.value[where] if isinstance(pair.value, np.ndarray) else pair.value,
+            None if pair.present is None else pair.present[where],
+        )
+        for pair in pairs
+    ]
+
+
+def states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
+    """State records of n; those of a row must not overlap. States without length, which show nothing, are left out."""
+    long = end > begin
+    place, begin, end, state = place[long], begin[long], end[long], state[long]
+    tie = np.full(begin.size, STATE_LINE << CLASS_SHIFT, np.int64)
+    return _lines(place, begin, tie, STATE, [Pair(state, end)])
+
+
+def communications(
+    sender: IntArray, send: IntArray, receiver: IntArray, receive: IntArray, size: IntArray | int, tag: int
+) -> Records:
+    """Communications of n from row `sender` at time `send` to row `receiver` at `receive` (ns), `size` in bytes.
+
+    Logical and physical times are the same: nsys knows no others.
+    """
+    tie = np.full(send.size, COMMUNICATION_LINE << CLASS_SHIFT, np.int64)
+    words = [Pair(receiver, send), Pair(0, receive), Pair(0, receive), Pair(tag, size)]
+    return _lines(sender, send, tie, COMMUNICATION, words)
+
+
+def time_order(time: IntArray, tie: IntArray) -> IntArray:
+    """Stable order by (time, tie). Fast where `time` consists of sorted runs, as reports and merged blocks do."""
+    order = np.argsort(time, kind="stable").astype(np.int64, copy=False)
+    _order_ties(time, tie, order)
+    return order
+
+
+@nb.njit(cache=True, nogil=True)
+def _order_ties(time, tie, order):  # type: ignore[no-untyped-def]
+    n = order.size
+    low = 0
+    while low < n:
+        t = time[order[low]]
+        high = low + 1
+        sorted_already = True
+        while high < n and time[order[high]] == t:
+            if tie[order[high]] < tie[order[high - 1]]:
+                sorted_already = False
+            high += 1
+        if not sorted_already:
+            group = order[low:high].copy()
+            rank = np.argsort(tie[group], kind="mergesort")
+            for i in range(rank.size):
+                order[low + i] = group[rank[i]]
+        low = high
+
+
+@nb.njit(cache=True, nogil=True)
+def _take_words(first, handle, value, order):  # type: ignore[no-untyped-def]
+    n = order.size
+    new_first = np.empty(n + 1, np.int64)
+    new_first[0] = 0
+    for i in range(n):
+        new_first[i + 1] = new_first[i] + first[order[i] + 1] - first[order[i]]
+    new_handle = np.empty(new_first[n], handle.dtype)
+    new_value = np.empty(new_first[n], value.dtype)
+    for i in range(n):
+        source = first[order[i]]
+        for j in range(new_first[i + 1] - new_first[i]):
+            new_handle[new_first[i] + j] = handle[source + j]
+            new_value[new_first[i] + j] = value[source + j]
+    return new_first, new_handle, new_value
+
+
+def shift(records: Records, offset: int) -> None:
+    """Move records in time by `offset` ns, in place."""
+    if offset:
+        _shift(records.kind, records.first, records.value, records.time, offset)
+
+
+@nb.njit(cache=True, nogil=True)
+def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
+    for i in range(time.size):
+        time[i] += offset
+        if kind[i] == STATE:
+            value[first[i]] += offset
+        elif kind[i] == COMMUNICATION:
+            for j in range(first[i], first[i] + 3):
+                value[j] += offset
+
+
+def resolve(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
+    """From a report's own ids to those of the trace, in place: place -> row, handle -> type number, name id -> value.
+
+    `rows` by place; `types`, `starts`, `tables` as `Numbering.maps` gives them.
+    """
+    _resolve(records.kind, records.place, records.first, records.handle, records.value, rows, types, starts, tables)
+
+
+@nb.njit(cache=True, nogil=True)
+def _resolve(kind, place, first, handle, value, rows, types, starts, tables):  # type: ignore[no-untyped-def]
+    for i in range(kind.size):
+        place[i] = rows[place[i]]
+        if kind[i] == EVENT:
+            for j in range(first[i], first[i + 1]):
+                h = handle[j]
+                if starts[h] >= 0:
+                    value[j] = tables[starts[h] + value[j]]
+                handle[j] = types[h]
+        elif kind[i] == COMMUNICATION:
+            handle[first[i]] = rows[handle[first[i]]]
