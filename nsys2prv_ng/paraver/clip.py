@@ -17,12 +17,6 @@ from nsys2prv_ng.paraver.records import (
 )
 
 
-def count_events(records: Records) -> int:
-    """Intervals and points among the records: each interval has one begin line, and one without length is a point."""
-    of_class = records.tie_class
-    return int(((records.kind == EVENT) & ((of_class == BEGIN) | (of_class == POINT))).sum())
-
-
 def clip(records: Records, low: int, high: int) -> Records:
     """Records within [low, high] (ns).
 

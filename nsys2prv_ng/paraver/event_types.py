@@ -81,6 +81,9 @@ LOCAL_MEMORY = EventType(9109, "Local memory", "kernels", unit="bytes per thread
 REGISTERS = EventType(9110, "Registers", "kernels", unit="per thread")
 CORRELATION = EventType(9200, "Correlation id", "kernels")
 
+# ---- the capture, where nothing else is in the trace -----------------------------------------------------------------
+CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
+
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
 NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600

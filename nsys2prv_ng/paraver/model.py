@@ -28,8 +28,8 @@ class TaskRows:
 class TraceModel:
     """Nodes and tasks of the one application of a trace. Rows are numbered task by task.
 
-    Each row has a CPU of its own, node by node in the order of rows: Paraver shows on a CPU only the last row that had a
-    record there, so that two streams on one CPU would hide each other.
+    Each row has a CPU of its own, node by node in the order of rows: Paraver shows on a CPU only the last row that had
+    a record there, so that two streams on one CPU would hide each other.
     """
 
     nodes: list[str]
@@ -67,7 +67,7 @@ class TraceModel:
 
 
 def prv_header(model: TraceModel, start_utc_ns: int, duration: int) -> str:
-    """First line of the .prv: date (UTC, of time 0), duration in ns, nodes with their CPUs, tasks with their threads."""
+    """First line of the .prv: date (UTC, of time 0), duration in ns, nodes with CPUs, tasks with threads."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
     cpus = ",".join(map(str, model.cpus_of_nodes()))
     tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)

@@ -29,7 +29,7 @@ Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
 BoolArray = npt.NDArray[np.bool_]
 
-STATE, EVENT, COMMUNICATION = 1, 2, 3
+KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
 """Kinds of records, with Paraver's numbers."""
 
 END, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(5)
@@ -72,6 +72,17 @@ class Records:
         low = self.tie & LONGEST
         return np.where(self.tie_class == BEGIN, LONGEST - low, low)
 
+    def limits(self) -> tuple[int, int]:
+        """First and last time (ns) of the records, of which there must be one."""
+        first, last = int(self.time.min()), int(self.time.max())
+        words = self.first[:-1]
+        state_end = self.value[words[self.kind == STATE]]
+        receive = self.value[words[self.kind == COMMUNICATION] + 1]
+        for other in (state_end, receive):
+            if other.size:
+                first, last = min(first, int(other.min())), max(last, int(other.max()))
+        return first, last
+
     def take(self, order: IntArray) -> Records:
         """The records at these indices, in this order."""
         first, handle, value = _take_words(self.first, self.handle, self.value, order)
@@ -106,6 +117,12 @@ def concatenate(parts: Sequence[Records]) -> Records:
     handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
     value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
     return Records(time, tie, place, kind, first, handle, value)
+
+
+def count_events(records: Records) -> int:
+    """Intervals, points and communications: an interval has one begin line, one without length is a point."""
+    of_class = records.tie_class
+    return int(((of_class == BEGIN) | (of_class == POINT) | (of_class == COMMUNICATION_LINE)).sum())
 
 
 def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:

@@ -1,0 +1,48 @@
+"""From the files that a user names to exports that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.progress import Progress
+from nsys2prv_ng.report.export import export_sqlite
+
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+
+
+def is_report(path: Path) -> bool:
+    """Whether a name is one of a report or of an export."""
+    return path.suffix in (*REPORT_SUFFIXES, ".sqlite", ".db")
+
+
+def locate_exports(reports: Sequence[Path], out_folder: Path, progress: Progress) -> list[Path]:
+    """The export of each report; reports as nsys writes them are exported first.
+
+    Raises UsageError for a report named twice, TranslationError for one that is missing or cannot be exported.
+    """
+    for report in reports:
+        if not report.exists():
+            raise TranslationError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
+    _refuse_twice(reports)
+    to_export = [report for report in reports if report.suffix in REPORT_SUFFIXES and not report.is_dir()]
+    exported: dict[Path, Path] = {}
+    if to_export:
+        with progress.step(f"exporting {len(to_export)} of {len(reports)} reports", len(to_export), "report") as step:
+            for report in to_export:
+                exported[report] = export_sqlite(report, out_folder)
+                step.update(1)
+    exports = [exported.get(report, report) for report in reports]
+    _refuse_twice(exports)
+    return exports
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        real = path.resolve()
+        if real in seen:
+            also = f" (also as {seen[real]})" if seen[real] != path else ""
+            raise UsageError(f"{path}: given twice{also}; name each report once, as .nsys-rep or as its .sqlite")
+        seen[real] = path

@@ -1,0 +1,221 @@
+"""What a report says of itself: versions, time base, host, processes, threads, ranks and GPUs.
+
+Identifiers: globalTid is <hardware:8><VM:8><process:24><thread:24> (globalPid the same with thread 0). A process is
+known here by globalTid >> 24, which is unique within a report; its pid is the low 24 bits of that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.report.database import NULL, Database, IntArray
+
+PID_MASK = 0xFFFFFF
+NEWEST_SCHEMA = (3, 25)
+"""Newest schema version that was tested; newer ones are read with a warning."""
+
+_ALLOWED_ENVIRONMENT = re.compile(
+    r"SLURM_\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
+    r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
+)
+"""All that may be read of a captured environment, which can hold secrets."""
+
+_NVTX_THREAD_NAME = 39
+
+_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def process_of(global_tid: IntArray) -> IntArray:
+    """Process keys of globalTid or globalPid values."""
+    return global_tid >> 24
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of the host: nsys's number for it, its name and its universally unique id (empty where unknown)."""
+
+    number: int
+    name: str
+    uuid: str
+
+
+@dataclass
+class Metadata:
+    """What a report says of itself. Times in ns; `utc_of_zero` is the UTC of timestamp 0."""
+
+    schema_version: str
+    nsys_version: str
+    host: str
+    utc_of_zero: int | None
+    duration: int
+    """Length of the capture, which began at timestamp 0."""
+    boot_utc: int | None
+    """UTC at which the machine started, where the export tells: the fingerprint of a node."""
+    environment: dict[str, str]
+    processes: dict[int, str]
+    threads: dict[int, str]
+    ranks: dict[int, int]
+    """MPI's rank of each process."""
+    nccl_ranks: dict[int, int]
+    """Rank of each process in the largest NCCL communicator that it initialised."""
+    gpus: dict[int, Gpu]
+    gpu_of_device: dict[tuple[int, int], int]
+    """(pid, the process's CUDA ordinal) -> number of the GPU."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int | None:
+        """Rank by the captured environment, which is that of the process that nsys launched."""
+        for name in _RANK_VARIABLES:
+            value = self.environment.get(name, "")
+            if value.isdecimal():
+                return int(value)
+        return None
+
+    def process_name(self, process: int) -> str:
+        """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
+        pid = process & PID_MASK
+        name = self.processes.get(process) or self.threads.get(process << 24 | pid) or ""
+        return name.rsplit("/", 1)[-1] or f"process {pid}"
+
+    def gpu(self, process: int, device: int) -> Gpu:
+        """The GPU that a process calls `device`: CUDA's ordinals are the process's own."""
+        number = self.gpu_of_device.get((process & PID_MASK, device), device)
+        return self.gpus.get(number) or Gpu(number, "", "")
+
+
+class Strings:
+    """The names of a report by their ids."""
+
+    def ids_of(self, prefix: str) -> list[int]:
+        """Ids of the names that start with a prefix."""
+        return [int(i) for i, value in self._values.items() if str(value).startswith(prefix)]
+
+    def __init__(self, database: Database) -> None:
+        frame = database.frame("StringIds", ["id", "value"])
+        self._values: dict[int, str] = dict(zip(frame["id"], frame["value"], strict=True))
+
+    def __call__(self, ids: IntArray) -> list[str]:
+        """Names of distinct ids; one that the export lacks (nsys leaves some out) is named by its id."""
+        return ["(no name)" if i == NULL else str(self._values.get(int(i), f"name {i}")) for i in ids]
+
+
+def read_metadata(database: Database, strings: Strings) -> Metadata:
+    """All metadata of an export; what a schema version does not have stays empty."""
+    exported = _pairs(database, "META_DATA_EXPORT") or _pairs(database, "EXPORT_META_DATA")
+    system = database.frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
+    system_values = dict(zip(system["name"], system["value"], strict=True))
+    start = database.frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
+    utc = _integer(start["utcEpochNs"].iloc[0]) if len(start) else None
+    system_clock = _integer(start["systemClockNs"].iloc[0]) if len(start) else None
+    normalized = str(exported.get("EXPORT_PARAM_TIME_NORMALIZE", "")).lower() == "true"
+
+    metadata = Metadata(
+        schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
+        nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
+        host=str(system_values.get("Hostname") or "unknown host"),
+        # A normalised export has added the UTC of the start to every timestamp already.
+        utc_of_zero=0 if normalized else utc,
+        duration=max(map(_integer_or_0, database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
+        boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
+        environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),
+        processes=_names(database.frame("PROCESSES", ["globalPid", "name"])),
+        threads=_thread_names(database, strings),
+        ranks=_mpi_ranks(database),
+        nccl_ranks=_nccl_ranks(database, strings),
+        gpus=_gpus(database),
+        gpu_of_device=_cuda_devices(database),
+    )
+    if utc is None:
+        metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
+    metadata.warnings += _version_warnings(metadata.schema_version)
+    return metadata
+
+
+def _version_warnings(version: str) -> list[str]:
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    if parts and (int(parts[1]), int(parts[2])) > NEWEST_SCHEMA:
+        newest = ".".join(map(str, NEWEST_SCHEMA))
+        return [f"schema version {version} is newer than {newest}, the newest that was tested: check the result"]
+    return []
+
+
+def _pairs(database: Database, table: str) -> dict[str, str]:
+    frame = database.frame(table, ["name", "value"])
+    return {str(name): str(value) for name, value in zip(frame["name"], frame["value"], strict=True)}
+
+
+def _environment(database: Database, device_environment: str) -> dict[str, str]:
+    """The allowed variables of the captured environment."""
+    found = dict(entry.split("=", 1) for entry in device_environment.split(";") if "=" in entry)
+    captured = database.frame("META_DATA_CAPTURE", ["name", "value"])
+    for name, value in zip(captured["name"], captured["value"], strict=True):
+        if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
+            variable, content = str(value).split("=", 1)
+            found[variable] = content.strip('"')
+    return {name: value for name, value in found.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
+
+
+def _names(frame: pd.DataFrame) -> dict[int, str]:
+    pairs = zip(frame["globalPid"], frame["name"], strict=True)
+    return {int(pid) >> 24: str(name) for pid, name in pairs if _integer(pid) is not None and name}
+
+
+def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
+    """Names by globalTid: the operating system's, and over them those given through NVTX (eventType 39)."""
+    frame = database.frame("ThreadNames", ["globalTid", "nameId"]).dropna()
+    threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
+    given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], f"eventType = {_NVTX_THREAD_NAME}")
+    for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
+        name = text or (strings(np.array([text_id], np.int64))[0] if text_id is not None else "")
+        if name and tid is not None:
+            threads[int(tid)] = str(name)
+    return threads
+
+
+def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
+    """From the payload of ncclCommInitRank and its variants: JSON text in exports up to schema 3.23."""
+    if "jsonText" not in database.columns_of("NVTX_EVENTS"):
+        return {}
+    ids = ", ".join(map(str, strings.ids_of("ncclCommInitRank")))
+    frame = database.frame("NVTX_EVENTS", ["globalTid", "jsonText"], f"textId IN ({ids})")
+    largest: dict[int, tuple[int, int]] = {}
+    for tid, text in zip(frame["globalTid"], frame["jsonText"], strict=True):
+        try:
+            payload = json.loads(text)
+            size, rank, process = int(payload["No. of ranks"]), int(payload["Rank"]), int(tid) >> 24
+        except (KeyError, TypeError, ValueError):
+            continue
+        if size > largest.get(process, (0, 0))[0]:
+            largest[process] = size, rank
+    return {process: rank for process, (_, rank) in largest.items()}
+
+
+def _mpi_ranks(database: Database) -> dict[int, int]:
+    frame = database.frame("MPI_RANKS", ["globalTid", "rank"]).dropna()
+    return {int(tid) >> 24: int(rank) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True)}
+
+
+def _gpus(database: Database) -> dict[int, Gpu]:
+    frame = database.frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
+    rows = zip(frame["id"], frame["name"], frame["uuid"], frame["busLocation"], strict=True)
+    return {int(i): Gpu(int(i), str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in rows}
+
+
+def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
+    frame = database.frame("TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"]).dropna()
+    rows = zip(frame["pid"], frame["cudaId"], frame["gpuId"], strict=True)
+    return {(int(pid), int(device)): int(gpu) for pid, device, gpu in rows}
+
+
+def _integer_or_0(value: object) -> int:
+    return _integer(value) or 0
+
+
+def _integer(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and value == value else None

@@ -1,0 +1,133 @@
+"""What a source of events is: a declaration of the columns it needs and one function from columns to records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.objects.places import Places
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.paraver.records import Pair, Records, count_events
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.metadata import Metadata, Strings
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+
+class StateIntervals(NamedTuple):
+    """States that events ask for: place, begin and end (ns), state, of n. They may nest; the outermost will win."""
+
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+    state: IntArray
+
+
+class Unended(NamedTuple):
+    """Intervals of n that have no end and last until the trace ends: place, begin (ns), what they open and close."""
+
+    place: IntArray
+    begin: IntArray
+    opening: list[Pair]
+    closing: list[int]
+
+
+@dataclass
+class Result:
+    """What a source made of one report. Law: `read` equals the events or communications written plus those dropped."""
+
+    read: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    """Number of events that were left out, by reason."""
+    closed: int = 0
+    """Number of intervals without an end, which the end of the trace closes. They are written."""
+    records: list[Records] = field(default_factory=list)
+    unended: list[Unended] = field(default_factory=list)
+    states: list[StateIntervals] = field(default_factory=list)
+
+    @property
+    def written(self) -> int:
+        """Events and communications among the records."""
+        return sum(count_events(records) for records in self.records)
+
+    def drop(self, reason: str, count: int) -> None:
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kind of event: its name on the command line, what it is, the tables it reads and how."""
+
+    name: str
+    title: str
+    tables: tuple[Table, ...]
+    read: Callable[[Reading], Result]
+
+
+class Reading:
+    """One report while it is read: its columns, each read once for all sources, and what its records refer to."""
+
+    def __init__(self, database: Database, metadata: Metadata, strings: Strings, sources: Sequence[Source]) -> None:
+        self.metadata = metadata
+        self.strings = strings
+        self.places = Places()
+        self.labels = Labels()
+        self._database = database
+        self._tables = _union(table for source in sources for table in source.tables)
+        self._columns: dict[str, Columns] = {}
+        self._computed: dict[object, object] = {}
+
+    def columns(self, table: str) -> Columns:
+        """Columns of a table that a chosen source declares; no rows where none does."""
+        if table not in self._columns:
+            declared = self._tables.get(table, Table(table, ()))
+            if table in self._tables:
+                self._columns[table] = self._database.read(declared, self.metadata.schema_version)
+            else:
+                self._columns[table] = Columns(0, {}, {})
+        return self._columns[table]
+
+    def has(self, table: str) -> bool:
+        """Whether the report has the table and a chosen source reads it."""
+        return table in self._tables and table in self._database.tables
+
+    def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
+        """(index into the names for each id, distinct names) of a column of string ids."""
+        distinct, index = np.unique(ids, return_inverse=True)
+        return index, self.strings(distinct)
+
+    def once(self, compute: Callable[[Reading], T]) -> T:
+        """What `compute` makes of this report, computed for the first of the sources that ask for it."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast(T, self._computed[compute])
+
+
+def _union(tables: Iterable[Table]) -> dict[str, Table]:
+    """One declaration for each table: all columns that any source needs."""
+    joined: dict[str, Table] = {}
+    for table in tables:
+        before = joined.get(table.name, Table(table.name, ()))
+        required = tuple(dict.fromkeys((*before.required, *table.required)))
+        optional = {k: v for k, v in {**before.optional, **table.optional}.items() if k not in required}
+        joined[table.name] = Table(table.name, required, optional, tuple(dict.fromkeys((*before.text, *table.text))))
+    return joined
+
+
+def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
+    """Intervals that cannot be shown, by reason; the masks do not overlap."""
+    null = (begin == NULL) | (end == NULL)
+    backward = ~null & (end < begin)
+    zero = ~null & (begin == 0) & (end == 0)
+    return {
+        "no begin or end": null,
+        "end before begin": backward,
+        "no time (begin and end are 0)": zero,
+    }

@@ -1,0 +1,72 @@
+"""Calls of the CUDA runtime and driver APIs on host threads."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.records import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, StateIntervals, unsound_times
+from nsys2prv_ng.sources.lanes import crossing
+
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"))
+
+_VERSION = re.compile(r"_v\d+$")
+_SYNCHRONIZING = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize")
+_COPYING = re.compile(r"cu(da)?Memcpy(?!.*Async)")
+
+
+def call_name(name: str) -> str:
+    """Name of a call without the version that nsys appends: cudaLaunchKernel_v7000 is cudaLaunchKernel."""
+    return _VERSION.sub("", name)
+
+
+def call_state(name: str) -> int:
+    """State of a thread within a call, or -1 if the call says nothing of it.
+
+    Synchronization in calls that wait for the device, memory transfer in copies that return when they are done.
+    """
+    if _SYNCHRONIZING.match(name):
+        return types.SYNCHRONIZATION
+    return types.MEMORY_TRANSFER if _COPYING.match(name) else -1
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each call, nested as the calls were."""
+    columns = reading.columns(RUNTIME)
+    result = Result(read=columns.rows)
+    rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
+    if not rows.size:
+        return result
+    begin, end = columns["start"][rows], columns["end"][rows]
+    place = reading.places.threads(columns["globalTid"][rows], application=True)
+    index, names = reading.names(columns["nameId"][rows])
+    calls = [call_name(name) for name in names]
+    handle = reading.labels.handle(types.CUDA_API)
+    ids = reading.labels.name_ids(types.CUDA_API.names, calls)[index]
+    result.records.append(intervals(place, begin, end, [Pair(handle, ids)], [handle]))
+
+    state = np.array([call_state(name) for name in calls], np.int64)[index]
+    has_state = state >= 0
+    result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))
+    return result
+
+
+def sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
+    """Rows of calls that have a thread and sound times and nest on their thread; the others are counted as dropped."""
+    no_thread: BoolArray = global_tid == NULL
+    reasons = {"no thread": no_thread}
+    reasons |= {reason: mask & ~no_thread for reason, mask in unsound_times(begin, end).items()}
+    for reason, mask in reasons.items():
+        result.drop(reason, int(mask.sum()))
+    rows = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+    crosses = crossing(global_tid[rows], begin[rows], end[rows])
+    result.drop("crosses another of its thread", int(crosses.sum()))
+    return rows[~crosses]
+
+
+SOURCE = Source("cuda_api", "CUDA API calls", (TABLE,), read)

@@ -1,0 +1,244 @@
+"""The class of a GPU kernel (matrix product and its precision, attention, elementwise, ...), told from its name.
+
+The names are those nsys stores in StringIds: the demangled name where there is one
+(`void at::native::reduce_kernel<...>`), else the short name (`reduce_kernel`). Short names say less:
+`elementwise_kernel` may add or copy, only its template arguments tell. A name that no rule knows is `Other`; nothing is
+guessed from durations or launch sizes.
+
+`RULES` is the whole knowledge, first match wins. A rule whose pattern starts with `_FUNCTION` looks at the name of the
+kernel function alone, because template and call arguments name many things the kernel does not do; the others look
+everywhere. Patterns are RE2 and ignore case, except inside `(?-i:...)`.
+
+Where the precision of a matrix product comes from:
+
+- cuBLAS and cuDNN's older kernels carry a BLAS letter and types: `ampere_sgemm_`, `volta_h884gemm_`,
+  `ampere_bf16_s16816gemm_bf16_`, `sm80_xmma_gemm_f32f32_tf32f32_f32_` (inputs, compute type, accumulator).
+- CUTLASS names the input type unless it equals the accumulator's (`GemmOperation.core_name` and `extended_name` in its
+  `cutlass_library/gemm_operation.py`). Tensor cores have no FP32 product, so `tensorop_s1688gemm_128x128` is TF32.
+- cuBLAS's `nvjet_[smNN_]LLL_`: the letters are those of cuBLAS's own functions: `cublasHSHgemvBatched` and
+  `cublasHSSgemvBatched` take __half, `cublasTSTgemvBatched` and `cublasTSSgemvBatched` __nv_bfloat16, with FP32
+  accumulation (cuBLAS manual, gemvBatched). So `hsh`/`hss` are FP16 and `tst`/`tss` BF16, and captures of BF16 training
+  agree. cuBLAS documents no letters for narrower types, but where `oo` has block scales they are VEC16_UE4M3, those of
+  FP4, and where `qq` has, VEC32_UE8M0, those of FP8 (cublasLtMatmulMatrixScale_t), and public profiles show both under
+  products of these types only. Any other letters (`sss` may be FP32, TF32 or an emulation) are `GEMM other`, unless the
+  name says `tf32`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+GEMM_FP64 = 1
+GEMM_FP32 = 2
+GEMM_TF32 = 3
+GEMM_FP16 = 4
+GEMM_BF16 = 5
+GEMM_FP8 = 6
+GEMM_FP4 = 7
+GEMM_INTEGER = 8
+GEMM_OTHER = 9
+CONVOLUTION = 10
+ATTENTION = 11
+NORMALISATION = 12
+SOFTMAX_OR_LOSS = 13
+ELEMENTWISE = 14
+OPTIMIZER = 15
+REDUCTION = 16
+EMBEDDING_OR_INDEX = 17
+SORT_SCAN_SELECT = 18
+COPY_CAST_FILL = 19
+FFT = 20
+SPARSE_MATRIX = 21
+NCCL = 22
+COMMUNICATION_OTHER = 23
+OTHER = 24
+
+KERNEL_CLASSES: dict[int, str] = {
+    GEMM_FP64: "GEMM FP64",
+    GEMM_FP32: "GEMM FP32",
+    GEMM_TF32: "GEMM TF32",
+    GEMM_FP16: "GEMM FP16",
+    GEMM_BF16: "GEMM BF16",
+    GEMM_FP8: "GEMM FP8",
+    GEMM_FP4: "GEMM FP4",
+    GEMM_INTEGER: "GEMM integer",
+    GEMM_OTHER: "GEMM other",
+    CONVOLUTION: "Convolution",
+    ATTENTION: "Attention",
+    NORMALISATION: "Normalisation",
+    SOFTMAX_OR_LOSS: "Softmax or loss",
+    ELEMENTWISE: "Elementwise",
+    OPTIMIZER: "Optimizer",
+    REDUCTION: "Reduction",
+    EMBEDDING_OR_INDEX: "Embedding or index",
+    SORT_SCAN_SELECT: "Sort, scan or select",
+    COPY_CAST_FILL: "Copy, cast or fill",
+    FFT: "FFT",
+    SPARSE_MATRIX: "Sparse matrix",
+    NCCL: "NCCL",
+    COMMUNICATION_OTHER: "Communication other",
+    OTHER: "Other",
+}
+"""Class number to label. A number never changes its meaning, as configurations rely on it; new classes follow."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kernel whose name matches `pattern`, and `also` where that is given, is of this class."""
+
+    kernel_class: int
+    pattern: str
+    also: str = ""
+
+
+# Start of a name up to the kernel function's own: `void `, namespaces.
+_FUNCTION = r"^(?:void )?(?:(?:\w+|<unnamed>|\(anonymous namespace\))::)*"
+# The same, and anything before the word that matters inside the function's own name.
+_FUNCTION_WITH = _FUNCTION + r"\w*"
+# Inductor (torch.compile) tells the kind of kernel, then the operators it fused.
+_INDUCTOR_REDUCTION = r"^triton_(?:red|per)_"
+_GEMM = (
+    r"gemm|gemv|nvjet_|matmul|cublasLt::|(?:^|_)bmm_|Marlin|fused_moe_kernel|cutlass::Kernel|^Kernel2$"
+    r"|[sb]gmv|_lora_(?:shrink|expand)|^triton_(?:tem|mm)_"
+)
+_NVJET = r"nvjet_(?:sm\d+_)?"
+
+
+def _gemm(kernel_class: int, types: str) -> Rule:
+    """A matrix product whose name also holds these types."""
+    return Rule(kernel_class, types, also=_GEMM)
+
+
+RULES: tuple[Rule, ...] = (
+    # Communication. NCCL's own kernels all start so (nsys tells them in the same way).
+    Rule(NCCL, r"(?:^|[ :])nccl"),
+    # torch.compile: what was fused is in the name, and it may name anything, so before all other words.
+    Rule(ATTENTION, r"^triton_tem_\w*(?:attention|sdpa)"),
+    Rule(CONVOLUTION, r"^triton_tem_\w*conv"),
+    Rule(SOFTMAX_OR_LOSS, _INDUCTOR_REDUCTION + r"\w*(?:softmax|nll_loss|cross_entropy|logsumexp)"),
+    Rule(NORMALISATION, _INDUCTOR_REDUCTION + r"\w*(?:(?:layer|rms|batch|group)_norm|rsqrt)"),
+    Rule(SORT_SCAN_SELECT, r"^triton_\w*(?:cumsum|cumprod|sort|topk)|^triton_spl_"),
+    Rule(EMBEDDING_OR_INDEX, r"^triton_(?:red|per|poi)_\w*(?:embedding|index_put|gather|scatter)"),
+    Rule(REDUCTION, _INDUCTOR_REDUCTION),
+    Rule(
+        COPY_CAST_FILL,
+        r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$",
+    ),
+    Rule(ELEMENTWISE, r"^triton_(?:poi|for)_"),
+    # Collectives outside NCCL: NVSHMEM, vLLM, TensorRT-LLM, DeepEP, Transformer Engine's userbuffers, symmetric memory.
+    Rule(
+        COMMUNICATION_OTHER,
+        r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp",
+    ),
+    # PyTorch's TensorIterator kernels take a functor, so their arguments hold words of all other classes.
+    Rule(OPTIMIZER, _FUNCTION + r"multi_tensor_apply"),
+    Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
+    Rule(COPY_CAST_FILL, r"copy_kernel|FillFunctor", also=_FUNCTION_WITH + r"elementwise_kernel"),
+    Rule(NORMALISATION, _FUNCTION + r"batch_norm_elementwise"),
+    Rule(ELEMENTWISE, _FUNCTION_WITH + r"elementwise"),
+    Rule(REDUCTION, _FUNCTION + r"reduce_kernel"),
+    # Attention: FlashAttention, cuDNN, xFormers, FlashInfer, vLLM, TensorRT-LLM, Triton.
+    Rule(
+        ATTENTION,
+        r"fmha|sdpa|attention|flash_?attn|flash_(?:fwd|bwd)|flash_?mla|paged_?attn|merge_attn|attn_(?:fwd|bwd)"
+        r"|Batch(?:Prefill|Decode)With|Single(?:Prefill|Decode)With|(?:^|[^a-z])m?mha_|(?:^|[^a-z])xqa"
+        # cuDNN's and FlashAttention's helpers of the backward pass
+        r"|compute_dot_do_o|convert_dq_",
+    ),
+    # Convolution: before the matrix products, whose names many carry (implicit_gemm, convolve_sgemm).
+    Rule(
+        CONVOLUTION,
+        r"fprop|dgrad|wgrad|implicit_gemm|convolve|convolution|conv_?[123]d|conv_?depthwise|depthwise_?conv|winograd"
+        r"|im2col|col2im|[a-z]\d*cudnn_",
+    ),
+    Rule(FFT, r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
+    Rule(SPARSE_MATRIX, r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
+    # cuBLAS's vector routines name cuBLAS's parameter types and would pass for matrix products.
+    Rule(REDUCTION, _FUNCTION + r"(?:dot_kernel|reduce_1Block_kernel|asum_kernel|nrm2_kernel|iamax_kernel)"),
+    Rule(ELEMENTWISE, _FUNCTION + r"(?:axpy|scal|rot)_kernel"),
+    # Matrix products. Split-K's second step and the epilogues are part of them, in whatever precision they sum.
+    Rule(GEMM_OTHER, r"splitK_?reduce|cublasLt::epilogue"),
+    _gemm(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
+    _gemm(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
+    _gemm(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|_)i\d+gemm"),
+    _gemm(GEMM_TF32, r"tf32|tfloat32|tensorop_[sc]1688gemm_\d"),
+    _gemm(GEMM_BF16, _NVJET + r"ts[ts]_|bf16|bfloat16"),
+    _gemm(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|_)h\d*gem[mv]"),
+    _gemm(GEMM_FP64, r"(?:^|_)[dz]\d*gem[mv]|f64|fp64|double"),
+    _gemm(GEMM_FP32, r"(?:^|_)[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"),
+    Rule(GEMM_OTHER, _GEMM),
+    Rule(
+        OPTIMIZER,
+        r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale",
+    ),
+    Rule(NORMALISATION, _FUNCTION_WITH + r"(?:layer|rms|batch|group|instance|l2)_?norm"),
+    # The same in PyTorch, Apex, Transformer Engine and cuDNN, under names of their steps.
+    Rule(
+        NORMALISATION,
+        _FUNCTION
+        + r"(?:RowwiseMoments|GammaBetaBackward|ComputeInternalGradients|Compute\w*FusedParams|cuCompute\w*Grad"
+        r"|ln_(?:fwd|bwd)|bn_(?:fw|bw))",
+    ),
+    # Routing of experts and sampling of tokens select the best k: before softmax, which some fuse.
+    Rule(
+        SORT_SCAN_SELECT,
+        _FUNCTION_WITH + r"(?:top_?k|top_?p|moe_align|sampling|routing|sort|scan|cumsum|cumprod|unique|nonzero)",
+    ),
+    Rule(
+        SORT_SCAN_SELECT,
+        r"Device(?:Select|Partition|RunLength|Histogram)|thrust::cuda_cub::__(?:scan|merge_sort|unique|partition|copy_if)",
+    ),
+    Rule(SOFTMAX_OR_LOSS, _FUNCTION_WITH + r"(?:softmax|cross_?entropy|xentropy|logsumexp|loss)"),
+    Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
+    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"(?:embedding|index|gather|scatter)"),
+    Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"(?:compute_grad_weight|krn_partial|cupy_take)"),
+    Rule(REDUCTION, _FUNCTION_WITH + r"(?:reduc|argmax|argmin|amax|pool|moe_sum)"),
+    Rule(REDUCTION, _FUNCTION + r"cupy_(?:sum|prod|mean|max|min|amin)"),
+    Rule(
+        COPY_CAST_FILL,
+        _FUNCTION_WITH + r"(?:copy|memcpy|memset|fill|transpose|permute|concat|CatArray|quant|toNhwc|toNchw|padding"
+        r"|reformat|reshape_and_cache)",
+    ),
+    # A cast, but not a broadcast.
+    Rule(COPY_CAST_FILL, _FUNCTION + r"(?:\w*[a-ce-z0-9_])?cast"),
+    Rule(
+        ELEMENTWISE,
+        _FUNCTION_WITH + r"(?:pointwise|activation|act_and_mul|silu|gelu|relu|swiglu|sigmoid|dropout|triu_tril"
+        r"|op_generic_tensor|vector_?add)",
+    ),
+    # CuPy's ufuncs are `cupy_NAME__TYPES`; CUB and Thrust run user functors over all elements.
+    Rule(ELEMENTWISE, _FUNCTION + r"cupy_\w+__"),
+    Rule(ELEMENTWISE, r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),
+)
+"""Tried in this order on every name; the first that matches decides."""
+
+# Namespaces that hold the word of a class they are not about.
+_MISLEADING = r"fbgemm_gpu::|deep_gemm::"
+
+
+def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
+    """The number in `KERNEL_CLASSES` of each kernel name, in the order given.
+
+    `names` are distinct kernel names, demangled or short: a report has hundreds of them and millions of kernels, so map
+    the classes to the kernels through the name ids. A missing name (None) is `Other`.
+    """
+    text = pc.replace_substring_regex(pa.array(names, type=pa.string()), _MISLEADING, "")
+    classes = np.zeros(len(text), dtype=np.int64)
+    for rule in RULES:
+        matches = _matches(text, rule.pattern)
+        if rule.also:
+            matches &= _matches(text, rule.also)
+        classes[matches & (classes == 0)] = rule.kernel_class
+    classes[classes == 0] = OTHER
+    return classes
+
+
+def _matches(text: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+    found = pc.match_substring_regex(text, pattern, ignore_case=True)
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=np.bool_)

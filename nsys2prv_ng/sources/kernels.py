@@ -1,0 +1,71 @@
+"""CUDA kernels: name, class, launch attributes; those of NCCL under a type of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.records import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.device_operations import COLUMNS, KERNEL, locate
+from nsys2prv_ng.sources.kernel_classes import classify
+
+_ATTRIBUTES = {
+    "gridX": types.GRID[0],
+    "gridY": types.GRID[1],
+    "gridZ": types.GRID[2],
+    "blockX": types.BLOCK[0],
+    "blockY": types.BLOCK[1],
+    "blockZ": types.BLOCK[2],
+    "staticSharedMemory": types.STATIC_SHARED_MEMORY,
+    "dynamicSharedMemory": types.DYNAMIC_SHARED_MEMORY,
+    "localMemoryPerThread": types.LOCAL_MEMORY,
+    "registersPerThread": types.REGISTERS,
+    "correlationId": types.CORRELATION,
+}
+
+TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys(_ATTRIBUTES, NULL))
+
+
+def is_nccl(short_name: str) -> bool:
+    """Whether a kernel is NCCL's: its short name starts with nccl (as NVIDIA's recipes tell them apart)."""
+    return short_name.startswith("nccl")
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each kernel; its attributes are given at its begin only."""
+    columns = reading.columns(KERNEL)
+    result = Result(read=columns.rows)
+    if not columns.rows:
+        return result
+    place, dropped = reading.once(locate)[KERNEL]
+    result.dropped.update(dropped)
+    rows = np.flatnonzero(place >= 0)
+    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
+
+    labels = reading.labels
+    index, names = reading.names(columns["shortName"][rows])
+    nccl = np.array([is_nccl(name) for name in names], np.bool_)
+    handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
+    ids = np.zeros(len(names), np.int64)
+    for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
+        ids[mask] = labels.name_ids(space, [names[i] for i in np.flatnonzero(mask)])
+    demangled_index, demangled = reading.names(columns["demangledName"][rows])
+    class_handle = labels.handle(types.KERNEL_CLASS)
+
+    opening = [
+        Pair(handles[index], ids[index]),
+        Pair(class_handle, classify(demangled)[demangled_index]),
+        *(
+            Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
+            for name, event_type in _ATTRIBUTES.items()
+        ),
+    ]
+    result.records.append(intervals(place, begin, end, opening, [handles[index], class_handle]))
+    state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)[index]
+    result.states.append(StateIntervals(place, begin, end, state))
+    return result
+
+
+SOURCE = Source("kernels", "CUDA kernels", (TABLE,), read)

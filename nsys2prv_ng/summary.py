@@ -1,0 +1,106 @@
+"""What a translation did: events read, written and dropped by source, and the size of the trace."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+
+SUMMARY_VERSION = 1
+
+
+@dataclass
+class SourceAccount:
+    """Events of one source over all reports. Law: read = written + the sum of dropped."""
+
+    name: str
+    title: str
+    read: int = 0
+    written: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    closed_at_end: int = 0
+
+    def drop(self, reason: str, count: int) -> None:
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+@dataclass
+class ReportAccount:
+    """A report as it went into the trace."""
+
+    file: str
+    host: str
+    nsys_version: str
+    schema_version: str
+    offset_ns: int
+    """Added to its timestamps, before those of the trace are counted from 0."""
+    warnings: list[str]
+
+
+@dataclass
+class Summary:
+    """A translation: what it read and what it wrote. Times in ns."""
+
+    output: str
+    sources: list[SourceAccount]
+    reports: list[ReportAccount]
+    start_utc_ns: int
+    duration_ns: int
+    nodes: int
+    tasks: int
+    rows: int
+    states: int
+    events: int
+    communications: int
+    bytes: int
+    seconds: float
+    warnings: list[str]
+
+    @property
+    def start_utc(self) -> str:
+        """UTC of time 0 of the trace."""
+        seconds, ns = divmod(self.start_utc_ns, 10**9)
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self)}
+
+    def text(self, *, verbose: bool = False) -> str:
+        """For a terminal or a log; `verbose` adds a line for each report."""
+        rows = [("source", "read", "written", "dropped")]
+        for source in self.sources:
+            dropped = sum(source.dropped.values())
+            rows.append((source.name, f"{source.read:,}", f"{source.written:,}", f"{dropped:,}"))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        lines = [
+            row[0].ljust(widths[0])
+            + "".join(f"  {cell.rjust(width)}" for cell, width in zip(row[1:], widths[1:], strict=True))
+            for row in rows
+        ]
+        for source in self.sources:
+            lines += [
+                f"  {source.name}: {count:,} dropped: {reason}" for reason, count in sorted(source.dropped.items())
+            ]
+            if source.closed_at_end:
+                lines.append(
+                    f"  {source.name}: {source.closed_at_end:,} without an end, closed at the end of the trace"
+                )
+        lines.append(
+            f"{self.output}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')}, {_count(self.nodes, 'node')},"
+            f" {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
+        )
+        lines.append(
+            f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
+            f" {self.bytes / 1e6:.1f} MB in {self.seconds:.1f} s"
+        )
+        if verbose:
+            lines += [
+                f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
+                for r in self.reports
+            ]
+        return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

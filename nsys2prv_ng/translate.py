@@ -1,0 +1,322 @@
+"""The translation of a set of reports into one trace, told once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nsys2prv_ng.analysis.states import Flat, fill, flatten, row_limits
+from nsys2prv_ng.clock.domains import nodes_of
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.objects.places import IntArray, Places
+from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.paraver import records as rec
+from nsys2prv_ng.paraver.clip import clip
+from nsys2prv_ng.paraver.configuration import pcf_text
+from nsys2prv_ng.paraver.encode import encode
+from nsys2prv_ng.paraver.event_types import CAPTURE, RUNNING
+from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.paraver.merge import merged_blocks
+from nsys2prv_ng.paraver.model import prv_header, row_text
+from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.paraver.records import Pair, Records
+from nsys2prv_ng.progress import Progress
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
+from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.base import Reading, Result, Source
+from nsys2prv_ng.summary import ReportAccount, SourceAccount, Summary
+
+LONGEST_TRACE_NS = 2**53
+"""Paraver keeps times as doubles, which are exact up to here: 104 days."""
+
+
+Window = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to translate. `window`: limits in ns from the start of the trace, None for no limit."""
+
+    sources: tuple[Source, ...] = SOURCES
+    window: Window | None = None
+    force: bool = False
+
+
+def translate(
+    reports: Sequence[Path],
+    output: Path,
+    options: Options = Options(),  # noqa: B008 (immutable)
+    progress: Progress = Progress(),  # noqa: B008 (has no state)
+) -> Summary:
+    """Write the trace of some reports and return what was done.
+
+    Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`.
+    """
+    began = time.perf_counter()
+    with TraceOutput(output, force=options.force) as trace:
+        exports = locate_exports(reports, output.parent, progress)
+        read = _read(exports, options.sources, progress)
+        node_names = _place_on_common_clock(read)
+        empty = not any(report.limits() for report in read)
+        if empty:
+            _show_captures(read)
+        first, last = _limits(read)
+        _close_unended(read, last)
+        if options.window is not None:
+            first, last = _cut(read, options.window, first, last)
+
+        tree = _build_tree(read, node_names)
+        numbering = Numbering([report.labels for report in read])
+        runs = [_resolved(report, rows, numbering) for report, rows in zip(read, tree.rows, strict=True)]
+        runs.append(_states(read, tree, runs))
+
+        start_utc = first + _utc_base(read)
+        trace.write_text("pcf", pcf_text(numbering))
+        trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
+        trace.write_prv(prv_header(tree.model, start_utc, last - first).encode())
+        size = _write_records(trace, tree, runs, first, progress)
+
+    warnings = list(tree.warnings)
+    if empty:
+        warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
+    for warning in warnings:
+        progress.warn(warning)
+    lines = {kind: sum(int((run.kind == kind).sum()) for run in runs) for kind in rec.KINDS}
+    return Summary(
+        output=str(output),
+        sources=_accounts(read, options.sources),
+        reports=[report.account() for report in read],
+        start_utc_ns=start_utc,
+        duration_ns=last - first,
+        nodes=len(tree.model.nodes),
+        tasks=len(tree.model.tasks),
+        rows=tree.model.row_count,
+        states=lines[rec.STATE],
+        events=lines[rec.EVENT],
+        communications=lines[rec.COMMUNICATION],
+        bytes=size,
+        seconds=time.perf_counter() - began,
+        warnings=warnings,
+    )
+
+
+@dataclass
+class ReportRecords:
+    """One report, read: its records by source, on the common clock once `offset` (ns) has been added."""
+
+    path: Path
+    metadata: Metadata
+    places: Places
+    labels: Labels
+    results: dict[str, Result]
+    offset: int = 0
+    node: int = 0
+
+    def records(self) -> Iterator[Records]:
+        for result in self.results.values():
+            yield from result.records
+
+    def limits(self) -> tuple[int, int] | None:
+        """First and last time of the records, unended intervals by their begin; None where there is no record."""
+        limits = [records.limits() for records in self.records() if len(records)]
+        for result in self.results.values():
+            limits += [(int(u.begin.min()), int(u.begin.max())) for u in result.unended]
+        return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
+
+    def account(self) -> ReportAccount:
+        metadata = self.metadata
+        return ReportAccount(
+            file=str(self.path),
+            host=metadata.host,
+            nsys_version=metadata.nsys_version,
+            schema_version=metadata.schema_version,
+            offset_ns=self.offset,
+            warnings=metadata.warnings,
+        )
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _read(exports: Sequence[Path], sources: Sequence[Source], progress: Progress) -> list[ReportRecords]:
+    """Every source of every report, in an order of reports that does not depend on the command line's."""
+    read = []
+    with progress.step(f"reading {_reports(len(exports))}", len(exports) * len(sources), "source") as step:
+        for path in exports:
+            database = Database(path)
+            try:
+                strings = Strings(database)
+                metadata = read_metadata(database, strings)
+                for warning in metadata.warnings:
+                    progress.warn(f"{path}: {warning}")
+                reading = Reading(database, metadata, strings, sources)
+                results = {}
+                for source in sources:
+                    results[source.name] = source.read(reading)
+                    step.update(1)
+                read.append(ReportRecords(path, metadata, reading.places, reading.labels, results))
+            finally:
+                database.close()
+    return sorted(read, key=lambda r: (r.metadata.utc_of_zero or 0, r.metadata.host, r.path.name, str(r.path)))
+
+
+def _reports(count: int) -> str:
+    return "1 report" if count == 1 else f"{count} reports"
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+
+def _utc_base(read: Sequence[ReportRecords]) -> int:
+    """UTC (ns) of 0 on the common clock."""
+    return min((r.metadata.utc_of_zero for r in read if r.metadata.utc_of_zero), default=0)
+
+
+def _place_on_common_clock(read: Sequence[ReportRecords]) -> list[str]:
+    """Shift each report by its UTC, and note which node it is of; returns the names of the nodes."""
+    base = _utc_base(read)
+    nodes, names = nodes_of([report.metadata for report in read])
+    for report, node in zip(read, nodes, strict=True):
+        report.node = node
+        report.offset = 0 if report.metadata.utc_of_zero is None else report.metadata.utc_of_zero - base
+        for result in report.results.values():
+            for records in result.records:
+                rec.shift(records, report.offset)
+            result.states = [
+                s._replace(begin=s.begin + report.offset, end=s.end + report.offset) for s in result.states
+            ]
+            result.unended = [u._replace(begin=u.begin + report.offset) for u in result.unended]
+    return names
+
+
+def _limits(read: Sequence[ReportRecords]) -> tuple[int, int]:
+    """First and last time of all records on the common clock.
+
+    Raises TranslationError for a span that Paraver cannot hold.
+    """
+    limits = [limit for report in read if (limit := report.limits())]
+    first, last = min(limit[0] for limit in limits), max(limit[1] for limit in limits)
+    if last - first >= LONGEST_TRACE_NS:
+        days = (last - first) / 86400e9
+        raise TranslationError(f"the reports span {days:,.0f} days and Paraver takes 104: are they all of one job?")
+    return first, last
+
+
+def _close_unended(read: Sequence[ReportRecords], last: int) -> None:
+    """Intervals without an end last until the trace ends."""
+    for report in read:
+        for result in report.results.values():
+            for place, begin, opening, closing in result.unended:
+                result.records.append(rec.intervals(place, begin, np.maximum(begin, last), opening, closing))
+            result.unended = []
+
+
+def _show_captures(read: Sequence[ReportRecords]) -> None:
+    """Where no source found anything: an interval for the capture on each node, since Paraver loads no empty trace."""
+    for node in sorted({report.node for report in read}):
+        of_node = [report for report in read if report.node == node]
+        begin = min(report.offset for report in of_node)
+        end = max(report.offset + report.metadata.duration for report in of_node)
+        one = of_node[0]
+        handle = one.labels.handle(CAPTURE)
+        place = np.array([one.places.node()], np.int64)
+        limits = np.array([[begin], [max(end, begin + 1)]], np.int64)
+        capture = rec.intervals(place, limits[0], limits[1], [Pair(handle, 1)], [handle])
+        one.results[CAPTURE.source] = Result(records=[capture])
+
+
+def _cut(read: Sequence[ReportRecords], window: Window, first: int, last: int) -> tuple[int, int]:
+    """Cut all records to a window, given from the start of the trace; returns the new limits."""
+    low = first if window[0] is None else first + window[0]
+    high = last if window[1] is None else first + window[1]
+    if low >= last:
+        raise UsageError(
+            f"--time begins {(low - first) / 1e9:g} s after the start of a trace of {(last - first) / 1e9:g} s"
+        )
+    for report in read:
+        for result in report.results.values():
+            before = result.written
+            result.records = [clip(records, low, high) for records in result.records]
+            result.drop("outside --time", before - result.written)
+            result.states = [
+                s._replace(begin=np.clip(s.begin, low, high), end=np.clip(s.end, low, high)) for s in result.states
+            ]
+    if not any(report.limits() for report in read):
+        raise UsageError("--time leaves no event in the trace; choose a longer or another window")
+    return _limits(read)
+
+
+# ---- place -----------------------------------------------------------------------------------------------------------
+
+
+def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> ObjectTree:
+    parts = []
+    for report in read:
+        first, last = report.limits() or (0, 0)
+        parts.append(ReportPlaces(report.metadata, report.places, report.node, first, last))
+    return build_tree(parts, node_names)
+
+
+def _resolved(report: ReportRecords, rows: IntArray, numbering: Numbering) -> Records:
+    """All records of a report, sorted, with the rows and numbers of the trace."""
+    records = rec.concatenate(list(report.records())).sorted()
+    rec.resolve(records, rows, *numbering.maps(report.labels))
+    return records
+
+
+def _states(read: Sequence[ReportRecords], tree: ObjectTree, runs: Sequence[Records]) -> Records:
+    """State records of all rows; host threads are running wherever no call says otherwise."""
+    asked = [
+        states._replace(place=rows[states.place])
+        for report, rows in zip(read, tree.rows, strict=True)
+        for result in report.results.values()
+        for states in result.states
+    ]
+    columns = [np.concatenate([part[i] for part in asked] or [np.zeros(0, np.int64)]) for i in range(4)]
+    flat = flatten(*columns)
+    first, last = row_limits(runs, tree.model.row_count)
+    no_host = np.ones(tree.model.row_count, np.bool_)
+    no_host[tree.host_rows] = False
+    first[no_host], last[no_host] = 1, 0
+    running = fill(Flat(*(column[~no_host[flat.row]] for column in flat)), first, last, RUNNING)
+    return rec.concatenate([rec.states(*flat), rec.states(*running)]).sorted()
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _write_records(
+    trace: TraceOutput, tree: ObjectTree, runs: Sequence[Records], first: int, progress: Progress
+) -> int:
+    """Merge, format and write all records; returns the number of bytes."""
+    numbers = tree.model.row_numbers()
+    size = 0
+    with progress.step(f"writing {trace.path}", sum(map(len, runs)), "record") as step:
+        for block in merged_blocks(runs):
+            text = encode(block, numbers, first)
+            trace.write_prv(text.data)
+            size += text.size
+            step.update(len(block))
+    return size
+
+
+def _accounts(read: Sequence[ReportRecords], sources: Sequence[Source]) -> list[SourceAccount]:
+    """Events by source, over all reports."""
+    accounts = []
+    for source in sources:
+        account = SourceAccount(source.name, source.title)
+        for report in read:
+            result = report.results[source.name]
+            account.read += result.read
+            account.written += result.written
+            account.closed_at_end += result.closed
+            for reason, count in result.dropped.items():
+                account.drop(reason, count)
+        accounts.append(account)
+    return accounts
