@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES
-from nsys2prv_ng.sources.base import Reading, Result, Source
+from nsys2prv_ng.sources.base import Joined, Part, Reading, Result, Source, SourceOptions
 from nsys2prv_ng.summary import ReportAccount, SourceAccount, Summary
 
 LONGEST_TRACE_NS = 2**53
@@ -44,6 +44,7 @@ class Options:
     """How to translate. `window`: limits in ns from the start of the trace, None for no limit."""
 
     sources: tuple[Source, ...] = SOURCES
+    of_sources: SourceOptions = field(default_factory=SourceOptions)
     window: Window | None = None
     force: bool = False
 
@@ -51,7 +52,7 @@ class Options:
 def translate(
     reports: Sequence[Path],
     output: Path,
-    options: Options = Options(),  # noqa: B008 (immutable)
+    options: Options = Options(),
     progress: Progress = Progress(),  # noqa: B008 (has no state)
 ) -> Summary:
     """Write the trace of some reports and return what was done.
@@ -61,7 +62,7 @@ def translate(
     began = time.perf_counter()
     with TraceOutput(output, force=options.force) as trace:
         exports = locate_exports(reports, output.parent, progress)
-        read = _read(exports, options.sources, progress)
+        read = _read(exports, options, progress)
         node_names = _place_on_common_clock(read)
         empty = not any(report.limits() for report in read)
         if empty:
@@ -72,14 +73,19 @@ def translate(
             first, last = _cut(read, options.window, first, last)
 
         tree = _build_tree(read, node_names)
-        numbering = Numbering([report.labels for report in read])
+        joined = _join(read, tree, options.sources)
+        window = (first, last) if options.window is not None else None
+        assigned = {space: values for each in joined for space, values in each.assigned.items()}
+        numbering = Numbering([report.labels for report in read], assigned)
         runs = [_resolved(report, rows, numbering) for report, rows in zip(read, tree.rows, strict=True)]
+        runs += [_lines_of(each, window) for each in joined]
         runs.append(_states(read, tree, runs))
 
         start_utc = first + _utc_base(read)
         trace.write_text("pcf", pcf_text(numbering))
         trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
-        trace.write_prv(prv_header(tree.model, start_utc, last - first).encode())
+        communicators = [communicator for each in joined for communicator in each.communicators]
+        trace.write_prv(prv_header(tree.model, start_utc, last - first, communicators).encode())
         size = _write_records(trace, tree, runs, first, progress)
 
     warnings = list(tree.warnings)
@@ -90,7 +96,7 @@ def translate(
     lines = {kind: sum(int((run.kind == kind).sum()) for run in runs) for kind in rec.KINDS}
     return Summary(
         output=str(output),
-        sources=_accounts(read, options.sources),
+        sources=_accounts(read, options.sources, joined),
         reports=[report.account() for report in read],
         start_utc_ns=start_utc,
         duration_ns=last - first,
@@ -144,9 +150,10 @@ class ReportRecords:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read(exports: Sequence[Path], sources: Sequence[Source], progress: Progress) -> list[ReportRecords]:
+def _read(exports: Sequence[Path], options: Options, progress: Progress) -> list[ReportRecords]:
     """Every source of every report, in an order of reports that does not depend on the command line's."""
     read = []
+    sources = options.sources
     with progress.step(f"reading {_reports(len(exports))}", len(exports) * len(sources), "source") as step:
         for path in exports:
             database = Database(path)
@@ -155,7 +162,7 @@ def _read(exports: Sequence[Path], sources: Sequence[Source], progress: Progress
                 metadata = read_metadata(database, strings)
                 for warning in metadata.warnings:
                     progress.warn(f"{path}: {warning}")
-                reading = Reading(database, metadata, strings, sources)
+                reading = Reading(database, metadata, strings, sources, options.of_sources)
                 results = {}
                 for source in sources:
                     results[source.name] = source.read(reading)
@@ -263,6 +270,29 @@ def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> Obj
     return build_tree(parts, node_names)
 
 
+def _join(read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source]) -> list[Joined]:
+    """What sources make of all reports together."""
+    joined = []
+    for source in sources:
+        if source.join is not None:
+            parts = [
+                Part(report.metadata, report.places, rows, report.offset, report.results[source.name].shared)
+                for report, rows in zip(read, tree.rows, strict=True)
+            ]
+            joined.append(source.join(parts, tree))
+    return joined
+
+
+def _lines_of(joined: Joined, window: tuple[int, int] | None) -> Records:
+    """Sorted records of a join, which has the rows of the trace already, cut to the window."""
+    for result in joined.accounts.values():
+        if window is not None:
+            before = result.written
+            result.records = [clip(records, *window) for records in result.records]
+            result.drop("outside --time", before - result.written)
+    return rec.concatenate([records for result in joined.accounts.values() for records in result.records]).sorted()
+
+
 def _resolved(report: ReportRecords, rows: IntArray, numbering: Numbering) -> Records:
     """All records of a report, sorted, with the rows and numbers of the trace."""
     records = rec.concatenate(list(report.records())).sorted()
@@ -306,17 +336,22 @@ def _write_records(
     return size
 
 
-def _accounts(read: Sequence[ReportRecords], sources: Sequence[Source]) -> list[SourceAccount]:
-    """Events by source, over all reports."""
-    accounts = []
-    for source in sources:
-        account = SourceAccount(source.name, source.title)
-        for report in read:
-            result = report.results[source.name]
-            account.read += result.read
-            account.written += result.written
-            account.closed_at_end += result.closed
-            for reason, count in result.dropped.items():
-                account.drop(reason, count)
-        accounts.append(account)
-    return accounts
+def _accounts(
+    read: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[Joined]
+) -> list[SourceAccount]:
+    """Events by source over all reports, then what was made of the reports together."""
+    accounts = [
+        _account(source.name, source.title, [report.results[source.name] for report in read]) for source in sources
+    ]
+    return accounts + [_account(name, name, [result]) for each in joined for name, result in each.accounts.items()]
+
+
+def _account(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
+    account = SourceAccount(name, title)
+    for result in results:
+        account.read += result.read
+        account.written += result.written
+        account.closed_at_end += result.closed
+        for reason, count in result.dropped.items():
+            account.drop(reason, count)
+    return account

@@ -44,6 +44,10 @@ class ObjectTree:
     rows: list[IntArray]
     host_rows: IntArray
     """Rows of host threads."""
+    task_of_row: IntArray
+    """Index of each row's task."""
+    ranks: list[int | None]
+    """Rank of each task; None for what is no rank."""
     warnings: list[str]
 
 
@@ -92,7 +96,14 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
     rows = [TaskRows(task.name, nodes.index(task.node), task.threads) for task in rows]
     model = TraceModel([node_names[node] for node in nodes], rows)
     maps = [np.array([row_of[id(task), key] for task, key in located], np.int64) for located in found]
-    return ObjectTree(model, maps, np.array(host_rows, np.int64), warnings)
+    return ObjectTree(
+        model,
+        maps,
+        np.array(host_rows, np.int64),
+        np.repeat(np.arange(len(rows)), [len(task.threads) for task in rows]),
+        [task.rank for task in used],
+        warnings,
+    )
 
 
 def gpu_key(gpu: Gpu) -> tuple[str, int]:

@@ -62,5 +62,5 @@ def _type_label(event_type: EventType) -> str:
 def _values(event_type: EventType, numbering: Numbering) -> dict[int, str]:
     values = {0: "End"} if event_type.interval else {}
     values.update(event_type.values or {})
-    values.update({i + 1: name for i, name in enumerate(numbering.names.get(event_type.names, []))})
+    values.update(sorted(numbering.values.get(event_type.names, {}).values()))
     return values

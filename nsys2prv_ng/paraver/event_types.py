@@ -7,7 +7,7 @@ family (the domains of NVTX) once all reports are known, so that it depends on t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -149,6 +149,16 @@ def nvtx_bases(domains: Iterable[str]) -> dict[str, int]:
         number += NVTX_BLOCK
     return bases
 
+
+def _nvtx_numbers(types: Iterable[EventType]) -> dict[EventType, int]:
+    """A type's `number` is its offset in its domain's block."""
+    types = list(types)
+    bases = nvtx_bases(event_type.member for event_type in types)
+    return {event_type: bases[event_type.member] + event_type.number for event_type in types}
+
+
+FAMILIES: dict[str, Callable[[Iterable[EventType]], dict[EventType, int]]] = {"nvtx": _nvtx_numbers}
+"""Numbers of the types of each family, given all of them that any report has."""
 
 # ---- communications (tags of record kind 3) --------------------------------------------------------------------------
 TAG_LAUNCH = 55001

@@ -7,13 +7,14 @@ order over all reports, whatever the order of reports and events was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_types import EventType, nvtx_bases
+from nsys2prv_ng.paraver.event_types import FAMILIES, EventType
 
 IntArray = npt.NDArray[np.int64]
 
@@ -43,23 +44,38 @@ class Labels:
         return np.array([ids.setdefault(name, len(ids) + 1) for name in names], np.int64)
 
 
-class Numbering:
-    """Final numbers of the types and names of all reports."""
+class Value(NamedTuple):
+    """What a name becomes in the trace where sorting the names would not do."""
 
-    def __init__(self, labels: Sequence[Labels]) -> None:
+    number: int
+    label: str
+
+
+Assigned = Mapping[str, Mapping[str, Value]]
+"""Values by name space and name: of names whose value or label is known only from all reports together."""
+
+
+class Numbering:
+    """Final numbers of the types and names of all reports. Names of a space in `assigned` have the values given in it."""
+
+    def __init__(self, labels: Sequence[Labels], assigned: Assigned | None = None) -> None:
         types: dict[EventType, None] = {t: None for each in labels for t in each.types}
-        self._bases = nvtx_bases(t.member for t in types if t.family == "nvtx")
+        self._numbers: dict[EventType, int] = {}
+        for family, numbers_of in FAMILIES.items():
+            self._numbers.update(numbers_of([t for t in types if t.family == family]))
         self.types = sorted(types, key=self.number)
-        self.names: dict[str, list[str]] = {}
+        self.values: dict[str, dict[str, Value]] = {}
+        """Value of each name in each name space."""
         for space in sorted({space for each in labels for space in each.names}):
-            self.names[space] = sorted({name for each in labels for name in each.names.get(space, {})})
-        self._ids = {space: {name: i + 1 for i, name in enumerate(names)} for space, names in self.names.items()}
+            names = sorted({name for each in labels for name in each.names.get(space, {})})
+            given = (assigned or {}).get(space)
+            self.values[space] = {
+                name: given[name] if given is not None else Value(i, name) for i, name in enumerate(names, 1)
+            }
 
     def number(self, event_type: EventType) -> int:
         """Number of an event type in the trace."""
-        number = event_type.number
-        if event_type.family == "nvtx":
-            number += self._bases[event_type.member]
+        number = self._numbers.get(event_type, event_type.number)
         if not 0 < number <= MAX_TYPE:
             raise TranslationError(f"event type '{event_type.label}' has number {number}, which Paraver cannot label")
         return number
@@ -79,8 +95,8 @@ class Numbering:
             if not space:
                 continue
             if space not in start_of:
-                ids = self._ids.get(space, {})
-                table = np.array([0, *(ids[name] for name in labels.names.get(space, {}))], np.int64)
+                values = self.values.get(space, {})
+                table = np.array([0, *(values[name].number for name in labels.names.get(space, {}))], np.int64)
                 start_of[space] = length
                 tables.append(table)
                 length += table.size

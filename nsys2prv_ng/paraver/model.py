@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -22,6 +23,14 @@ class TaskRows:
     name: str
     node: int
     threads: list[str]
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A communicator of the header: its id and the numbers (from 1) of its tasks."""
+
+    number: int
+    tasks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -66,12 +75,17 @@ class TraceModel:
         return RowNumbers(*(np.concatenate(part).astype(np.int64) for part in (cpu, task_number, thread)))
 
 
-def prv_header(model: TraceModel, start_utc_ns: int, duration: int) -> str:
-    """First line of the .prv: date (UTC, of time 0), duration in ns, nodes with CPUs, tasks with threads."""
+def prv_header(model: TraceModel, start_utc_ns: int, duration: int, communicators: Sequence[Communicator] = ()) -> str:
+    """First lines of the .prv: date (UTC, of time 0), duration (ns), nodes and CPUs, tasks and threads, communicators."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
     cpus = ",".join(map(str, model.cpus_of_nodes()))
     tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)
-    return f"#Paraver ({date}):{duration}_ns:{len(model.nodes)}({cpus}):1:{len(model.tasks)}({tasks})\n"
+    count = f",{len(communicators)}" if communicators else ""
+    lines = [
+        f"#Paraver ({date}):{duration}_ns:{len(model.nodes)}({cpus}):1:{len(model.tasks)}({tasks}){count}",
+        *(f"c:1:{c.number}:{len(c.tasks)}:{':'.join(map(str, c.tasks))}" for c in communicators),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def row_text(model: TraceModel, application: str) -> str:

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.objects.places import Places
-from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver.labels import Labels, Value
+from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.paraver.records import Pair, Records, count_events
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings
@@ -50,6 +52,8 @@ class Result:
     records: list[Records] = field(default_factory=list)
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
+    shared: object = None
+    """What `Source.join` needs of this report, in its own times and places."""
 
     @property
     def written(self) -> int:
@@ -62,19 +66,62 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One report's part in what a source joins over all reports, after the objects of the trace are known."""
+
+    metadata: Metadata
+    places: Places
+    rows: IntArray
+    """Row of the trace by place."""
+    offset: int
+    """To add to the report's times (ns)."""
+    shared: object
+    """What the source left in `Result.shared`."""
+
+
+@dataclass
+class Joined:
+    """What a source made of all reports together: lines between them, and values that only they tell together."""
+
+    assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
+    communicators: list[Communicator] = field(default_factory=list)
+    accounts: dict[str, Result] = field(default_factory=dict)
+    """By name in the summary: `records` (communications with rows of the trace as places, on the common clock), the
+    number that was `read`, and what was `dropped`."""
+
+
+@dataclass(frozen=True)
 class Source:
-    """A kind of event: its name on the command line, what it is, the tables it reads and how."""
+    """A kind of event: its name on the command line, what it is, the tables it reads and how.
+
+    `join`, where a source has one, is given its part of every report (in an order that does not depend on the command
+    line) and the tree, once rows are known.
+    """
 
     name: str
     title: str
     tables: tuple[Table, ...]
     read: Callable[[Reading], Result]
+    join: Callable[[Sequence[Part], ObjectTree], Joined] | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a user chooses about single sources."""
 
 
 class Reading:
     """One report while it is read: its columns, each read once for all sources, and what its records refer to."""
 
-    def __init__(self, database: Database, metadata: Metadata, strings: Strings, sources: Sequence[Source]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        metadata: Metadata,
+        strings: Strings,
+        sources: Sequence[Source],
+        options: SourceOptions,
+    ) -> None:
+        self.options = options
         self.metadata = metadata
         self.strings = strings
         self.places = Places()

@@ -1,8 +1,8 @@
 """Names of NVTX ranges without the numbers that make every text unique.
 
-PyTorch's `emit_nvtx` writes `aten::to, op_id = 990347` or `aten::mul, seq = 45, op_id = 7, sizes = [[8]], input_op_ids =
-[(6,0)]`, and users write `step 3`: thousands of texts for a few dozen names. In a trace the name is the value of the range
-event and the number an event of its own, so that a histogram has one column per name.
+PyTorch's `emit_nvtx` writes `aten::to, op_id = 990347` or `aten::mul, seq = 45, op_id = 7, sizes = [[8]]`, and users
+write `step 3`: thousands of texts for a few dozen names. In a trace the name is the value of the range event and the
+number an event of its own, so that a histogram has one column per name.
 """
 
 from __future__ import annotations
