@@ -1,0 +1,106 @@
+"""Numbers and labels do not depend on the order in which reports or names were met."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.configuration import LABEL_LENGTH, one_line, pcf_text
+from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
+
+
+def labels_of(*names, domains=()):
+    labels = Labels()
+    labels.handle(types.KERNEL)
+    labels.name_ids("kernels", names)
+    for domain in domains:
+        labels.handle(types.nvtx_range(domain))
+        labels.name_ids(f"nvtx {domain}", ["step"])
+    return labels
+
+
+def test_names_have_dense_ids_in_sorted_order_over_reports():
+    for parts in permutations([["gemm", "copy"], ["axpy", "gemm"], []]):
+        each = [labels_of(*part) for part in parts]
+        numbering = Numbering(each)
+        values = {name: value.number for name, value in numbering.values["kernels"].items()}
+        assert values == {"axpy": 1, "copy": 2, "gemm": 3}
+        for part, labels in zip(parts, each, strict=True):
+            numbers, starts, tables = numbering.maps(labels)
+            assert numbers.tolist() == [63000006]
+            assert tables[starts[0]] == 0
+            local = labels.name_ids("kernels", part)
+            assert tables[starts[0] + local].tolist() == [values[name] for name in part]
+
+
+def test_nvtx_domains_keep_their_numbers_whatever_the_order():
+    names = ["zeta", "NCCL", "", "alpha", "neSmiK"]
+    for order in permutations(names):
+        each = [labels_of(domains=[domain]) for domain in order]
+        numbering = Numbering(each)
+        numbers = {t.member: numbering.number(t) for t in numbering.types if t.family}
+        assert numbers == {"": 9600, "NCCL": 9500, "neSmiK": 81000, "alpha": 9700, "zeta": 9800}
+
+
+def test_nvtx_domains_step_over_reserved_numbers():
+    bases = types.nvtx_bases(f"domain {i:04d}" for i in range(1000))
+    blocks = [range(base, base + types.NVTX_BLOCK) for base in bases.values()]
+    taken = [number for block in blocks for number in block]
+    assert len(set(taken)) == len(taken)
+    assert not set(taken) & set(range(81000, 81100))
+
+
+def test_a_quantity_has_no_table_and_a_fixed_value_stays():
+    labels = Labels()
+    grid, memory = labels.handle(types.GRID[0]), labels.handle(types.MEMORY_OPERATION)
+    numbers, starts, _ = Numbering([labels]).maps(labels)
+    assert (numbers[grid], numbers[memory]) == (9101, 63000001)
+    assert starts.tolist() == [-1, -1]
+
+
+def test_assigned_values_replace_sorted_ones():
+    labels = labels_of("b", "a")
+    numbering = Numbering([labels], {"kernels": {"a": Value(70, "the second"), "b": Value(3, "the first")}})
+    _, starts, tables = numbering.maps(labels)
+    assert tables[starts[0] + np.array([1, 2])].tolist() == [3, 70]
+    assert "VALUES\n0 End\n3 the first\n70 the second\n" in pcf_text(numbering)
+
+
+def test_pcf_declares_every_type_once_and_unique_labels():
+    labels = Labels()
+    for t in (types.CUDA_API, *types.GRID, types.nvtx_range("a"), types.nvtx_lane("a", 3), types.nvtx_mark("a")):
+        labels.handle(t)
+    text = pcf_text(Numbering([labels]))
+    declared = [line.split(" ", 2) for line in text.splitlines() if line.startswith("0 ") and line.count(" ") > 1]
+    assert [int(number) for _, number, _ in declared] == [9101, 9102, 9103, 9700, 9763, 9750, 63000000]
+    assert len({label for *_, label in declared}) == len(declared)
+
+
+def test_numbers_and_labels_of_types_are_unique():
+    fixed = [t for t in vars(types).values() if isinstance(t, types.EventType) and not t.family]
+    fixed += [
+        t for group in vars(types).values() if isinstance(group, tuple) for t in group if isinstance(t, types.EventType)
+    ]
+    numbers = [t.number for t in fixed]
+    assert len(set(numbers)) == len(numbers)
+    names = [t.label for t in fixed]
+    assert len(set(names)) == len(names)
+    assert not any(42_000_000 <= number < 50_000_000 for number in numbers), "Paraver resets these when it cuts"
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("a\nb\t c", "a b c"),
+        ("\x00\x1b[1m", "[1m"),
+        ("", "(unnamed)"),
+        (" \n", "(unnamed)"),
+        ("é·漢", "é·漢"),
+        ("x" * 9000, "x" * LABEL_LENGTH),
+    ],
+)
+def test_labels_are_one_line(label, expected):
+    assert one_line(label) == expected

@@ -1,0 +1,80 @@
+"""The files of a trace appear whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.output import TraceOutput
+
+
+def write(path, *, force=False, body=b"records\n"):
+    with TraceOutput(path, force=force) as trace:
+        trace.write_text("pcf", "labels\n")
+        trace.write_text("row", "rows\n")
+        trace.write_prv(b"header\n")
+        trace.write_prv(body)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_three_files(tmp_path):
+    write(tmp_path / "a.prv")
+    assert names(tmp_path) == ["a.pcf", "a.prv", "a.row"]
+    assert (tmp_path / "a.prv").read_bytes() == b"header\nrecords\n"
+    assert (tmp_path / "a.row").read_text() == "rows\n"
+
+
+def test_compressed_bytes_do_not_depend_on_time_or_name(tmp_path):
+    write(tmp_path / "a.prv.gz")
+    write(tmp_path / "b.prv.gz")
+    assert names(tmp_path) == ["a.pcf", "a.prv.gz", "a.row", "b.pcf", "b.prv.gz", "b.row"]
+    assert (tmp_path / "a.prv.gz").read_bytes() == (tmp_path / "b.prv.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.prv.gz").read_bytes()) == b"header\nrecords\n"
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    write(tmp_path / "a.prv")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RuntimeError), TraceOutput(tmp_path / "a.prv", force=True) as trace:
+        trace.write_prv(b"half")
+        raise RuntimeError
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_nothing_is_under_the_final_names_while_it_is_written(tmp_path):
+    with TraceOutput(tmp_path / "a.prv", force=False) as trace:
+        trace.write_prv(b"x" * 10**6)
+        assert not {"a.prv", "a.pcf", "a.row"} & set(names(tmp_path))
+    assert names(tmp_path) == ["a.pcf", "a.prv", "a.row"]
+
+
+@pytest.mark.parametrize("existing", ["a.prv", "a.pcf", "a.row"])
+def test_existing_files_need_force(tmp_path, existing):
+    (tmp_path / existing).write_text("mine")
+    with pytest.raises(TranslationError, match=rf"{existing}.*--force"):
+        write(tmp_path / "a.prv")
+    assert names(tmp_path) == [existing]
+    write(tmp_path / "a.prv", force=True)
+    assert (tmp_path / existing).read_text() != "mine"
+
+
+def test_missing_folder_is_an_error_of_usage(tmp_path):
+    with pytest.raises(UsageError, match="no such folder"):
+        write(tmp_path / "no" / "a.prv")
+
+
+def test_a_folder_in_the_way(tmp_path):
+    (tmp_path / "a.prv").mkdir()
+    with pytest.raises(TranslationError, match="is a folder"):
+        write(tmp_path / "a.prv", force=True)
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    write(tmp_path / "a.prv")
+    (tmp_path / "plain").write_text("")
+    assert {path.stat().st_mode for path in tmp_path.iterdir()} == {(tmp_path / "plain").stat().st_mode}
