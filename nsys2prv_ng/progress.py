@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,10 +50,7 @@ class BarProgress(LogProgress):
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
         from tqdm import tqdm
 
-        columns = shutil.get_terminal_size().columns  # tqdm shows nothing on a terminal that says it has none
-        with tqdm(
-            total=total, desc=title, unit=unit, unit_scale=total > 9999, leave=False, ncols=columns, file=sys.stderr
-        ) as bar:
+        with tqdm(total=total, desc=title, unit=unit, unit_scale=total > 9999, leave=False, file=sys.stderr) as bar:
             yield bar
 
 

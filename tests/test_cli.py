@@ -285,9 +285,13 @@ def test_a_newer_schema_is_a_warning(tmp_path):
 
 def test_progress_bars_on_a_terminal(tmp_path):
     """Under a pseudo-terminal stderr shows tqdm's bars and no plain lines."""
+    import fcntl
     import pty
+    import struct
+    import termios
 
     parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [sys.executable, "-m", "nsys2prv_ng", str(SAMPLE), str(tmp_path / "out.prv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child) as process:
         os.close(child)
