@@ -7,6 +7,8 @@ family (the domains of NVTX) once all reports are known, so that it depends on t
 
 from __future__ import annotations
 
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -70,9 +72,36 @@ MEMORY_BYTES = EventType(63000002, "Memory operation size", "memory_operations",
 MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", "memory_operations", values=MEMORY_KINDS)
 MEMORY_DESTINATION_KIND = EventType(63000211, "Copied to memory kind", "memory_operations", values=MEMORY_KINDS)
 
+# Told from a kernel's name by sources/kernel_classes.py. A number never changes its meaning; new classes follow.
+KERNEL_CLASSES = {
+    1: "GEMM FP64",
+    2: "GEMM FP32",
+    3: "GEMM TF32",
+    4: "GEMM FP16",
+    5: "GEMM BF16",
+    6: "GEMM FP8",
+    7: "GEMM FP4",
+    8: "GEMM integer",
+    9: "GEMM other",
+    10: "Convolution",
+    11: "Attention",
+    12: "Normalisation",
+    13: "Softmax or loss",
+    14: "Elementwise",
+    15: "Optimizer",
+    16: "Reduction",
+    17: "Embedding or index",
+    18: "Sort, scan or select",
+    19: "Copy, cast or fill",
+    20: "FFT",
+    21: "Sparse matrix",
+    22: "NCCL",
+    23: "Communication other",
+    24: "Other",
+}
 KERNEL = EventType(63000006, "CUDA kernel", "kernels", interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", "kernels", interval=True, names="nccl_kernels")
-KERNEL_CLASS = EventType(63000200, "Kernel class", "kernels", interval=True, names="kernel_classes")
+KERNEL_CLASS = EventType(63000200, "Kernel class", "kernels", interval=True, values=KERNEL_CLASSES)
 GRID = tuple(EventType(9101 + i, f"Grid {axis}", "kernels", unit="blocks") for i, axis in enumerate("XYZ"))
 BLOCK = tuple(EventType(9104 + i, f"Block {axis}", "kernels", unit="threads") for i, axis in enumerate("XYZ"))
 STATIC_SHARED_MEMORY = EventType(9107, "Static shared memory", "kernels", unit="bytes per block")
@@ -83,6 +112,45 @@ CORRELATION = EventType(9200, "Correlation id", "kernels")
 
 # ---- the capture, where nothing else is in the trace -----------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
+
+# ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
+GPU_METRIC_FIRST = 9400
+GPU_METRIC_IDS = 100
+GPU_METRIC_OTHERS = 9000000
+GPU_METRIC_OTHERS_COUNT = 100000
+
+
+def gpu_metric(name: str, metric_id: int) -> EventType:
+    """A metric by nsys's name for it, which ends in its unit. What is called MHz holds Hz: Paraver shows it as MHz."""
+    stem, bracket, unit = name.rpartition(" [")
+    label, unit = (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
+    precision = 6 if unit == "MHz" else 0
+    return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
+
+
+def _gpu_metric_numbers(types: Iterable[EventType]) -> dict[EventType, int]:
+    """A type's `number` is nsys's id of the metric, which can be another on another kind of GPU.
+
+    A metric has 9400 + the lowest of its ids below 100 that no other metric has; without one, a number of its own from
+    9000000, which depends on its name.
+    """
+    types = list(types)
+    ids: dict[str, set[int]] = {}
+    for event_type in types:
+        ids.setdefault(event_type.member, set()).add(event_type.number)
+    claims = Counter(metric_id for of_name in ids.values() for metric_id in of_name)
+    numbers: dict[str, int] = {}
+    for name in sorted(ids):
+        own = [i for i in sorted(ids[name]) if 0 <= i < GPU_METRIC_IDS and claims[i] == 1]
+        if own:
+            numbers[name] = GPU_METRIC_FIRST + own[0]
+            continue
+        offset = zlib.crc32(name.encode())
+        while (number := GPU_METRIC_OTHERS + offset % GPU_METRIC_OTHERS_COUNT) in numbers.values():
+            offset += 1
+        numbers[name] = number
+    return {event_type: numbers[event_type.member] for event_type in types}
+
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
 NVTX_BLOCK = 100
@@ -157,8 +225,158 @@ def _nvtx_numbers(types: Iterable[EventType]) -> dict[EventType, int]:
     return {event_type: bases[event_type.member] + event_type.number for event_type in types}
 
 
-FAMILIES: dict[str, Callable[[Iterable[EventType]], dict[EventType, int]]] = {"nvtx": _nvtx_numbers}
+FAMILIES: dict[str, Callable[[Iterable[EventType]], dict[EventType, int]]] = {
+    "nvtx": _nvtx_numbers,
+    "gpu_metrics": _gpu_metric_numbers,
+}
 """Numbers of the types of each family, given all of them that any report has."""
+
+# ---- CUDA graphs -----------------------------------------------------------------------------------------------------
+GRAPH_LAUNCH = EventType(63000008, "CUDA graph", "cuda_graphs", interval=True, names="cuda_graphs")
+GRAPH_ID = EventType(63000100, "CUDA graph id", "cuda_graphs")
+GRAPH_EXEC_ID = EventType(63000101, "CUDA executable graph id", "cuda_graphs")
+GRAPH_NODE_ID = EventType(63000102, "CUDA graph node id", "cuda_graphs")
+GRAPH_CREATION = EventType(63000103, "CUDA graph creation", "cuda_graphs", names="cuda_graph_creations")
+GRAPH_ORIGINAL_ID = EventType(63000104, "Cloned from CUDA graph or node id", "cuda_graphs")
+
+# ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
+# CUPTI's numbers; its 0, unknown, is 5 here.
+SYNCHRONIZATIONS = {
+    1: "Event synchronization",
+    2: "Stream waits for event",
+    3: "Stream synchronization",
+    4: "Context synchronization",
+    5: "Unknown",
+}
+CUDA_SYNCHRONIZATION = EventType(63000220, "CUDA synchronization", "cuda_sync", interval=True, values=SYNCHRONIZATIONS)
+CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited for", "cuda_sync")
+CUDA_EVENT_RECORD = EventType(63000222, "CUDA event recorded", "cuda_sync", values={1: "Recorded"})
+CUDA_EVENT_ID = EventType(9301, "CUDA event id", "cuda_sync")
+CUDA_DEVICE_ID = EventType(9302, "CUDA event or synchronization device", "cuda_sync")
+CUDA_STREAM_ID = EventType(9303, "CUDA event or synchronization stream", "cuda_sync")
+CUDA_CONTEXT_ID = EventType(9304, "CUDA event or synchronization context", "cuda_sync")
+
+# ---- memory of CUDA --------------------------------------------------------------------------------------------------
+ALLOCATED_BYTES = EventType(66500001, "CUDA memory allocated", "cuda_memory", unit="bytes")
+FREED_BYTES = EventType(66500002, "CUDA memory freed", "cuda_memory", unit="bytes")
+ALLOCATION_KIND = EventType(66500003, "CUDA memory kind", "cuda_memory", values=MEMORY_KINDS)
+MEMORY_LEVELS = tuple(
+    EventType(66500010 + kind, f"CUDA memory in use: {MEMORY_KINDS[kind + 1].lower()}", "cuda_memory", unit="bytes")
+    for kind in range(8)
+)
+"""Level of each of CUPTI's memory kinds."""
+
+# ---- libraries of CUDA -----------------------------------------------------------------------------------------------
+CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")
+CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
+
+# ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more ---------------------------------------------
+_BARRIERS = {
+    1: "Barrier",
+    2: "Implicit barrier",
+    3: "Explicit barrier",
+    4: "Barrier of the runtime",
+    8: "Implicit barrier of a worksharing region",
+    9: "Implicit barrier of a parallel region",
+    10: "Implicit barrier of teams",
+}
+_WORKSHARING = {
+    4: "Loop",
+    5: "Sections",
+    6: "Single",
+    7: "Master",
+    8: "Single (by another thread)",
+    9: "Workshare",
+    10: "Distribute",
+    11: "Scope",
+    12: "Loop (static)",
+    13: "Loop (dynamic)",
+    14: "Loop (guided)",
+    15: "Loop (other schedule)",
+    16: "Worksharing of unknown kind",
+}
+_LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
+OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
+OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=_WORKSHARING)
+OMP_BARRIER = EventType(60000005, "OpenMP barrier", "openmp", interval=True, values=_BARRIERS)
+OMP_CRITICAL = EventType(60000006, "OpenMP critical section", "openmp", interval=True, values=_LOCKING)
+OMP_ATOMIC = EventType(60000008, "OpenMP atomic", "openmp", interval=True, values=_LOCKING)
+OMP_LOCK = EventType(60000009, "OpenMP lock", "openmp", interval=True, values=_LOCKING)
+OMP_FUNCTION = EventType(
+    60000018, "OpenMP parallel function", "openmp", interval=True, values={1: "Implicit task", 2: "Initial task"}
+)
+OMP_TASKWAIT = EventType(60000022, "OpenMP taskwait", "openmp", interval=True, values={1: "Taskwait"})
+OMP_TASK = EventType(
+    60000023,
+    "OpenMP task",
+    "openmp",
+    interval=True,
+    values={1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"},
+)
+OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", "openmp", values={1: "Task created"})
+OMP_TASKGROUP = EventType(60000027, "OpenMP taskgroup", "openmp", interval=True, values={1: "Taskgroup"})
+OMP_TASK_ID = EventType(60000028, "OpenMP task id", "openmp")
+OMP_TASKLOOP = EventType(60000029, "OpenMP taskloop", "openmp", interval=True, values={1: "Taskloop"})
+OMP_ORDERED = EventType(60000033, "OpenMP ordered section", "openmp", interval=True, values=_LOCKING)
+OMP_THREAD = EventType(60000040, "OpenMP thread", "openmp", interval=True, values={1: "Thread of OpenMP"})
+OMP_REDUCTION = EventType(60000041, "OpenMP reduction", "openmp", interval=True, values={1: "Reduction"})
+OMP_WAIT = EventType(
+    60000042,
+    "OpenMP waiting within a synchronization",
+    "openmp",
+    interval=True,
+    values=_BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: "Synchronization of unknown kind"},
+)
+OMP_OTHER_SYNCHRONIZATION = EventType(
+    60000043, "OpenMP other synchronization", "openmp", interval=True, values={1: "Synchronization of unknown kind"}
+)
+OMP_POINT = EventType(
+    60000044,
+    "OpenMP event",
+    "openmp",
+    values={
+        1: "Task scheduled",
+        2: "Cancellation",
+        3: "Lock initialised",
+        4: "Lock destroyed",
+        5: "Work dispatched",
+        6: "Flush",
+    },
+)
+
+# ---- calls of the operating system: Extrae's values for pthreads up to 13 ---------------------------------------------
+PTHREAD_CALLS = {
+    1: "pthread_exit",
+    2: "pthread_create",
+    3: "pthread_join",
+    4: "pthread_detach",
+    5: "pthread_rwlock_*wrlock",
+    6: "pthread_rwlock_*rdlock",
+    7: "pthread_rwlock_unlock",
+    8: "pthread_mutex_*lock",
+    9: "pthread_mutex_unlock",
+    10: "pthread_cond_signal",
+    11: "pthread_cond_broadcast",
+    12: "pthread_cond_*wait",
+    13: "pthread_barrier_wait",
+    100: "pthread_cancel",
+    101: "pthread_kill",
+    102: "pthread_once",
+    103: "pthread_sigmask",
+    104: "pthread_sigqueue",
+    105: "pthread_spin_lock",
+    106: "pthread_spin_trylock",
+    107: "pthread_spin_unlock",
+    108: "pthread_yield",
+}
+OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
+PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
+
+# ---- threads as the kernel and the profiler see them ------------------------------------------------------------------
+ON_CPU = EventType(66700000, "On CPU", "scheduling", interval=True, names="cores")
+PROFILER_OVERHEAD = EventType(
+    66800000, "Profiler overhead", "profiler_overhead", interval=True, names="profiler_overhead"
+)
 
 # ---- communications (tags of record kind 3) --------------------------------------------------------------------------
 TAG_LAUNCH = 55001
@@ -168,8 +386,11 @@ TAG_COPY = 55002
 IDLE = 0
 RUNNING = 1
 SYNCHRONIZATION = 5
+BLOCKED = 9
+INPUT_OUTPUT = 12
 GROUP_COMMUNICATION = 13
 MEMORY_TRANSFER = 17
+PROFILING = 18
 STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
     IDLE: ("Idle", (117, 195, 255)),
     RUNNING: ("Running", (0, 0, 255)),
@@ -177,10 +398,10 @@ STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
     4: ("Blocking Send", (255, 0, 174)),
     SYNCHRONIZATION: ("Synchronization", (179, 0, 0)),
     8: ("Wait/WaitAll", (231, 14, 230)),
-    9: ("Blocked", (235, 231, 205)),
-    12: ("I/O", (255, 239, 89)),
+    BLOCKED: ("Blocked", (235, 231, 205)),
+    INPUT_OUTPUT: ("I/O", (255, 239, 89)),
     GROUP_COMMUNICATION: ("Group Communication", (255, 144, 26)),
     MEMORY_TRANSFER: ("Memory transfer", (255, 0, 96)),
-    18: ("Profiling", (172, 174, 41)),
+    PROFILING: ("Profiling", (172, 174, 41)),
     25: ("One-sided op", (2, 255, 177)),
 }

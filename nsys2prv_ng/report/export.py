@@ -92,10 +92,11 @@ def find_nsys() -> Nsys | None:
 def export_sqlite(report: Path, out_folder: Path, nsys: Nsys | None = None) -> Path:
     """The path of the report's SQLite export, which is made unless a good one is there.
 
-    The export is `<report's stem>.sqlite` beside the report. Where that folder cannot be written, it goes to `out_folder`
-    with a hash of the report's path in its name, since reports of several folders may have one name. An export that is
-    there is good if it is newer than the report and made by the same version of nsys, with all that this version can
-    export; without any nsys, being newer is enough. A file in that place which is no nsys export is never overwritten.
+    The export is `<report's stem>.sqlite` beside the report. Where that folder cannot be written, it goes to
+    `out_folder` with a hash of the report's path in its name, since reports of several folders may have one name. An
+    export that is there is good if it is newer than the report and made by the same version of nsys, with all that this
+    version can export; without any nsys, being newer is enough. A file in that place which is no nsys export is never
+    overwritten.
 
     `nsys` is the one to use, by default `find_nsys()`. Raises TranslationError with a remedy if the report cannot be
     exported.
@@ -112,11 +113,11 @@ def export_sqlite(report: Path, out_folder: Path, nsys: Nsys | None = None) -> P
             return target
     if nsys is None:
         raise _no_nsys(report, beside)
-    for target in (beside, elsewhere):
-        if target is elsewhere:
-            _make_folder(report, out_folder)
-        if _export_to(target, report, nsys):
-            return target
+    if _export_to(beside, report, nsys):
+        return beside
+    _make_folder(report, out_folder)
+    if _export_to(elsewhere, report, nsys):
+        return elsewhere
     raise TranslationError(
         f"{report}: neither its folder nor {out_folder} can be written to keep its export; name another output folder"
     )
@@ -205,10 +206,14 @@ def _no_nsys(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
     by_hand = f'nsys export --type sqlite --output "{beside.name}" "{report.name}"'
-    older = f"; {beside.name} is there, but not a newer export of it" if beside.exists() else ""
+    there = ""
+    if _metadata(beside) is not None:
+        there = f"; {beside.name} is older than the report: `touch` it if it is the report's"
+    elif beside.exists():
+        there = f"; {beside.name} is not an nsys export"
     return TranslationError(
-        f"{report}: no nsys to export it with (looked in {looked}){older}; load the nsight-systems module, set NSYS_HOME "
-        f"to its folder, or export it where nsys is: {by_hand}"
+        f"{report}: no nsys to export it with (looked in {looked}){there}; load the nsight-systems module, "
+        f"set NSYS_HOME to its folder, or export it where nsys is: {by_hand}"
     )
 
 
@@ -217,8 +222,8 @@ def _make_folder(report: Path, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TranslationError(
-            f"{report}: its folder cannot be written, and {folder} cannot be made to keep its export: {error.strerror}; "
-            "name another output folder"
+            f"{report}: its folder cannot be written, and {folder} cannot be made to keep its export: "
+            f"{error.strerror}; name another output folder"
         ) from error
 
 

@@ -34,58 +34,34 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-GEMM_FP64 = 1
-GEMM_FP32 = 2
-GEMM_TF32 = 3
-GEMM_FP16 = 4
-GEMM_BF16 = 5
-GEMM_FP8 = 6
-GEMM_FP4 = 7
-GEMM_INTEGER = 8
-GEMM_OTHER = 9
-CONVOLUTION = 10
-ATTENTION = 11
-NORMALISATION = 12
-SOFTMAX_OR_LOSS = 13
-ELEMENTWISE = 14
-OPTIMIZER = 15
-REDUCTION = 16
-EMBEDDING_OR_INDEX = 17
-SORT_SCAN_SELECT = 18
-COPY_CAST_FILL = 19
-FFT = 20
-SPARSE_MATRIX = 21
-NCCL = 22
-COMMUNICATION_OTHER = 23
-OTHER = 24
+from nsys2prv_ng.paraver.event_types import KERNEL_CLASSES
 
-KERNEL_CLASSES: dict[int, str] = {
-    GEMM_FP64: "GEMM FP64",
-    GEMM_FP32: "GEMM FP32",
-    GEMM_TF32: "GEMM TF32",
-    GEMM_FP16: "GEMM FP16",
-    GEMM_BF16: "GEMM BF16",
-    GEMM_FP8: "GEMM FP8",
-    GEMM_FP4: "GEMM FP4",
-    GEMM_INTEGER: "GEMM integer",
-    GEMM_OTHER: "GEMM other",
-    CONVOLUTION: "Convolution",
-    ATTENTION: "Attention",
-    NORMALISATION: "Normalisation",
-    SOFTMAX_OR_LOSS: "Softmax or loss",
-    ELEMENTWISE: "Elementwise",
-    OPTIMIZER: "Optimizer",
-    REDUCTION: "Reduction",
-    EMBEDDING_OR_INDEX: "Embedding or index",
-    SORT_SCAN_SELECT: "Sort, scan or select",
-    COPY_CAST_FILL: "Copy, cast or fill",
-    FFT: "FFT",
-    SPARSE_MATRIX: "Sparse matrix",
-    NCCL: "NCCL",
-    COMMUNICATION_OTHER: "Communication other",
-    OTHER: "Other",
-}
-"""Class number to label. A number never changes its meaning, as configurations rely on it; new classes follow."""
+(
+    GEMM_FP64,
+    GEMM_FP32,
+    GEMM_TF32,
+    GEMM_FP16,
+    GEMM_BF16,
+    GEMM_FP8,
+    GEMM_FP4,
+    GEMM_INTEGER,
+    GEMM_OTHER,
+    CONVOLUTION,
+    ATTENTION,
+    NORMALISATION,
+    SOFTMAX_OR_LOSS,
+    ELEMENTWISE,
+    OPTIMIZER,
+    REDUCTION,
+    EMBEDDING_OR_INDEX,
+    SORT_SCAN_SELECT,
+    COPY_CAST_FILL,
+    FFT,
+    SPARSE_MATRIX,
+    NCCL,
+    COMMUNICATION_OTHER,
+    OTHER,
+) = KERNEL_CLASSES
 
 
 @dataclass(frozen=True)
@@ -105,7 +81,7 @@ _FUNCTION_WITH = _FUNCTION + r"\w*"
 _INDUCTOR_REDUCTION = r"^triton_(?:red|per)_"
 _GEMM = (
     r"gemm|gemv|nvjet_|matmul|cublasLt::|(?:^|_)bmm_|Marlin|fused_moe_kernel|cutlass::Kernel|^Kernel2$"
-    r"|[sb]gmv|_lora_(?:shrink|expand)|^triton_(?:tem|mm)_"
+    r"|[sb]gmv|_lora_(?:shrink|expand)|^triton_(?:tem_|mm)"
 )
 _NVJET = r"nvjet_(?:sm\d+_)?"
 
@@ -166,13 +142,16 @@ RULES: tuple[Rule, ...] = (
     Rule(GEMM_OTHER, r"splitK_?reduce|cublasLt::epilogue"),
     _gemm(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
     _gemm(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
-    _gemm(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|_)i\d+gemm"),
+    _gemm(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|[^a-z])i\d+gemm"),
     _gemm(GEMM_TF32, r"tf32|tfloat32|tensorop_[sc]1688gemm_\d"),
     _gemm(GEMM_BF16, _NVJET + r"ts[ts]_|bf16|bfloat16"),
-    _gemm(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|_)h\d*gem[mv]"),
-    _gemm(GEMM_FP64, r"(?:^|_)[dz]\d*gem[mv]|f64|fp64|double"),
-    _gemm(GEMM_FP32, r"(?:^|_)[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"),
+    _gemm(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]"),
+    _gemm(GEMM_FP64, r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double"),
+    _gemm(GEMM_FP32, r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"),
     Rule(GEMM_OTHER, _GEMM),
+    # Rotary embedding turns its arguments; FBGEMM's embedding tables name the optimizer they are updated with.
+    Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
+    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"embedding"),
     Rule(
         OPTIMIZER,
         r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale",
@@ -195,8 +174,7 @@ RULES: tuple[Rule, ...] = (
         r"Device(?:Select|Partition|RunLength|Histogram)|thrust::cuda_cub::__(?:scan|merge_sort|unique|partition|copy_if)",
     ),
     Rule(SOFTMAX_OR_LOSS, _FUNCTION_WITH + r"(?:softmax|cross_?entropy|xentropy|logsumexp|loss)"),
-    Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
-    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"(?:embedding|index|gather|scatter)"),
+    Rule(EMBEDDING_OR_INDEX, _FUNCTION_WITH + r"(?:index|gather|scatter)"),
     Rule(EMBEDDING_OR_INDEX, _FUNCTION + r"(?:compute_grad_weight|krn_partial|cupy_take)"),
     Rule(REDUCTION, _FUNCTION_WITH + r"(?:reduc|argmax|argmin|amax|pool|moe_sum)"),
     Rule(REDUCTION, _FUNCTION + r"cupy_(?:sum|prod|mean|max|min|amin)"),
