@@ -1,0 +1,115 @@
+"""The bytes of a .prv or .prv.gz: single lines for its header, then blocks of whole lines for its records."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import BufferedReader
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nsys2prv_ng.errors import TranslationError
+
+
+class TraceStream:
+    """Reads a trace from begin to end in bounded memory. A context manager.
+
+    `damage` tells why a compressed trace could not be read to its end (else ""), `complete` whether the last line had
+    its newline. `progress` gets the bytes of the file (compressed ones of a .gz) read since its last call.
+    """
+
+    def __init__(self, path: Path, max_line: int, progress: Callable[[int], object] | None) -> None:
+        """Raises TranslationError if the file cannot be opened."""
+        self.path = path
+        self.damage = ""
+        self.complete = True
+        self._max_line = max_line
+        self._progress = progress
+        self._told = 0
+        try:
+            self._raw = path.open("rb")
+        except OSError as error:
+            raise TranslationError(f"{path}: cannot be read: {error.strerror}") from None
+        compressed = path.name.endswith(".gz")
+        self._bytes: gzip.GzipFile | BufferedReader = (
+            gzip.GzipFile(fileobj=self._raw, mode="rb") if compressed else self._raw
+        )
+
+    def __enter__(self) -> TraceStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._bytes.close()
+        self._raw.close()
+
+    def line(self) -> bytes:
+        """The next line with its newline; b"" at the end, cut behind the longest line allowed."""
+        line = self._read(lambda: self._bytes.readline(self._max_line + 1))
+        self.complete = line.endswith(b"\n") or not line or len(line) > self._max_line
+        return line
+
+    def blocks(self, block_bytes: int, head: bytes) -> Iterator[tuple[NDArray[np.uint8], int]]:
+        """Buffers with the number of bytes in them which are whole lines, the first of which starts with `head`.
+
+        A buffer holds `block_bytes` and what was left of the line before. Of a line longer than `max_line` only
+        max_line + 1 bytes are kept, so that it still shows as too long.
+        """
+        buffer = bytearray(head)
+        kept = len(head)
+        while True:
+            if len(buffer) < kept + block_bytes:
+                buffer = buffer[:kept] + bytearray(block_bytes)
+            read = self._fill(memoryview(buffer)[kept : kept + block_bytes])
+            end = kept + read
+            whole = buffer.rfind(b"\n", 0, end) + 1
+            if whole:
+                yield np.frombuffer(buffer, np.uint8), whole
+            if not read:
+                break
+            kept = min(end - whole, self._max_line + 1)
+            buffer[:kept] = buffer[whole : whole + kept]
+        if end > whole:
+            self.complete = False
+            yield np.frombuffer(buffer[whole:end] + b"\n", np.uint8), end - whole + 1
+
+    def _fill(self, view: memoryview) -> int:
+        """Fills the view as far as the file goes."""
+        filled = 0
+        while filled < len(view):
+            wanted = len(view) - filled
+            data = self._read(partial(self._bytes.read1, wanted))
+            if not data:
+                break
+            view[filled : filled + len(data)] = data
+            filled += len(data)
+        return filled
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
+        if self.damage:
+            return b""
+        try:
+            data = read()
+        except EOFError:
+            self.damage = "the compressed data end in the middle: the trace is not complete"
+        except (gzip.BadGzipFile, zlib.error) as error:
+            self.damage = f"the compressed data are damaged: {error}"
+        except OSError as error:
+            raise TranslationError(f"{self.path}: cannot be read: {error.strerror}") from None
+        else:
+            self._tell()
+            return data
+        self._tell()
+        return b""
+
+    def _tell(self) -> None:
+        position = self._raw.tell()
+        if self._progress is not None and position > self._told:
+            self._progress(position - self._told)
+        self._told = position
