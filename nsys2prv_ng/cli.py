@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import traceback
@@ -22,9 +21,6 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 COMMANDS = ("translate", "check")
-
-_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|ms|s)")
 
 
 def main() -> NoReturn:
@@ -110,6 +106,45 @@ def translate(
             show_default="all",
         ),
     ] = None,
+    nvtx_range: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT", help="Only while an NVTX range of this text is open on any rank (* and ? as for files)."
+        ),
+    ] = "",
+    ranks: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="0-3,8", help="Only these ranks.", show_default="all"),
+    ] = None,
+    gpus: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="0,2", help="Only the streams of these GPUs, by their number on the node."),
+    ] = None,
+    min_duration: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="SOURCE=10us", help="Leave out shorter intervals of a kind of event; can be repeated."),
+    ] = None,
+    nvtx_domain: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAME,...", help="Only these NVTX domains; `default` is the one without a name."),
+    ] = None,
+    kernel_names: Annotated[
+        str, typer.Option(metavar="short|demangled", help="Kernels by their short or their demangled name.")
+    ] = "short",
+    metrics: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="'SM*,DRAM*'", help="Only GPU metrics of these names.", show_default="all"),
+    ] = None,
+    metrics_changes: Annotated[
+        bool, typer.Option("--metrics-changes", help="Of GPU metrics only the values that changed.")
+    ] = False,
+    osrt_min: Annotated[
+        str, typer.Option(metavar="TIME", help="Leave out shorter calls of the operating system; 0 keeps all.")
+    ] = "10us",
+    labels_from: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="OTHER.pcf", help="Keep the numbers of another trace's names, to compare the two."),
+    ] = None,
     compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver reads.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a trace of the same name.")] = False,
     summary: Annotated[
@@ -123,16 +158,38 @@ def translate(
 ) -> None:
     """Translate reports into one trace (also without the word translate)."""
     reports, output = _reports_and_output(paths, compress)
-    window = _window(time) if time is not None else None
     if align != "utc":
         raise UsageError(f"--align {align}: the only way so far is utc")
 
+    from nsys2prv_ng import choose
     from nsys2prv_ng.progress import progress_for
-    from nsys2prv_ng.sources import choose
+    from nsys2prv_ng.sources import choose as choose_sources
+    from nsys2prv_ng.sources.base import SourceOptions
     from nsys2prv_ng.translate import Options
     from nsys2prv_ng.translate import translate as run
 
-    options = Options(sources=choose(sources), window=window, force=force)
+    if kernel_names not in ("short", "demangled"):
+        raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
+    chosen = choose_sources(sources)
+    names = [source.name for source in chosen]
+    if nvtx_range and "nvtx" not in names:
+        raise UsageError("--nvtx-range needs the source nvtx among --sources")
+    choice = choose.Choice(
+        window=choose.parse_window(time) if time is not None else None,
+        nvtx_range=nvtx_range,
+        ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
+        gpus=choose.parse_numbers("--gpus", gpus) if gpus is not None else None,
+        shortest=choose.parse_shortest(min_duration or [], names),
+    )
+    of_sources = SourceOptions(
+        nvtx_domains=_list(nvtx_domain),
+        nvtx_range=nvtx_range,
+        demangled_names=kernel_names == "demangled",
+        metrics=_list(metrics),
+        metrics_changes=metrics_changes,
+        osrt_min=0 if osrt_min == "0" else choose.parse_time(osrt_min),
+    )
+    options = Options(sources=chosen, of_sources=of_sources, choice=choice, labels_from=labels_from, force=force)
     done = run(reports, output, options, progress_for(quiet=quiet))
     if summary is not None:
         _write_json(summary, done.to_dict())
@@ -178,24 +235,8 @@ def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], 
     return reports, output
 
 
-def _window(text: str) -> tuple[int | None, int | None]:
-    """Limits in ns of FROM:TO; None where one is left out."""
-    limits = text.split(":")
-    if len(limits) != 2:
-        raise UsageError(f"--time {text}: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:")
-    low, high = (_time(limit, text) if limit else None for limit in limits)
-    if low is not None and high is not None and low >= high:
-        raise UsageError(f"--time {text}: FROM must be before TO")
-    return low, high
-
-
-def _time(limit: str, text: str) -> int:
-    from decimal import Decimal
-
-    match = _TIME.fullmatch(limit.strip())
-    if not match:
-        raise UsageError(f"--time {text}: '{limit}' is no time with a unit (ns, us, ms, s), like 250ms")
-    return int(Decimal(match[1]) * _UNITS[match[2]])
+def _list(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
 def _write_json(path: Path, content: dict[str, object]) -> None:

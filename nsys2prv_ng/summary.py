@@ -70,8 +70,9 @@ class Summary:
         """For a terminal or a log; `verbose` adds a line for each report."""
         rows = [("source", "read", "written", "dropped")]
         for source in self.sources:
-            dropped = sum(source.dropped.values())
-            rows.append((source.name, f"{source.read:,}", f"{source.written:,}", f"{dropped:,}"))
+            if source.read:
+                dropped = sum(source.dropped.values())
+                rows.append((source.name, f"{source.read:,}", f"{source.written:,}", f"{dropped:,}"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = [
             row[0].ljust(widths[0])
@@ -79,13 +80,13 @@ class Summary:
             for row in rows
         ]
         for source in self.sources:
-            lines += [
-                f"  {source.name}: {count:,} dropped: {reason}" for reason, count in sorted(source.dropped.items())
-            ]
+            for reason, count in sorted(source.dropped.items()):
+                lines.append(f"  {source.name}: {count:,} dropped: {reason}")
             if source.closed_at_end:
-                lines.append(
-                    f"  {source.name}: {source.closed_at_end:,} without an end, closed at the end of the trace"
-                )
+                lines.append(f"  {source.name}: {source.closed_at_end:,} without an end, closed when the trace ends")
+        absent = [source.name for source in self.sources if not source.read]
+        if absent:
+            lines.append(f"  not in these reports: {', '.join(absent)}")
         lines.append(
             f"{self.output}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')}, {_count(self.nodes, 'node')},"
             f" {self.duration_ns / 1e9:.3f} s from {self.start_utc}"

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.analysis.states import Flat, fill, flatten, row_limits
+from nsys2prv_ng.analysis.states import Flat, fill, flatten, overlay, row_limits
+from nsys2prv_ng.choose import BoolArray, Choice, chosen_rows, cut, drop_short, prune, windows_of
 from nsys2prv_ng.clock.domains import nodes_of
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.objects.places import IntArray, Places
+from nsys2prv_ng.objects.places import IntArray, Places, Thread
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.paraver import records as rec
-from nsys2prv_ng.paraver.clip import clip
+from nsys2prv_ng.paraver.clip import clip_to_windows
 from nsys2prv_ng.paraver.configuration import pcf_text
 from nsys2prv_ng.paraver.encode import encode
-from nsys2prv_ng.paraver.event_types import CAPTURE, RUNNING
+from nsys2prv_ng.paraver.event_types import CAPTURE, PROFILING, RUNNING
+from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.paraver.merge import merged_blocks
-from nsys2prv_ng.paraver.model import prv_header, row_text
+from nsys2prv_ng.paraver.model import Communicator, prv_header, row_text
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.records import Pair, Records
 from nsys2prv_ng.progress import Progress
@@ -36,16 +38,15 @@ LONGEST_TRACE_NS = 2**53
 """Paraver keeps times as doubles, which are exact up to here: 104 days."""
 
 
-Window = tuple[int | None, int | None]
-
-
 @dataclass(frozen=True)
 class Options:
-    """How to translate. `window`: limits in ns from the start of the trace, None for no limit."""
+    """How to translate: which sources and how, what of the reports, and whether to replace a trace."""
 
     sources: tuple[Source, ...] = SOURCES
     of_sources: SourceOptions = field(default_factory=SourceOptions)
-    window: Window | None = None
+    choice: Choice = field(default_factory=Choice)
+    labels_from: Path | None = None
+    """A .pcf whose numbers of types and names are kept."""
     force: bool = False
 
 
@@ -61,30 +62,36 @@ def translate(
     """
     began = time.perf_counter()
     with TraceOutput(output, force=options.force) as trace:
+        kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
         exports = locate_exports(reports, output.parent, progress)
         read = _read(exports, options, progress)
         node_names = _place_on_common_clock(read)
         empty = not any(report.limits() for report in read)
         if empty:
             _show_captures(read)
+        whole = _build_tree(read, node_names)
+        kept = chosen_rows(whole, options.choice)
+        _leave_out_rows(read, whole, kept)
         first, last = _limits(read)
         _close_unended(read, last)
-        if options.window is not None:
-            first, last = _cut(read, options.window, first, last)
+        spans = _spans(read)
+        _leave_out_short(read, options.choice)
+        windows = _cut(read, options.choice, first, last)
+        if windows:
+            first, last = max(first, windows[0][0]), min(last, windows[-1][1])
 
-        tree = _build_tree(read, node_names)
-        joined = _join(read, tree, options.sources)
-        window = (first, last) if options.window is not None else None
+        joined = _join(read, whole, options.sources, first)
         assigned = {space: values for each in joined for space, values in each.assigned.items()}
-        numbering = Numbering([report.labels for report in read], assigned)
+        numbering = Numbering([report.labels for report in read], assigned, kept_labels)
+        tree, new_row = prune(whole, kept)
         runs = [_resolved(report, rows, numbering) for report, rows in zip(read, tree.rows, strict=True)]
-        runs += [_lines_of(each, window) for each in joined]
-        runs.append(_states(read, tree, runs))
+        runs += [_lines_of(each, new_row, windows) for each in joined]
+        runs.append(_states(read, tree, spans, windows))
 
         start_utc = first + _utc_base(read)
         trace.write_text("pcf", pcf_text(numbering))
         trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
-        communicators = [communicator for each in joined for communicator in each.communicators]
+        communicators = _communicators(joined, whole, new_row, tree)
         trace.write_prv(prv_header(tree.model, start_utc, last - first, communicators).encode())
         size = _write_records(trace, tree, runs, first, progress)
 
@@ -167,10 +174,31 @@ def _read(exports: Sequence[Path], options: Options, progress: Progress) -> list
                 for source in sources:
                     results[source.name] = source.read(reading)
                     step.update(1)
-                read.append(ReportRecords(path, metadata, reading.places, reading.labels, results))
+                report = ReportRecords(path, metadata, reading.places, reading.labels, results)
+                _drop_without_row(report)
+                read.append(report)
             finally:
                 database.close()
     return sorted(read, key=lambda r: (r.metadata.utc_of_zero or 0, r.metadata.host, r.path.name, str(r.path)))
+
+
+def _drop_without_row(report: ReportRecords) -> None:
+    """Leave out what was observed of threads that made no call: they have no row.
+
+    This is done before the limits of the trace are known, which it would move, and before it is asked whether the
+    reports hold anything at all.
+    """
+    places = report.places
+    if not places.only_observed:
+        return
+    no_call, no_task = np.zeros((2, len(places.all)), np.bool_)
+    for number in places.only_observed:
+        thread = places.all[number]
+        assert isinstance(thread, Thread)
+        (no_call if thread.process in places.called else no_task)[number] = True
+    for result in report.results.values():
+        result.drop_places(no_task, "its process made no traced call")
+        result.drop_places(no_call, "its thread made no traced call")
 
 
 def _reports(count: int) -> str:
@@ -199,6 +227,7 @@ def _place_on_common_clock(read: Sequence[ReportRecords]) -> list[str]:
                 s._replace(begin=s.begin + report.offset, end=s.end + report.offset) for s in result.states
             ]
             result.unended = [u._replace(begin=u.begin + report.offset) for u in result.unended]
+            result.windows = result.windows + report.offset
     return names
 
 
@@ -238,25 +267,17 @@ def _show_captures(read: Sequence[ReportRecords]) -> None:
         one.results[CAPTURE.source] = Result(records=[capture])
 
 
-def _cut(read: Sequence[ReportRecords], window: Window, first: int, last: int) -> tuple[int, int]:
-    """Cut all records to a window, given from the start of the trace; returns the new limits."""
-    low = first if window[0] is None else first + window[0]
-    high = last if window[1] is None else first + window[1]
-    if low >= last:
-        raise UsageError(
-            f"--time begins {(low - first) / 1e9:g} s after the start of a trace of {(last - first) / 1e9:g} s"
-        )
+def _cut(read: Sequence[ReportRecords], choice: Choice, first: int, last: int) -> list[tuple[int, int]]:
+    """Cut all records to the chosen time; returns its windows on the common clock, none if all time is wanted."""
+    if choice.window is None and not choice.nvtx_range:
+        return []
+    ranges = [result.windows for report in read for result in report.results.values()]
+    windows = windows_of(choice, ranges, first, last)
     for report in read:
-        for result in report.results.values():
-            before = result.written
-            result.records = [clip(records, low, high) for records in result.records]
-            result.drop("outside --time", before - result.written)
-            result.states = [
-                s._replace(begin=np.clip(s.begin, low, high), end=np.clip(s.end, low, high)) for s in result.states
-            ]
+        cut(report.results.values(), windows)
     if not any(report.limits() for report in read):
-        raise UsageError("--time leaves no event in the trace; choose a longer or another window")
-    return _limits(read)
+        raise UsageError("no event is in the chosen time; choose a longer or another one")
+    return windows
 
 
 # ---- place -----------------------------------------------------------------------------------------------------------
@@ -270,27 +291,63 @@ def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> Obj
     return build_tree(parts, node_names)
 
 
-def _join(read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source]) -> list[Joined]:
+def _join(read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source], first: int) -> list[Joined]:
     """What sources make of all reports together."""
     joined = []
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(report.metadata, report.places, rows, report.offset, report.results[source.name].shared)
+                Part(report.metadata, report.places, rows, report.offset, report.results[source.name].shared, first)
                 for report, rows in zip(read, tree.rows, strict=True)
             ]
             joined.append(source.join(parts, tree))
     return joined
 
 
-def _lines_of(joined: Joined, window: tuple[int, int] | None) -> Records:
-    """Sorted records of a join, which has the rows of the trace already, cut to the window."""
+def _leave_out_rows(read: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray) -> None:
+    """Drop what is on rows that the user does not want."""
+    for report, rows in zip(read, tree.rows, strict=True):
+        unwanted = (rows >= 0) & ~kept[rows]
+        for result in report.results.values():
+            result.drop_places(unwanted, "outside --ranks or --gpus")
+    if not any(report.limits() for report in read):
+        raise UsageError("no event is left in the trace; choose more ranks or GPUs")
+
+
+def _leave_out_short(read: Sequence[ReportRecords], choice: Choice) -> None:
+    """Drop intervals that are too short for the user. The trace begins, ends and has states as if they were there."""
+    for report in read:
+        drop_short(report.results, choice.shortest)
+    if not any(report.limits() for report in read):
+        raise UsageError("no event is left in the trace; choose shorter intervals")
+
+
+def _lines_of(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]]) -> Records:
+    """Sorted records of a join, from the rows of the whole tree to those of the trace, cut to the chosen time."""
     for result in joined.accounts.values():
-        if window is not None:
-            before = result.written
-            result.records = [clip(records, *window) for records in result.records]
-            result.drop("outside --time", before - result.written)
+        before = result.written
+        result.records = [rec.on_rows(records, new_row) for records in result.records]
+        result.drop("outside --ranks or --gpus", before - result.written)
+        if windows:
+            cut([result], windows)
     return rec.concatenate([records for result in joined.accounts.values() for records in result.records]).sorted()
+
+
+def _communicators(
+    joined: Sequence[Joined], whole: ObjectTree, new_row: IntArray, tree: ObjectTree
+) -> list[Communicator]:
+    """Communicators with the numbers of those of their tasks that are in the trace."""
+    number = dict.fromkeys(range(1, len(whole.model.tasks) + 1), 0)
+    for old, new in enumerate(new_row):
+        if new >= 0:
+            number[int(whole.task_of_row[old]) + 1] = int(tree.task_of_row[new]) + 1
+    found = []
+    for each in joined:
+        for communicator in each.communicators:
+            tasks = tuple(number[task] for task in communicator.tasks if number[task])
+            if tasks:
+                found.append(Communicator(communicator.number, tasks))
+    return found
 
 
 def _resolved(report: ReportRecords, rows: IntArray, numbering: Numbering) -> Records:
@@ -300,8 +357,22 @@ def _resolved(report: ReportRecords, rows: IntArray, numbering: Numbering) -> Re
     return records
 
 
-def _states(read: Sequence[ReportRecords], tree: ObjectTree, runs: Sequence[Records]) -> Records:
-    """State records of all rows; host threads are running wherever no call says otherwise."""
+def _spans(read: Sequence[ReportRecords]) -> list[tuple[IntArray, IntArray]]:
+    """First and last time of the events on each place of each report."""
+    return [row_limits(list(report.records()), len(report.places.all)) for report in read]
+
+
+def _states(
+    read: Sequence[ReportRecords],
+    tree: ObjectTree,
+    spans: Sequence[tuple[IntArray, IntArray]],
+    windows: Sequence[tuple[int, int]],
+) -> Records:
+    """State records of all rows in the windows, if there are any.
+
+    Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
+    the windows.
+    """
     asked = [
         states._replace(place=rows[states.place])
         for report, rows in zip(read, tree.rows, strict=True)
@@ -309,13 +380,19 @@ def _states(read: Sequence[ReportRecords], tree: ObjectTree, runs: Sequence[Reco
         for states in result.states
     ]
     columns = [np.concatenate([part[i] for part in asked] or [np.zeros(0, np.int64)]) for i in range(4)]
-    flat = flatten(*columns)
-    first, last = row_limits(runs, tree.model.row_count)
+    profiling = columns[3] == PROFILING
+    flat = overlay(flatten(*(c[~profiling] for c in columns)), flatten(*(c[profiling] for c in columns)))
+    first, last = row_limits([], tree.model.row_count)
+    for (earliest, latest), rows in zip(spans, tree.rows, strict=True):
+        np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
+        np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
     no_host = np.ones(tree.model.row_count, np.bool_)
     no_host[tree.host_rows] = False
     first[no_host], last[no_host] = 1, 0
-    running = fill(Flat(*(column[~no_host[flat.row]] for column in flat)), first, last, RUNNING)
-    return rec.concatenate([rec.states(*flat), rec.states(*running)]).sorted()
+    running = rec.states(*fill(Flat(*(column[~no_host[flat.row]] for column in flat)), first, last, RUNNING))
+    if windows:
+        running, _ = clip_to_windows(running, windows)
+    return rec.concatenate([rec.states(*flat), running]).sorted()
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------

@@ -57,6 +57,10 @@ class Places:
         """Processes that have a call, range or device operation: each is a task."""
         self.application: set[int] = set()
         """Processes that have GPU, MPI or NCCL events: the ranks are among them."""
+        self.instrumented: set[int] = set()
+        """Processes that have more than calls of the operating system, which every launcher makes too."""
+        self.only_observed: set[int] = set()
+        """Ids of threads that made no call and were merely watched, as by the scheduler: they have no row."""
 
     def _id(self, place: Place) -> int:
         known = self._ids.get(place)
@@ -65,11 +69,24 @@ class Places:
             self.all.append(place)
         return known
 
-    def threads(self, global_tid: IntArray, *, application: bool) -> IntArray:
-        """Ids of the threads with these globalTids, which made calls."""
+    def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
+        """Ids of the threads with these globalTids, which made calls; `system_calls` are of the operating system."""
         codes, distinct = pd.factorize(global_tid)
         ids = np.array([self._id(Thread(int(tid))) for tid in distinct], np.int64)
-        self._call({int(tid) >> 24 for tid in distinct}, application)
+        self.only_observed.difference_update(ids.tolist())
+        self._call({int(tid) >> 24 for tid in distinct}, application, system_calls)
+        return ids[codes]
+
+    def observed_threads(self, global_tid: IntArray) -> IntArray:
+        """Ids of threads with these globalTids, of which something is known that is no call of theirs.
+
+        It makes no task of their processes. A thread of which nothing else is known has no row.
+        """
+        codes, distinct = pd.factorize(global_tid)
+        threads = [Thread(int(tid)) for tid in distinct]
+        unknown = [thread for thread in threads if thread not in self._ids]
+        ids = np.array([self._id(thread) for thread in threads], np.int64)
+        self.only_observed.update(self._id(thread) for thread in unknown)
         return ids[codes]
 
     def streams(
@@ -81,11 +98,18 @@ class Places:
         self._call({int(key[0]) for key in distinct}, application=True)
         return ids[codes]
 
+    def devices(self, gpu: IntArray) -> IntArray:
+        """Ids of the GPUs as a whole with these numbers of nsys's."""
+        codes, distinct = pd.factorize(gpu)
+        return np.array([self._id(Device(int(number))) for number in distinct], np.int64)[codes]
+
     def node(self) -> int:
         """Id of the node itself."""
         return self._id(Node())
 
-    def _call(self, processes: set[int], application: bool) -> None:
+    def _call(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
         self.called |= processes
+        if not system_calls:
+            self.instrumented |= processes
         if application:
             self.application |= processes

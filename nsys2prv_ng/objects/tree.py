@@ -34,11 +34,13 @@ class Task:
     order: tuple[object, ...]
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
+    parent: int | None = None
+    """Rank of the process that started this one, which is none itself."""
 
 
 @dataclass(frozen=True)
 class ObjectTree:
-    """The model of the trace, each report's row of each place, and what the user should know of the ranks."""
+    """The model of the trace, each report's row of each place (-1: none), and what to know of the ranks."""
 
     model: TraceModel
     rows: list[IntArray]
@@ -48,6 +50,12 @@ class ObjectTree:
     """Index of each row's task."""
     ranks: list[int | None]
     """Rank of each task; None for what is no rank."""
+    belongs_to: list[int | None]
+    """The same, but of the children of a rank the rank."""
+    is_node: list[bool]
+    """Whether a task stands for its node."""
+    gpu_of_row: IntArray
+    """Number of the GPU of each row of a stream or device, -1 of the others."""
     warnings: list[str]
 
 
@@ -73,12 +81,17 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
         return own_tasks[report.node], (3,)
 
     keys_of: dict[int, dict[tuple[object, ...], tuple[ReportPlaces, Place]]] = {}
-    found = []
+    found: list[list[tuple[Task, tuple[object, ...]] | None]] = []
     for report in reports:
-        located = [task_and_key(report, place) for place in report.places.all]
-        found.append(located)
-        for (task, key), place in zip(located, report.places.all, strict=True):
+        located: list[tuple[Task, tuple[object, ...]] | None] = []
+        for number, place in enumerate(report.places.all):
+            if number in report.places.only_observed:
+                located.append(None)
+                continue
+            task, key = task_and_key(report, place)
+            located.append((task, key))
             keys_of.setdefault(id(task), {}).setdefault(key, (report, place))
+        found.append(located)
 
     used = [task for task in [*tasks, *own_tasks.values()] if id(task) in keys_of]
     row_of: dict[tuple[int, tuple[object, ...]], int] = {}
@@ -95,13 +108,16 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
     nodes = sorted({task.node for task in used})
     rows = [TaskRows(task.name, nodes.index(task.node), task.threads) for task in rows]
     model = TraceModel([node_names[node] for node in nodes], rows)
-    maps = [np.array([row_of[id(task), key] for task, key in located], np.int64) for located in found]
+    maps = [np.array([-1 if at is None else row_of[id(at[0]), at[1]] for at in of], np.int64) for of in found]
     return ObjectTree(
         model,
         maps,
         np.array(host_rows, np.int64),
         np.repeat(np.arange(len(rows)), [len(task.threads) for task in rows]),
         [task.rank for task in used],
+        [task.rank if task.parent is None else task.parent for task in used],
+        [task.process is None for task in used],
+        np.array([key[1] if key[0] in (1, 2) else -1 for _, key in row_of], np.int64),
         warnings,
     )
 
@@ -132,12 +148,16 @@ def _tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
     children: list[Task] = []
     for index, report in enumerate(reports):
         called = report.places.called
-        processes = sorted(report.places.application & called) or (sorted(called) if len(called) == 1 else [])
+        ranks = report.places.application & called
+        programs = report.places.instrumented or called
+        processes = sorted(ranks) or (sorted(programs) if len(programs) == 1 else [])
         for process in sorted(called):
             name = report.metadata.process_name(process)
             if process not in processes:
                 prefix = f"rank {report.metadata.rank}: " if report.metadata.rank is not None else ""
-                children.append(Task(report.node, prefix + name, process, (index, process), [report]))
+                child = Task(report.node, prefix + name, process, (index, process), [report])
+                child.parent = report.metadata.rank
+                children.append(child)
                 continue
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
             task.rank = _rank(report.metadata, process, alone=len(processes) == 1)

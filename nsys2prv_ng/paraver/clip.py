@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nsys2prv_ng.paraver.records import (
     BEGIN,
     CLASS_SHIFT,
     COMMUNICATION,
+    COMMUNICATION_LINE,
+    EMPTY,
     END,
     EVENT,
     LONGEST,
     POINT,
     STATE,
     Records,
+    concatenate,
+    count_events,
 )
 
 
@@ -24,7 +30,7 @@ def clip(records: Records, low: int, high: int) -> Records:
     limits included. A communication is kept if any of it lies within; its times are moved to the nearest limit.
     """
     begin, end = _limits(records)
-    is_point = (records.kind == EVENT) & (records.tie_class == POINT)
+    is_point = (records.kind == EVENT) & np.isin(records.tie_class, (EMPTY, POINT))
     is_communication = records.kind == COMMUNICATION
     touches = (end >= low) & (begin <= high)
     shares = (end > low) & (begin < high)
@@ -45,6 +51,28 @@ def clip(records: Records, low: int, high: int) -> Records:
     for word in range(3):
         clipped.value[of_communication + word] = np.clip(clipped.value[of_communication + word], low, high)
     return clipped
+
+
+def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
+    """Records within any of some windows, which are sorted and do not touch, and how many more pieces that makes.
+
+    An interval, state or communication that shares time with several windows becomes a piece in each.
+    """
+    parts = [clip(records, low, high) for low, high in windows]
+    pieces = count_events(concatenate(parts))
+    begin, end = _limits(records)
+    counted = np.isin(records.tie_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE))
+    whole = np.isin(records.tie_class, (EMPTY, POINT, COMMUNICATION_LINE))
+    kept = np.zeros(len(records), np.bool_)
+    for low, high in windows:
+        kept |= np.where(whole, (end >= low) & (begin <= high), (end > low) & (begin < high))
+    return concatenate(parts), pieces - int((kept & counted).sum())
+
+
+def without_short(records: Records, shortest: int) -> Records:
+    """Records without the intervals that last less than `shortest` ns; points, states and communications stay."""
+    is_interval = np.isin(records.tie_class, (BEGIN, END, EMPTY))
+    return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
 def _limits(records: Records) -> tuple[np.ndarray, np.ndarray]:

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from nsys2prv_ng.paraver.event_types import STATES, EventType
+from nsys2prv_ng.paraver.event_types import STATES, EventType, one_line
 from nsys2prv_ng.paraver.labels import Numbering
-
-LABEL_LENGTH = 500
-"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
-
-
-def one_line(label: str) -> str:
-    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
-    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", label).strip()
-    return text[:LABEL_LENGTH].rstrip() or "(unnamed)"
 
 
 def pcf_text(numbering: Numbering) -> str:
@@ -35,7 +25,7 @@ def _lines(numbering: Numbering) -> Iterator[str]:
         yield ""
         yield "EVENT_TYPE"
         for event_type in block:
-            yield f"0 {numbering.number(event_type)} {_type_label(event_type)}"
+            yield f"0 {numbering.number(event_type)} {one_line(event_type.title)}"
         first = block[0]
         if first.precision:
             yield f"PRECISION {first.precision}"
@@ -53,10 +43,6 @@ def _blocks(types: list[EventType]) -> list[list[EventType]]:
         shared = (event_type.names, event_type.interval) if event_type.names else event_type
         blocks.setdefault(shared, []).append(event_type)
     return list(blocks.values())
-
-
-def _type_label(event_type: EventType) -> str:
-    return one_line(f"{event_type.label} [{event_type.unit}]" if event_type.unit else event_type.label)
 
 
 def _values(event_type: EventType, numbering: Numbering) -> dict[int, str]:

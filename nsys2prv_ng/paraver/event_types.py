@@ -7,10 +7,22 @@ family (the domains of NVTX) once all reports are known, so that it depends on t
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
+
+LABEL_LENGTH = 500
+"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
+
+
+def one_line(label: str) -> str:
+    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", label).strip()
+    return text[:LABEL_LENGTH].rstrip() or "(unnamed)"
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,11 @@ class EventType:
     names: str = field(default="", compare=False)
     family: str = ""
     member: str = ""
+
+    @property
+    def title(self) -> str:
+        """Label with the unit, as the .pcf has it."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
 
 
 # ---- CUDA API -------------------------------------------------------------------------------------------------------
@@ -128,25 +145,26 @@ def gpu_metric(name: str, metric_id: int) -> EventType:
     return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
 
 
-def _gpu_metric_numbers(types: Iterable[EventType]) -> dict[EventType, int]:
+def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """A type's `number` is nsys's id of the metric, which can be another on another kind of GPU.
 
-    A metric has 9400 + the lowest of its ids below 100 that no other metric has; without one, a number of its own from
-    9000000, which depends on its name.
+    A known metric keeps its number. Another has 9400 + the lowest of its ids below 100 that no other metric has;
+    without one, a number of its own from 9000000, which depends on its name.
     """
     types = list(types)
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
     claims = Counter(metric_id for of_name in ids.values() for metric_id in of_name)
-    numbers: dict[str, int] = {}
-    for name in sorted(ids):
-        own = [i for i in sorted(ids[name]) if 0 <= i < GPU_METRIC_IDS and claims[i] == 1]
+    numbers = {each.member: known[each.title] for each in types if each.title in known}
+    for name in sorted(set(ids) - set(numbers)):
+        free = set(range(GPU_METRIC_IDS)) - {number - GPU_METRIC_FIRST for number in known.values()}
+        own = [i for i in sorted(ids[name]) if i in free and claims[i] == 1]
         if own:
             numbers[name] = GPU_METRIC_FIRST + own[0]
             continue
         offset = zlib.crc32(name.encode())
-        while (number := GPU_METRIC_OTHERS + offset % GPU_METRIC_OTHERS_COUNT) in numbers.values():
+        while (number := GPU_METRIC_OTHERS + offset % GPU_METRIC_OTHERS_COUNT) in {*numbers.values(), *known.values()}:
             offset += 1
         numbers[name] = number
     return {event_type: numbers[event_type.member] for event_type in types}
@@ -159,6 +177,7 @@ NVTX_NCCL = 9500
 NVTX_FIRST_NAMED = 9700
 NVTX_RESERVED = {"": NVTX_DEFAULT, "NCCL": NVTX_NCCL, "neSmiK": 81000}
 NVTX_LANES = 40
+NVTX_GPU_LANES = 16
 
 
 def nvtx_label(domain: str) -> str:
@@ -168,7 +187,8 @@ def nvtx_label(domain: str) -> str:
 
 def _nvtx(domain: str, offset: int, what: str, **properties: object) -> EventType:
     label = f"{nvtx_label(domain)} {what}".strip()
-    return EventType(offset, label, "nvtx", family="nvtx", member=domain, **properties)  # type: ignore[arg-type]
+    properties.setdefault("source", "nvtx")
+    return EventType(offset, label, family="nvtx", member=domain, **properties)  # type: ignore[arg-type]
 
 
 def nvtx_range(domain: str) -> EventType:
@@ -199,37 +219,64 @@ def nvtx_end_thread(domain: str) -> EventType:
     return _nvtx(domain, 53, "ended by thread")
 
 
-def nvtx_bases(domains: Iterable[str]) -> dict[str, int]:
+def nvtx_payload(domain: str) -> EventType:
+    """Payload of a range or mark that is an integer."""
+    return _nvtx(domain, 54, "payload")
+
+
+def nvtx_real_payload(domain: str) -> EventType:
+    """Payload that is a floating point number."""
+    return _nvtx(domain, 55, "payload (real)", precision=6)
+
+
+def nvtx_json_payload(domain: str) -> EventType:
+    """Extended payload, as its JSON text."""
+    return _nvtx(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
+
+
+def nvtx_on_gpu(domain: str, lane: int) -> EventType:
+    """Ranges on the streams that they launched work on, from the first operation to the last.
+
+    Push/pop ranges of one host thread nest; those of another thread, start/end ranges, and what overlaps on the device
+    without nesting are on other lanes.
+    """
+    return _nvtx(
+        domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
+    )
+
+
+def nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
     """First number of each domain's block. The same set of domain names gives the same numbers.
 
-    The default domain, NCCL and neSmiK keep nsys2prv's numbers; the others follow from 9700 in name order and step over
-    what is reserved.
+    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains theirs; the others follow from 9700
+    in name order and step over what is taken.
     """
-    bases = {}
+    bases = {**(known or {}), **NVTX_RESERVED}
+    taken = set(bases.values())
     number = NVTX_FIRST_NAMED
-    for domain in sorted(set(domains)):
-        if domain in NVTX_RESERVED:
-            bases[domain] = NVTX_RESERVED[domain]
-            continue
-        while number in NVTX_RESERVED.values():
-            number += NVTX_BLOCK
-        bases[domain] = number
-        number += NVTX_BLOCK
-    return bases
+    wanted = sorted(set(domains))
+    for domain in wanted:
+        if domain not in bases:
+            while number in taken:
+                number += NVTX_BLOCK
+            bases[domain] = number
+            taken.add(number)
+    return {domain: bases[domain] for domain in wanted}
 
 
-def _nvtx_numbers(types: Iterable[EventType]) -> dict[EventType, int]:
+def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """A type's `number` is its offset in its domain's block."""
     types = list(types)
-    bases = nvtx_bases(event_type.member for event_type in types)
+    known_bases = {each.member: known[each.title] - each.number for each in types if each.title in known}
+    bases = nvtx_bases((event_type.member for event_type in types), known_bases)
     return {event_type: bases[event_type.member] + event_type.number for event_type in types}
 
 
-FAMILIES: dict[str, Callable[[Iterable[EventType]], dict[EventType, int]]] = {
+FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _nvtx_numbers,
     "gpu_metrics": _gpu_metric_numbers,
 }
-"""Numbers of the types of each family, given all of them that any report has."""
+"""Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""
 
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------------
 GRAPH_LAUNCH = EventType(63000008, "CUDA graph", "cuda_graphs", interval=True, names="cuda_graphs")
@@ -270,7 +317,7 @@ MEMORY_LEVELS = tuple(
 CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")
 CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
 
-# ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more ---------------------------------------------
+# ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more --------------------------------------------
 _BARRIERS = {
     1: "Barrier",
     2: "Implicit barrier",
@@ -344,7 +391,7 @@ OMP_POINT = EventType(
     },
 )
 
-# ---- calls of the operating system: Extrae's values for pthreads up to 13 ---------------------------------------------
+# ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
 PTHREAD_CALLS = {
     1: "pthread_exit",
     2: "pthread_create",
@@ -372,36 +419,94 @@ PTHREAD_CALLS = {
 OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
 PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
 
-# ---- threads as the kernel and the profiler see them ------------------------------------------------------------------
+# ---- threads as the kernel and the profiler see them -----------------------------------------------------------------
 ON_CPU = EventType(66700000, "On CPU", "scheduling", interval=True, names="cores")
 PROFILER_OVERHEAD = EventType(
     66800000, "Profiler overhead", "profiler_overhead", interval=True, names="profiler_overhead"
 )
 
+# ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
+_MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
+MPI_CALLS = {
+    of_class: EventType(
+        50000001 + i, label, "mpi", interval=True, values=labels_of(of_class), names=f"mpi {of_class} calls"
+    )
+    for i, (of_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
+}
+"""Type of each class of calls."""
+MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", "mpi", unit="bytes")
+MPI_RECEIVED_BYTES = EventType(50100002, "MPI collective received", "mpi", unit="bytes")
+# Ranks are those of MPI_COMM_WORLD plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
+MPI_ROOT = EventType(50100003, "MPI collective root", "mpi", names="mpi ranks")
+MPI_COLLECTIVE_COMMUNICATOR = EventType(50100004, "MPI collective communicator", "mpi", names="mpi communicators")
+MPI_PARTNER = EventType(50100011, "MPI partner", "mpi", names="mpi ranks")
+MPI_TAG = EventType(50100012, "MPI tag", "mpi")
+MPI_BYTES = EventType(50100013, "MPI message size", "mpi", unit="bytes")
+MPI_COMMUNICATOR = EventType(50100014, "MPI communicator", "mpi", names="mpi communicators")
+# MPI_Sendrecv is one call: partner, tag and size are of what it sends, these of what it receives.
+MPI_SENDRECV_SOURCE = EventType(50100015, "MPI Sendrecv source", "mpi", names="mpi ranks")
+MPI_SENDRECV_TAG = EventType(50100016, "MPI Sendrecv received tag", "mpi")
+MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", "mpi", unit="bytes")
+
+# ---- NCCL's payloads: the first numbers of the block of NVTX's domain NCCL, whose 9500 are the calls themselves ------
+# On the row of a thread they are of one call, from its begin on. On the row of a stream they are of all calls that the
+# kernel carries out, from its begin on: bytes are summed, the sequence number is the lowest, and a communicator,
+# operation, root or peer is given once for each that occurs. Bytes end with the call or kernel.
+NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", "nccl", names="nccl_communicators")
+NCCL_BYTES = EventType(9502, "NCCL collective message", "nccl", unit="bytes")
+NCCL_OPERATION = EventType(9503, "NCCL reduction operation", "nccl", names="nccl_operations")
+NCCL_ROOT = EventType(9504, "NCCL root", "nccl", names="nccl_ranks")
+NCCL_SEND_PEER = EventType(9505, "NCCL send to", "nccl", names="nccl_ranks")
+NCCL_SEND_BYTES = EventType(9506, "NCCL sent", "nccl", unit="bytes")
+NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", "nccl", names="nccl_ranks")
+NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", "nccl", unit="bytes")
+# Of a collective: its number among those of its process on its communicator, from 1. Of a send or receive: its number
+# among those to, or from, the same peer. So what belongs together has the same number on every rank.
+NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", "nccl")
+NCCL_CALLS = EventType(9510, "NCCL calls of the kernel", "nccl")
+# ncclRedOp_t plus 1; other names follow.
+NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
+
 # ---- communications (tags of record kind 3) --------------------------------------------------------------------------
+# Messages of MPI have their own tags, as in Extrae's traces: one that uses 55001 or 55002 as a tag shares it.
 TAG_LAUNCH = 55001
 TAG_COPY = 55002
+TAG_NCCL = 55004
 
 # ---- states: Extrae's numbers and colours ------------------------------------------------------------------------
 IDLE = 0
 RUNNING = 1
+WAITING_MESSAGE = 3
+BLOCKING_SEND = 4
 SYNCHRONIZATION = 5
+TEST_PROBE = 6
+WAITING = 8
 BLOCKED = 9
+IMMEDIATE_SEND = 10
+IMMEDIATE_RECEIVE = 11
 INPUT_OUTPUT = 12
 GROUP_COMMUNICATION = 13
+OTHERS = 15
+SEND_RECEIVE = 16
 MEMORY_TRANSFER = 17
 PROFILING = 18
+ONE_SIDED = 25
 STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
     IDLE: ("Idle", (117, 195, 255)),
     RUNNING: ("Running", (0, 0, 255)),
-    3: ("Waiting a message", (255, 0, 0)),
-    4: ("Blocking Send", (255, 0, 174)),
+    WAITING_MESSAGE: ("Waiting a message", (255, 0, 0)),
+    BLOCKING_SEND: ("Blocking Send", (255, 0, 174)),
     SYNCHRONIZATION: ("Synchronization", (179, 0, 0)),
-    8: ("Wait/WaitAll", (231, 14, 230)),
+    TEST_PROBE: ("Test/Probe", (0, 255, 0)),
+    WAITING: ("Wait/WaitAll", (231, 14, 230)),
     BLOCKED: ("Blocked", (235, 231, 205)),
+    IMMEDIATE_SEND: ("Immediate Send", (255, 0, 255)),
+    IMMEDIATE_RECEIVE: ("Immediate Receive", (100, 100, 177)),
     INPUT_OUTPUT: ("I/O", (255, 239, 89)),
     GROUP_COMMUNICATION: ("Group Communication", (255, 144, 26)),
+    OTHERS: ("Others", (192, 224, 0)),
+    SEND_RECEIVE: ("Send Receive", (66, 66, 66)),
     MEMORY_TRANSFER: ("Memory transfer", (255, 0, 96)),
     PROFILING: ("Profiling", (172, 174, 41)),
-    25: ("One-sided op", (2, 255, 177)),
+    ONE_SIDED: ("One-sided op", (2, 255, 177)),
 }

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_types import FAMILIES, EventType
+from nsys2prv_ng.paraver.event_types import FAMILIES, EventType, one_line
 
 IntArray = npt.NDArray[np.int64]
 
@@ -55,23 +55,40 @@ Assigned = Mapping[str, Mapping[str, Value]]
 """Values by name space and name: of names whose value or label is known only from all reports together."""
 
 
-class Numbering:
-    """Final numbers of the types and names of all reports. Names of a space in `assigned` have the values given in it."""
+class Kept(NamedTuple):
+    """Labels of another trace whose numbers are kept: types by their title, and values by type number and label."""
 
-    def __init__(self, labels: Sequence[Labels], assigned: Assigned | None = None) -> None:
+    types: Mapping[str, int]
+    values: Mapping[int, Mapping[str, int]]
+
+
+class Numbering:
+    """Final numbers of the types and names of all reports. Name spaces in `assigned` have the values given there."""
+
+    def __init__(self, labels: Sequence[Labels], assigned: Assigned | None = None, kept: Kept | None = None) -> None:
+        kept = kept or Kept({}, {})
         types: dict[EventType, None] = {t: None for each in labels for t in each.types}
         self._numbers: dict[EventType, int] = {}
         for family, numbers_of in FAMILIES.items():
-            self._numbers.update(numbers_of([t for t in types if t.family == family]))
-        self.types = sorted(types, key=self.number)
+            self._numbers.update(numbers_of([t for t in types if t.family == family], kept.types))
+        # Types of a family can agree in number and label: they are one.
+        self.types = list({(self.number(t), t.label): t for t in sorted(types, key=self.number)}.values())
         self.values: dict[str, dict[str, Value]] = {}
         """Value of each name in each name space."""
         for space in sorted({space for each in labels for space in each.names}):
             names = sorted({name for each in labels for name in each.names.get(space, {})})
             given = (assigned or {}).get(space)
-            self.values[space] = {
-                name: given[name] if given is not None else Value(i, name) for i, name in enumerate(names, 1)
-            }
+            if given is not None:
+                self.values[space] = {name: given[name] for name in names}
+            else:
+                self.values[space] = _dense_values(names, self._kept_values(space, kept))
+
+    def _kept_values(self, space: str, kept: Kept) -> Mapping[str, int]:
+        """Values of a name space in the other trace, by label."""
+        of_types = [
+            kept.values[self.number(t)] for t in self.types if t.names == space and self.number(t) in kept.values
+        ]
+        return of_types[0] if of_types else {}
 
     def number(self, event_type: EventType) -> int:
         """Number of an event type in the trace."""
@@ -102,3 +119,11 @@ class Numbering:
                 length += table.size
             starts[handle] = start_of[space]
         return numbers, starts, np.concatenate(tables) if tables else np.zeros(0, np.int64)
+
+
+def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Value]:
+    """Names with a kept value have it, the others follow from 1, or after the highest that is kept."""
+    values = {name: Value(kept[one_line(name)], name) for name in names if one_line(name) in kept}
+    first = max(kept.values(), default=0) + 1
+    new = (name for name in names if name not in values)
+    return values | {name: Value(number, name) for number, name in enumerate(new, first)}

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 import numpy as np
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.configuration import one_line
 from nsys2prv_ng.paraver.encode import RowNumbers
+from nsys2prv_ng.paraver.event_types import one_line
 
 MAX_ROWS = 65534
 """Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
@@ -76,7 +76,7 @@ class TraceModel:
 
 
 def prv_header(model: TraceModel, start_utc_ns: int, duration: int, communicators: Sequence[Communicator] = ()) -> str:
-    """First lines of the .prv: date (UTC, of time 0), duration (ns), nodes and CPUs, tasks and threads, communicators."""
+    """First lines of the .prv: date (UTC of time 0), duration (ns), nodes, CPUs, tasks, threads, communicators."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
     cpus = ",".join(map(str, model.cpus_of_nodes()))
     tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)

@@ -17,7 +17,7 @@ other limit of an interval is known from either of its lines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba as nb
@@ -32,8 +32,8 @@ BoolArray = npt.NDArray[np.bool_]
 KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
 """Kinds of records, with Paraver's numbers."""
 
-END, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(5)
-"""Classes of `tie`."""
+END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
+"""Classes of `tie`; EMPTY is an interval without length, which one line opens and closes."""
 
 CLASS_SHIFT = 58
 LONGEST = (1 << CLASS_SHIFT) - 1
@@ -122,7 +122,7 @@ def concatenate(parts: Sequence[Records]) -> Records:
 def count_events(records: Records) -> int:
     """Intervals, points and communications: an interval has one begin line, one without length is a point."""
     of_class = records.tie_class
-    return int(((of_class == BEGIN) | (of_class == POINT) | (of_class == COMMUNICATION_LINE)).sum())
+    return int(np.isin(of_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
 
 
 def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
@@ -165,20 +165,21 @@ def intervals(
     zero_line = _lines(
         place[~long],
         begin[~long],
-        np.full(int((~long).sum()), POINT << CLASS_SHIFT, np.int64),
+        np.full(int((~long).sum()), EMPTY << CLASS_SHIFT, np.int64),
         EVENT,
-        _select(opening, ~long) + _select(zeros, ~long),
+        select(opening, ~long) + select(zeros, ~long),
     )
     begin_tie = (BEGIN << CLASS_SHIFT) | (LONGEST - length[long])
-    begin_line = _lines(place[long], begin[long], begin_tie, EVENT, _select(opening, long))
+    begin_line = _lines(place[long], begin[long], begin_tie, EVENT, select(opening, long))
     # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
     back = np.flatnonzero(long)[::-1]
     end_tie = (END << CLASS_SHIFT) | length[back]
-    end_line = _lines(place[back], end[back], end_tie, EVENT, _select(zeros, back))
+    end_line = _lines(place[back], end[back], end_tie, EVENT, select(zeros, back))
     return concatenate([begin_line, zero_line, end_line])
 
 
-def _select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
+def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
+    """Pairs of the events at these indices, or where this mask is set."""
     return [
         Pair(
             pair.handle[where] if isinstance(pair.handle, np.ndarray) else pair.handle,
@@ -198,7 +199,12 @@ def states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> 
 
 
 def communications(
-    sender: IntArray, send: IntArray, receiver: IntArray, receive: IntArray, size: IntArray | int, tag: int
+    sender: IntArray,
+    send: IntArray,
+    receiver: IntArray,
+    receive: IntArray,
+    size: IntArray | int,
+    tag: IntArray | int,
 ) -> Records:
     """Communications of n from row `sender` at time `send` to row `receiver` at `receive` (ns), `size` in bytes.
 
@@ -268,6 +274,23 @@ def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
         elif kind[i] == COMMUNICATION:
             for j in range(first[i], first[i] + 3):
                 value[j] += offset
+
+
+def without_places(records: Records, without: BoolArray) -> Records:
+    """The records none of whose places is in a mask by place."""
+    out = without[records.place]
+    is_communication = records.kind == COMMUNICATION
+    out[is_communication] |= without[records.handle[records.first[:-1][is_communication]]]
+    return records.take(np.flatnonzero(~out)) if out.any() else records
+
+
+def on_rows(records: Records, rows: IntArray) -> Records:
+    """The records with `rows[place]` for their places; those of which a place has no row (-1) are left out."""
+    moved = without_places(records, rows < 0)
+    words = moved.first[:-1][moved.kind == COMMUNICATION]
+    handle = moved.handle.copy()
+    handle[words] = rows[handle[words]]
+    return replace(moved, place=rows[moved.place].astype(np.int32), handle=handle)
 
 
 def resolve(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:

@@ -40,15 +40,24 @@ class Table:
     """Default of each integer column that some schema versions do not have; it also replaces NULL."""
     text: tuple[str, ...] = ()
     """Columns of text, which may be missing and then hold only NULL."""
+    real: tuple[str, ...] = ()
+    """Columns of floating point numbers, likewise."""
+    blob: tuple[str, ...] = ()
+    """Columns of bytes, likewise. Text in them is given as its bytes."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of a table: int64 arrays and arrow string arrays of `rows` values, in the order of the rows."""
+    """Columns of a table, each of `rows` values in the order of the rows.
+
+    NULL is `NULL` among integers, null among strings and bytes, and not a number among floats.
+    """
 
     rows: int
     numbers: Mapping[str, IntArray]
     texts: Mapping[str, pa.ChunkedArray]
+    blobs: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
+    reals: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> IntArray:
         return self.numbers[name]
@@ -113,7 +122,9 @@ class Database:
         present = self.columns_of(table.name)
         if not present:
             empty = {name: np.zeros(0, np.int64) for name in (*table.required, *table.optional)}
-            return Columns(0, empty, {name: pa.chunked_array([], pa.string()) for name in table.text})
+            no_text = {name: pa.chunked_array([], pa.string()) for name in table.text}
+            no_blob = {name: pa.chunked_array([], pa.binary()) for name in table.blob}
+            return Columns(0, empty, no_text, no_blob, {name: np.zeros(0) for name in table.real})
         missing = [name for name in table.required if name not in present]
         if missing:
             raise TranslationError(
@@ -123,7 +134,9 @@ class Database:
         numbers = self._numbers(table, present)
         rows = next(iter(numbers.values())).size
         texts = {name: self._text(table.name, name, rows, name in present) for name in table.text}
-        return Columns(rows, numbers, texts)
+        blobs = {name: self._blob(table.name, name, rows, name in present) for name in table.blob}
+        reals = {name: self._real(table.name, name, rows, name in present) for name in table.real}
+        return Columns(rows, numbers, texts, blobs, reals)
 
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
         names = [*table.required, *(name for name in table.optional if name in present)]
@@ -143,18 +156,33 @@ class Database:
         return numbers
 
     def _text(self, table: str, column: str, rows: int, present: bool) -> pa.ChunkedArray:
-        if not present:
-            return pa.chunked_array([pa.nulls(rows, pa.string())])
         quoted = _quote(column)
-        statement = f"SELECT CASE typeof({quoted}) WHEN 'text' THEN {quoted} END FROM {_quote(table)} ORDER BY rowid"
+        value = f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
+        return self._values(table, value, pa.string(), rows, present)
+
+    def _blob(self, table: str, column: str, rows: int, present: bool) -> pa.ChunkedArray:
+        quoted = _quote(column)
+        value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
+        return self._values(table, value, pa.binary(), rows, present)
+
+    def _real(self, table: str, column: str, rows: int, present: bool) -> npt.NDArray[np.float64]:
+        quoted = _quote(column)
+        value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
+        values = self._values(table, value, pa.float64(), rows, present)
+        return np.asarray(values.to_numpy(), np.float64)
+
+    def _values(self, table: str, value: str, kind: pa.DataType, rows: int, present: bool) -> pa.ChunkedArray:
+        if not present:
+            return pa.chunked_array([pa.nulls(rows, kind)])
+        statement = f"SELECT {value} FROM {_quote(table)} ORDER BY rowid"
         blocks = []
         try:
             cursor = self._connection.execute(statement)
             while rows_read := cursor.fetchmany(_TEXT_BLOCK):
-                blocks.append(pa.array([value for (value,) in rows_read], pa.string()))
+                blocks.append(pa.array([each for (each,) in rows_read], kind))
         except sqlite3.Error as error:
             raise self._damaged(error, table) from None
-        return pa.chunked_array(blocks, pa.string())
+        return pa.chunked_array(blocks, kind)
 
     def _damaged(self, error: Exception, table: str = "") -> TranslationError:
         where = f"table {table} " if table else ""

@@ -1,15 +1,45 @@
 """One module for each kind of event: from columns of a report to records of a trace."""
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.sources import cuda_api, kernels, launch_lines, memory_operations, nvtx
+from nsys2prv_ng.sources import (
+    cuda_api,
+    cuda_graphs,
+    cuda_libraries,
+    cuda_memory,
+    cuda_sync,
+    gpu_metrics,
+    kernels,
+    launch_lines,
+    memory_operations,
+    mpi,
+    nccl,
+    nvtx,
+    nvtx_on_gpu,
+    openmp,
+    os_runtime,
+    profiler_overhead,
+    scheduling,
+)
 from nsys2prv_ng.sources.base import Source
 
 SOURCES: tuple[Source, ...] = (
     cuda_api.SOURCE,
     kernels.SOURCE,
     memory_operations.SOURCE,
+    cuda_graphs.SOURCE,
     launch_lines.SOURCE,
+    cuda_sync.SOURCE,
+    cuda_memory.SOURCE,
+    cuda_libraries.SOURCE,
+    gpu_metrics.SOURCE,
+    mpi.SOURCE,
     nvtx.SOURCE,
+    nccl.SOURCE,
+    nvtx_on_gpu.SOURCE,
+    openmp.SOURCE,
+    os_runtime.SOURCE,
+    scheduling.SOURCE,
+    profiler_overhead.SOURCE,
 )
 """Every source, in the order in which it is read and reported."""
 

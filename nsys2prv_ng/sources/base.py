@@ -13,7 +13,7 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.paraver.model import Communicator
-from nsys2prv_ng.paraver.records import Pair, Records, count_events
+from nsys2prv_ng.paraver.records import Pair, Records, count_events, select, without_places
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings
 
@@ -49,6 +49,10 @@ class Result:
     """Number of events that were left out, by reason."""
     closed: int = 0
     """Number of intervals without an end, which the end of the trace closes. They are written."""
+    pieces: int = 0
+    """How many more intervals the records hold because windows of time cut some into several pieces."""
+    windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    """Begin and end (ns) of the ranges that the user wants to see, n x 2; only NVTX knows them."""
     records: list[Records] = field(default_factory=list)
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
@@ -58,11 +62,27 @@ class Result:
     @property
     def written(self) -> int:
         """Events and communications among the records."""
-        return sum(count_events(records) for records in self.records)
+        return sum(count_events(records) for records in self.records) - self.pieces
 
     def drop(self, reason: str, count: int) -> None:
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+    def drop_places(self, without: BoolArray, reason: str) -> None:
+        """Leave out all that happened at some places: a mask by place."""
+        dropped = 0
+        for i, records in enumerate(self.records):
+            self.records[i] = without_places(records, without)
+            dropped += count_events(records) - count_events(self.records[i])
+        self.states = [StateIntervals(*(c[~without[each.place]] for c in each)) for each in self.states]
+        lasting = []
+        for place, begin, opening, closing in self.unended:
+            kept = ~without[place]
+            dropped += int((~kept).sum())
+            self.closed -= int((~kept).sum())
+            lasting.append(Unended(place[kept], begin[kept], select(opening, kept), closing))
+        self.unended = [each for each in lasting if each.place.size]
+        self.drop(reason, dropped)
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,8 @@ class Part:
     """To add to the report's times (ns)."""
     shared: object
     """What the source left in `Result.shared`."""
+    first: int = 0
+    """First time of the trace on the common clock (ns)."""
 
 
 @dataclass
@@ -109,6 +131,21 @@ class Source:
 class SourceOptions:
     """What a user chooses about single sources."""
 
+    nvtx_domains: tuple[str, ...] = ()
+    """Names of the NVTX domains to show (* and ? as in file names); none for all."""
+    nvtx_range: str = ""
+    """Text (* and ? likewise) of the NVTX ranges to whose time the trace is cut."""
+    demangled_names: bool = False
+    """Kernels by their demangled name, with template arguments, instead of the short one."""
+
+    osrt_min: int = 10_000
+    """Calls of the operating system that last less than this (ns) are left out; 0 keeps all."""
+
+    metrics: tuple[str, ...] = ()
+    """Patterns (* and ?) of the names of GPU metrics; none for all."""
+    metrics_changes: bool = False
+    """Of GPU metrics only the values that differ from those of the sample before."""
+
 
 class Reading:
     """One report while it is read: its columns, each read once for all sources, and what its records refer to."""
@@ -122,6 +159,7 @@ class Reading:
         options: SourceOptions,
     ) -> None:
         self.options = options
+        self.chosen = frozenset(source.name for source in sources)
         self.metadata = metadata
         self.strings = strings
         self.places = Places()
@@ -164,7 +202,10 @@ def _union(tables: Iterable[Table]) -> dict[str, Table]:
         before = joined.get(table.name, Table(table.name, ()))
         required = tuple(dict.fromkeys((*before.required, *table.required)))
         optional = {k: v for k, v in {**before.optional, **table.optional}.items() if k not in required}
-        joined[table.name] = Table(table.name, required, optional, tuple(dict.fromkeys((*before.text, *table.text))))
+        text, real, blob = (
+            tuple(dict.fromkeys((*getattr(before, kind), *getattr(table, kind)))) for kind in ("text", "real", "blob")
+        )
+        joined[table.name] = Table(table.name, required, optional, text, real, blob)
     return joined
 
 

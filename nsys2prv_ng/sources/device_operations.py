@@ -14,7 +14,8 @@ from nsys2prv_ng.sources.lanes import free_lanes
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
-TABLES = (KERNEL, MEMCPY, MEMSET)
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 
 COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""

@@ -8,6 +8,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
 from nsys2prv_ng.sources.device_operations import COLUMNS, KERNEL, locate
 from nsys2prv_ng.sources.kernel_classes import classify
 
@@ -25,7 +26,7 @@ _ATTRIBUTES = {
     "correlationId": types.CORRELATION,
 }
 
-TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys(_ATTRIBUTES, NULL))
+TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_ATTRIBUTES, *GRAPH_COLUMNS), NULL))
 
 
 def is_nccl(short_name: str) -> bool:
@@ -45,25 +46,28 @@ def read(reading: Reading) -> Result:
     place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
 
     labels = reading.labels
-    index, names = reading.names(columns["shortName"][rows])
-    nccl = np.array([is_nccl(name) for name in names], np.bool_)
-    handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
-    ids = np.zeros(len(names), np.int64)
-    for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
-        ids[mask] = labels.name_ids(space, [names[i] for i in np.flatnonzero(mask)])
+    short_index, short = reading.names(columns["shortName"][rows])
     demangled_index, demangled = reading.names(columns["demangledName"][rows])
+    nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
+    handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
+    index, names = (demangled_index, demangled) if reading.options.demangled_names else (short_index, short)
+    ids = np.zeros(rows.size, np.int64)
+    for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
+        used, position = np.unique(index[mask], return_inverse=True)
+        ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
     class_handle = labels.handle(types.KERNEL_CLASS)
 
     opening = [
-        Pair(handles[index], ids[index]),
+        Pair(handles, ids),
         Pair(class_handle, classify(demangled)[demangled_index]),
         *(
             Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
             for name, event_type in _ATTRIBUTES.items()
         ),
+        *graph_ids(reading, columns, rows),
     ]
-    result.records.append(intervals(place, begin, end, opening, [handles[index], class_handle]))
-    state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)[index]
+    result.records.append(intervals(place, begin, end, opening, [handles, class_handle]))
+    state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
     result.states.append(StateIntervals(place, begin, end, state))
     return result
 

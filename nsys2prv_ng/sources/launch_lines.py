@@ -1,89 +1,75 @@
-"""Lines from the call that launched a kernel or a copy to the operation itself.
-
-A correlation id is unique within a process only, so the key is (process, correlation id) within a report.
-"""
+"""Lines from the call that launched a kernel, a copy or a graph to the operation itself."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import communications
-from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources import kernels, memory_operations
+from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
-from nsys2prv_ng.sources.cuda_api import RUNTIME
-from nsys2prv_ng.sources.device_operations import KERNEL, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
 
-_CALLS = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"correlationId": NULL})
-
-
-class _Calls(NamedTuple):
-    """Begin and thread of the calls that have a correlation id, by (process, correlation id)."""
-
-    key: pd.MultiIndex
-    begin: IntArray
-    global_tid: IntArray
-
-
-def _calls(reading: Reading) -> _Calls:
-    columns = reading.columns(RUNTIME)
-    correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
-    rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & (begin != NULL))
-    rows = rows[np.argsort(begin[rows], kind="stable")]
-    key = pd.MultiIndex.from_arrays([process_of(tid[rows]), correlation[rows]])
-    # Of calls that share an id the outermost began first.
-    first = ~key.duplicated()
-    return _Calls(key[first], begin[rows][first], tid[rows][first])
+_TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
 
 
 def read(reading: Reading) -> Result:
     """A communication for each operation that a recorded call launched; one for each launch of a graph and stream."""
     result = Result()
-    for table, tag in ((KERNEL, types.TAG_LAUNCH), (MEMCPY, types.TAG_COPY), (MEMSET, types.TAG_COPY)):
-        if reading.has(table):
-            _add(reading, result, table, tag)
+    tables = [table for table in _TAGS if reading.has(table)]
+    located = [_located(reading, result, table) for table in tables]
+    if not located:
+        return result
+    start, place, process, correlation, device, context, stream, size, tag = np.concatenate(located, axis=1)
+    call = reading.once(calls.recorded_calls).find(process, correlation)
+    result.drop(calls.NO_CALL, int((call < 0).sum()))
+    rows = np.flatnonzero(call >= 0)
+    # The nodes of a graph share the id of its launch, whatever their kind: the first on each stream has the line.
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    later = pd.MultiIndex.from_arrays([call[rows], device[rows], context[rows], stream[rows]]).duplicated()
+    result.drop("later operation of the same launch and stream", int(later.sum()))
+    rows = rows[~later]
+    by_call = reading.once(calls.recorded_calls)
+    for value in np.unique(tag[rows]):
+        these = rows[tag[rows] == value]
+        sender = reading.places.threads(by_call.global_tid[call[these]], application=True)
+        send = by_call.begin[call[these]]
+        lines = communications(sender, send, place[these], start[these], size[these], int(value))
+        result.records.append(lines)
     return result
 
 
-def _add(reading: Reading, result: Result, table: str, tag: int) -> None:
+def _located(reading: Reading, result: Result, table: str) -> IntArray:
+    """Start, place, process, correlation id, device, context, stream, bytes, tag of a table's operations: 9 x n."""
     columns = reading.columns(table)
     place = reading.once(locate)[table].place
     result.read += columns.rows
     rows = np.flatnonzero(place >= 0)
     result.drop("its operation was dropped", columns.rows - rows.size)
-    rows = rows[np.argsort(columns["start"][rows], kind="stable")]
-
-    process, correlation = process_of(columns["globalPid"][rows]), columns["correlationId"][rows]
-    if reading.has(RUNTIME):
-        calls = reading.once(_calls)
-        call = calls.key.get_indexer(pd.MultiIndex.from_arrays([process, correlation]))
-        call = np.where(correlation == NULL, -1, call)
-    else:
-        call = np.full(rows.size, -1, np.int64)
-    result.drop("no call recorded with its correlation id", int((call < 0).sum()))
-    rows, call = rows[call >= 0], call[call >= 0]
-    if not rows.size:
-        return
-    # The nodes of a graph share the id of its launch.
-    stream = [call, *(columns[name][rows] for name in ("deviceId", "contextId", "streamId"))]
-    later = pd.MultiIndex.from_arrays(stream).duplicated()
-    result.drop("later operation of the same launch and stream", int(later.sum()))
-    rows, call = rows[~later], call[~later]
-
-    sender = reading.places.threads(calls.global_tid[call], application=True)
-    size: IntArray | int = 0 if table == KERNEL else np.maximum(columns["bytes"][rows], 0)
-    lines = communications(sender, calls.begin[call], place[rows], columns["start"][rows], size, tag)
-    result.records.append(lines)
+    size = np.maximum(columns["bytes"][rows], 0) if table in (MEMCPY, MEMSET) else np.zeros(rows.size, np.int64)
+    return np.stack(
+        [
+            columns["start"][rows],
+            place[rows],
+            process_of(columns["globalPid"][rows]),
+            *(columns[name][rows] for name in ("correlationId", "deviceId", "contextId", "streamId")),
+            size,
+            np.full(rows.size, _TAGS[table], np.int64),
+        ]
+    )
 
 
 SOURCE = Source(
     "launch_lines",
-    "Lines from launch calls to kernels and copies",
-    (_CALLS, kernels.TABLE, memory_operations.MEMCPY_TABLE, memory_operations.MEMSET_TABLE),
+    "Lines from launch calls to kernels, copies and graphs",
+    (
+        calls.TABLE,
+        kernels.TABLE,
+        memory_operations.MEMCPY_TABLE,
+        memory_operations.MEMSET_TABLE,
+        cuda_graphs.TABLE,
+    ),
     read,
 )

@@ -8,10 +8,15 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
 from nsys2prv_ng.sources.device_operations import COLUMNS, MEMCPY, MEMSET, locate
 
-MEMCPY_TABLE = Table(MEMCPY, (*COLUMNS, "bytes", "copyKind"), {"srcKind": NULL, "dstKind": NULL, "correlationId": NULL})
-MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), {"memKind": NULL, "correlationId": NULL})
+MEMCPY_TABLE = Table(
+    MEMCPY,
+    (*COLUMNS, "bytes", "copyKind"),
+    dict.fromkeys(("srcKind", "dstKind", "correlationId", *GRAPH_COLUMNS), NULL),
+)
+MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), dict.fromkeys(("memKind", "correlationId", *GRAPH_COLUMNS), NULL))
 
 # CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export) -> values of the trace.
 _VALUE_OF_COPY_KIND = {0: 17, 1: 5, 2: 4, 3: 7, 4: 8, 5: 9, 6: 10, 7: 11, 8: 3, 9: 12, 10: 13, 11: 14, 12: 15, 13: 16}
@@ -68,6 +73,7 @@ def _add(reading: Reading, result: Result, table: str, source_kind: str, destina
             opening.append(Pair(labels.handle(event_type), _memory_kinds(kind), kind != NULL))
     correlation = columns["correlationId"][rows]
     opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
+    opening += graph_ids(reading, columns, rows)
 
     result.records.append(intervals(place, begin, end, opening, [operation, size]))
     state = np.full(rows.size, types.MEMORY_TRANSFER, np.int64)

@@ -1,4 +1,4 @@
-"""NVTX ranges and marks of all domains, with categories.
+"""NVTX ranges and marks of all domains, with categories and payloads.
 
 Push/pop ranges nest on their thread. Start/end ranges need not, so they have lanes: types of their own, of which a
 range takes the first that is free on its thread. PyTorch writes a number into each text; it is cut off and given as an
@@ -10,122 +10,44 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.records import Pair, events, intervals
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, Unended, unsound_times
+from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
-from nsys2prv_ng.sources.nvtx_names import split_numbers
-
-NVTX = "NVTX_EVENTS"
-TABLE = Table(
+from nsys2prv_ng.sources.nvtx_events import (
+    INTEGER_PAYLOADS,
+    MARK,
     NVTX,
-    ("start", "eventType"),
-    {"end": NULL, "globalTid": NULL, "endGlobalTid": NULL, "textId": NULL, "domainId": 0, "category": NULL},
-    text=("text",),
+    PUSH_POP,
+    REAL_PAYLOADS,
+    START_END,
+    TABLE,
+    NvtxEvents,
+    nvtx_events,
 )
-
-# ENUM_NSYS_EVENT_TYPE: NVTX's own events and those of nvtxt. The rest of the table names things and happens at no time.
-_PUSH_POP = (59, 70)
-_START_END = (60, 71)
-_MARK = (34, 65)
-_CATEGORY_NAME = (33, 64)
-_DOMAIN_CREATE = 75
-_NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
-
-_FOREVER = np.iinfo(np.int64).max
 
 
 def read(reading: Reading) -> Result:
     """Ranges and marks of each domain; what has no end is closed when the trace ends."""
-    columns = reading.columns(NVTX)
-    kind = columns["eventType"]
-    is_event = ~np.isin(kind, _NAMING)
-    result = Result(read=int(is_event.sum()))
-    if not result.read:
-        return result
-    texts = _Texts(reading, columns)
-    rows = _sound(result, columns, is_event)
-    process = process_of(columns["globalTid"])
-    domains = _domain_names(reading, columns, texts, rows)
-    categories = _category_names(columns, texts)
-    pair_index, pairs = pd.MultiIndex.from_arrays([process[rows], columns["domainId"][rows]]).factorize()
-    names = [domains[int(p), int(d)] for p, d in pairs]
-    for domain in sorted(set(names)):
-        of_domain = np.array([name == domain for name in names], np.bool_)[pair_index]
-        _Domain(reading, result, columns, texts, categories, domain).add(rows[of_domain])
+    if not reading.columns(NVTX).rows:
+        return Result()
+    found = reading.once(nvtx_events)
+    result = Result(read=found.read)
+    for reason, count in found.dropped.items():
+        result.drop(reason, count)
+    for domain in found.domains:
+        if domain in found.chosen:
+            _Domain(reading, result, found, domain).add()
+        else:
+            result.drop("outside --nvtx-domain", int((found.domain == found.domains.index(domain)).sum()))
+    if reading.options.nvtx_range:
+        rows = found.matching(reading.options.nvtx_range)
+        result.windows = np.stack([found.columns["start"][rows], found.end(rows)], axis=1)
     return result
-
-
-def _sound(result: Result, columns: Columns, is_event: BoolArray) -> IntArray:
-    """Rows of events that can be shown; the others are counted as dropped."""
-    kind, begin, end = columns["eventType"], columns["start"], columns["end"]
-    no_thread = is_event & (columns["globalTid"] == NULL)
-    unknown = is_event & ~no_thread & ~np.isin(kind, (*_PUSH_POP, *_START_END, *_MARK))
-    result.drop("no thread", int(no_thread.sum()))
-    for value in np.unique(kind[unknown]):
-        result.drop(f"unknown event type {value}", int((unknown & (kind == value)).sum()))
-    left = is_event & ~no_thread & ~unknown
-    lasts = left & ~np.isin(kind, _MARK) & (end != NULL)
-    for reason, mask in unsound_times(begin, np.where(lasts, end, np.maximum(begin, 1))).items():
-        result.drop(reason, int((left & mask).sum()))
-        left &= ~mask
-    return np.flatnonzero(left)
-
-
-class _Texts:
-    """Texts of the rows: name without its number, number, by the index of the row's distinct text."""
-
-    def __init__(self, reading: Reading, columns: Columns) -> None:
-        inline = columns.texts["text"].combine_chunks().dictionary_encode()
-        if isinstance(inline, pa.ChunkedArray):
-            inline = inline.combine_chunks()
-        codes = inline.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        by_id, registered = reading.names(columns["textId"])
-        self.original = pa.concat_arrays([inline.dictionary.cast(pa.string()), pa.array(registered, pa.string())])
-        self.index = np.where(codes >= 0, codes, len(inline.dictionary) + by_id)
-        names, self.number, self.has_number = split_numbers(self.original)
-        encoded = names.dictionary_encode()
-        self.names: list[str] = encoded.dictionary.to_pylist()
-        self.name_index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-
-    def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
-        """Ids of the rows' names; only names that occur in them are registered."""
-        of_rows = self.name_index[self.index[rows]]
-        used, position = np.unique(of_rows, return_inverse=True)
-        return labels.name_ids(space, [self.names[i] for i in used])[position]
-
-    def text(self, row: int) -> str:
-        """The original text of one row."""
-        return str(self.original[int(self.index[row])].as_py() or "")
-
-
-def _domain_names(reading: Reading, columns: Columns, texts: _Texts, rows: IntArray) -> dict[tuple[int, int], str]:
-    """Name of each (process, domain id): ids are per process, the default domain has none and is ''."""
-    process, domain = process_of(columns["globalTid"]), columns["domainId"]
-    created = np.flatnonzero(columns["eventType"] == _DOMAIN_CREATE)
-    names = {(int(process[row]), int(domain[row])): texts.text(row) for row in created}
-    codes, pairs = pd.MultiIndex.from_arrays([process[rows], domain[rows]]).factorize()
-    for code, key in enumerate(pairs):
-        known = (int(key[0]), int(key[1]))
-        if known[1] == 0:
-            names[known] = ""
-        elif not names.get(known):
-            # A capture that began after the domain was made lacks its name; NCCL's is known by its calls.
-            used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
-            is_nccl = all(texts.names[i].startswith("nccl") for i in used)
-            names[known] = "NCCL" if is_nccl else f"domain {known[1]}"
-    return names
-
-
-def _category_names(columns: Columns, texts: _Texts) -> dict[tuple[int, int, int], str]:
-    """Name of each (process, domain id, category)."""
-    process, domain, category = process_of(columns["globalTid"]), columns["domainId"], columns["category"]
-    rows = np.flatnonzero(np.isin(columns["eventType"], _CATEGORY_NAME))
-    return {(int(process[row]), int(domain[row]), int(category[row])): texts.text(row) for row in rows}
 
 
 class _Domain:
@@ -135,32 +57,29 @@ class _Domain:
         self,
         reading: Reading,
         result: Result,
-        columns: Columns,
-        texts: _Texts,
-        categories: dict[tuple[int, int, int], str],
+        found: NvtxEvents,
         domain: str,
     ) -> None:
-        self.labels, self.places = reading.labels, reading.places
-        self.result, self.columns, self.texts, self.domain = result, columns, texts, domain
-        self.categories = categories
+        self.reading, self.labels, self.places = reading, reading.labels, reading.places
+        self.result, self.found, self.domain = result, found, domain
+        self.columns, self.texts = found.columns, found.texts
 
-    def add(self, rows: IntArray) -> None:
-        """Records of the domain's rows, which are events with a thread and sound times."""
-        kind = self.columns["eventType"][rows]
-        self._push_pop(rows[np.isin(kind, _PUSH_POP)])
-        self._start_end(rows[np.isin(kind, _START_END)])
-        marks = rows[np.isin(kind, _MARK)]
+    def add(self) -> None:
+        """Records of the domain's ranges and marks."""
+        self._push_pop(self.found.of_domain(self.domain, PUSH_POP))
+        self._start_end(self.found.of_domain(self.domain, START_END))
+        marks = self.found.of_domain(self.domain, MARK)
         if marks.size:
             pairs = [self._name(types.nvtx_mark(self.domain), marks), *self._attributes(marks)]
             self.result.records.append(events(self._place(marks), self.columns["start"][marks], pairs))
 
     def _push_pop(self, rows: IntArray) -> None:
-        crosses = crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self._end(rows))
+        crosses = crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
         self.result.drop("crosses another of its thread and domain", int(crosses.sum()))
         self._ranges(rows[~crosses], types.nvtx_range(self.domain))
 
     def _start_end(self, rows: IntArray) -> None:
-        lanes = free_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self._end(rows))
+        lanes = free_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
         beyond = lanes >= types.NVTX_LANES
         self.result.drop(f"more than {types.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
         for lane in np.unique(lanes[~beyond]):
@@ -187,12 +106,8 @@ class _Domain:
     def _place(self, rows: IntArray) -> IntArray:
         return self.places.threads(self.columns["globalTid"][rows], application=self.domain == "NCCL")
 
-    def _end(self, rows: IntArray) -> IntArray:
-        end = self.columns["end"][rows]
-        return np.where(end == NULL, _FOREVER, end)
-
     def _attributes(self, rows: IntArray) -> list[Pair]:
-        """Number, category and ending thread, where a row has them."""
+        """Number, category, ending thread and payload, where a row has them."""
         pairs = []
         index = self.texts.index[rows]
         has_number = self.texts.has_number[index]
@@ -209,12 +124,49 @@ class _Domain:
         elsewhere = (end_tid != NULL) & (end_tid != tid)
         if elsewhere.any():
             pairs.append(Pair(self.labels.handle(types.nvtx_end_thread(self.domain)), end_tid & PID_MASK, elsewhere))
+        return pairs + self._payloads(rows)
+
+    def _payloads(self, rows: IntArray) -> list[Pair]:
+        """Payloads: integers as they are, reals with six decimals, JSON as a label (NCCL's has its own source)."""
+        pairs = []
+        integer = np.full(rows.size, NULL, np.int64)
+        for name in INTEGER_PAYLOADS:
+            integer = np.where(integer == NULL, self.columns[name][rows], integer)
+        if (integer != NULL).any():
+            pairs.append(Pair(self.labels.handle(types.nvtx_payload(self.domain)), integer, integer != NULL))
+        real = np.full(rows.size, np.nan)
+        for name in REAL_PAYLOADS:
+            real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
+        event_type = types.nvtx_real_payload(self.domain)
+        scaled = real * 10.0**event_type.precision
+        fits = np.abs(scaled) < 2.0**63  # false for what is no number
+        if fits.any():
+            value = np.rint(np.where(fits, scaled, 0)).astype(np.int64)
+            pairs.append(Pair(self.labels.handle(event_type), value, fits))
+        if self.domain != "NCCL":
+            pairs += self._json(rows)
         return pairs
+
+    def _json(self, rows: IntArray) -> list[Pair]:
+        text = self.columns.texts["jsonText"].combine_chunks().take(pa.array(rows))
+        by_id = self.columns["jsonTextId"][rows]
+        if (by_id != NULL).any():
+            ids, position = np.unique(by_id, return_inverse=True)
+            names = [None if i == NULL else name for i, name in zip(ids, self.reading.strings(ids), strict=True)]
+            text = pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
+        if text.null_count == rows.size:
+            return []
+        encoded = text.dictionary_encode()
+        event_type = types.nvtx_json_payload(self.domain)
+        ids = self.labels.name_ids(event_type.names, encoded.dictionary.to_pylist())
+        index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        present = np.asarray(text.is_valid())
+        return [Pair(self.labels.handle(event_type), ids[index], present)]
 
     def _category_ids(self, rows: IntArray, category: IntArray, space: str) -> IntArray:
         process, domain = process_of(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
         codes, distinct = pd.MultiIndex.from_arrays([process, domain, category]).factorize()
-        names = [self.categories.get((int(p), int(d), int(c)), f"category {c}") for p, d, c in distinct]
+        names = [self.found.categories.get((int(p), int(d), int(c)), f"category {c}") for p, d, c in distinct]
         return self.labels.name_ids(space, names)[codes]
 
 

@@ -7,8 +7,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.configuration import LABEL_LENGTH, one_line, pcf_text
+from nsys2prv_ng.paraver.configuration import pcf_text
+from nsys2prv_ng.paraver.event_types import LABEL_LENGTH, one_line
+from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
 
 
@@ -104,3 +107,42 @@ def test_numbers_and_labels_of_types_are_unique():
 )
 def test_labels_are_one_line(label, expected):
     assert one_line(label) == expected
+
+
+def kept_from(numbering, tmp_path):
+    (tmp_path / "other.pcf").write_text(pcf_text(numbering))
+    return read_kept_labels(tmp_path / "other.pcf")
+
+
+def test_names_of_another_trace_keep_their_values(tmp_path):
+    other = Numbering([labels_of("m", "d", "x", domains=["beta", "NCCL"])])
+    labels = labels_of("a", "x", "z", "d", domains=["alpha", "beta"])
+    numbering = Numbering([labels], kept=kept_from(other, tmp_path))
+    values = {name: value.number for name, value in numbering.values["kernels"].items()}
+    assert values == {"d": 1, "x": 3, "a": 4, "z": 5}  # m has 2 in the other trace and is not used here
+    numbers = {t.member: numbering.number(t) for t in numbering.types if t.family == "nvtx"}
+    assert numbers == {"beta": 9700, "alpha": 9800}
+
+
+def test_metrics_of_another_trace_keep_their_numbers(tmp_path):
+    def metrics(*pairs):
+        labels = Labels()
+        for name, number in pairs:
+            labels.handle(types.gpu_metric(name, number))
+        return labels
+
+    other = Numbering([metrics(("SMs Active [Throughput %]", 3), ("GPC Clock [MHz]", 4))])
+    numbering = Numbering(
+        [metrics(("SMs Active [Throughput %]", 4), ("DRAM [MB/s]", 3))], kept=kept_from(other, tmp_path)
+    )
+    numbers = {t.member: numbering.number(t) for t in numbering.types}
+    assert numbers["SMs Active [Throughput %]"] == 9403
+    assert numbers["DRAM [MB/s]"] >= 9_000_000  # 9403 and 9404 are taken
+
+
+def test_kept_labels_need_a_pcf(tmp_path):
+    (tmp_path / "empty.pcf").write_text("")
+    with pytest.raises(TranslationError, match=r"empty\.pcf.*\.pcf of another trace"):
+        read_kept_labels(tmp_path / "empty.pcf")
+    with pytest.raises(TranslationError, match="cannot be read"):
+        read_kept_labels(tmp_path / "missing.pcf")

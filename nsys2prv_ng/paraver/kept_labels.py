@@ -1,0 +1,27 @@
+"""Labels of another trace, whose numbers a new trace keeps, so that both compare in one histogram."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.labels import Kept
+from nsys2prv_ng.paraver.pcf_reader import read_pcf
+from nsys2prv_ng.paraver.problems import Findings
+
+
+def read_kept_labels(path: Path) -> Kept:
+    """Types and values of a .pcf by their labels. Raises TranslationError for a file that is none."""
+    try:
+        config = read_pcf(path, Findings(path), Findings(path))
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot be read ({error.strerror}); name the .pcf of another trace") from None
+    if not config.types:
+        raise TranslationError(f"{path}: declares no event types; name the .pcf of another trace")
+    types = {declared.label: number for number, declared in config.types.items()}
+    values = {
+        number: {label: value for value, label in declared.values.items() if value}
+        for number, declared in config.types.items()
+        if declared.values
+    }
+    return Kept(types, values)

@@ -1,0 +1,156 @@
+"""NVTX payloads as exports hold them in NVTX_EVENTS.binaryData: bytes as they were in the program's memory.
+
+Exports from schema 3.24 on have them if they were made with --include-blobs. A header of four 64-bit numbers (domain,
+schema, size of the payload, and a fourth that is its offset by some accounts and the whole size by others) comes before
+the payload. Where its fields lie is told by NVTX_PAYLOAD_SCHEMA_ENTRIES, with the type codes and flags of NVTX's
+nvToolsExtPayload.h.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.report.database import Columns, IntArray, Table
+
+SCHEMAS = Table("NVTX_PAYLOAD_SCHEMAS", ("domainId", "schemaId"), {"alignTo": 0})
+ENTRIES = Table(
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES",
+    ("domainId", "schemaId", "idx", "type"),
+    {"flags": 0, "offset": 0},
+    text=("name",),
+)
+ENUMS = Table("NVTX_PAYLOAD_ENUMS", ("domainId", "schemaId"), {"size": 4})
+ENUM_ENTRIES = Table("NVTX_PAYLOAD_ENUM_ENTRIES", ("domainId", "schemaId"), {"value": 0}, text=("name",))
+LAYOUT_TABLES = (SCHEMAS, ENTRIES, ENUMS, ENUM_ENTRIES)
+
+Fields = dict[str, object]
+"""A payload: its fields by name, numbers or names of enumerated values."""
+
+_HEADER = struct.Struct("<4Q")
+_HEXADECIMAL = re.compile(rb"(?:0x)?((?:[0-9a-fA-F]{2})+)")
+
+# NVTX_PAYLOAD_ENTRY_TYPE_*: the fixed-size types, as on 64-bit Linux.
+_FORMATS = dict(enumerate("bBhHiIqQqQbBhHiIqQfd", 1)) | {22: "Q", 23: "Q", 32: "B", 68: "I", 69: "I", 70: "Q"}
+_NO_PLAIN_VALUE = 0xFE
+"""Entry flags of pointers, offsets and arrays: the entry does not hold the value itself."""
+_FIRST_SCHEMA = 1 << 24
+"""Types from here on are ids of schemas and enumerations."""
+
+
+_Key = tuple[int, int]
+"""Domain and schema."""
+
+
+class _Entry(NamedTuple):
+    name: str
+    offset: int
+    format: str
+    enumeration: dict[int, str] | None
+
+
+class PayloadLayout:
+    """Where the fields of each schema lie.
+
+    `columns` gives the columns of each of LAYOUT_TABLES. Domains are numbered by process, so that a domain and schema
+    may have several definitions: the one with a field named `wanted` is taken, else the first.
+    """
+
+    def __init__(self, columns: Callable[[str], Columns], wanted: str) -> None:
+        schemas, enums = columns(SCHEMAS.name), columns(ENUMS.name)
+        alignment = _by_key(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
+        sizes = _by_key(enums["domainId"], enums["schemaId"], enums["size"])
+        values: dict[_Key, dict[int, str]] = {key: {} for key in sizes}
+        entries = columns(ENUM_ENTRIES.name)
+        named = entries.texts["name"].to_pylist()
+        numbers = [entries[name].tolist() for name in ("domainId", "schemaId", "value")]
+        for domain, schema, value, name in zip(*numbers, named, strict=True):
+            values.setdefault((domain, schema), {})[value] = name or f"value {value}"
+
+        self._schemas: dict[_Key, list[_Entry]] = {}
+        for key, definitions in _definitions(columns(ENTRIES.name)).items():
+            definition = next((d for d in definitions if wanted in {row.name for row in d}), definitions[0])
+            self._schemas[key] = _entries(key, definition, alignment, sizes, values)
+
+    def fields(self, blob: object) -> Fields | None:
+        """Fields of a payload; None for one that is no payload or whose schema is not known."""
+        data = bytes(blob) if isinstance(blob, bytes) else b""
+        hexadecimal = _HEXADECIMAL.fullmatch(data)  # a raw header has bytes of 0
+        data = bytes.fromhex(hexadecimal[1].decode()) if hexadecimal else data
+        if len(data) < _HEADER.size:
+            return None
+        domain, schema, size, offset = _HEADER.unpack_from(data)
+        entries = self._schemas.get((domain, schema))
+        if entries is None:
+            return None
+        start = offset if _HEADER.size <= offset and offset + size <= len(data) else _HEADER.size
+        payload = data[start : start + size]
+        fields: Fields = {}
+        for entry in entries:
+            if entry.offset + struct.calcsize(entry.format) <= len(payload):
+                (value,) = struct.unpack_from("<" + entry.format, payload, entry.offset)
+                fields[entry.name] = value if entry.enumeration is None else entry.enumeration.get(value, value)
+        return fields
+
+
+class _Row(NamedTuple):
+    position: int
+    type: int
+    flags: int
+    offset: int
+    name: str
+
+
+def _definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
+    """Rows of each schema, in the order of its fields: a list for each time that it was registered."""
+    names = [name or "" for name in columns.texts["name"].to_pylist()]
+    numbers = [columns[name].tolist() for name in ("domainId", "schemaId", "idx", "type", "flags", "offset")]
+    found: dict[_Key, list[list[_Row]]] = {}
+    for domain, schema, position, kind, flags, offset, name in zip(*numbers, names, strict=True):
+        row = _Row(position, kind, flags, offset, name)
+        definitions = found.setdefault((domain, schema), [])
+        # It continues the latest definition that has come just so far, else (rows may come in any order) one that lacks
+        # it; or it begins a new one.
+        lacking = [d for d in reversed(definitions) if position not in {other.position for other in d}]
+        continued = next((d for d in lacking if len(d) == position), lacking[-1] if lacking else None)
+        if continued is None:
+            definitions.append(continued := [])
+        continued.append(row)
+    return {key: [sorted(d) for d in definitions] for key, definitions in found.items()}
+
+
+def _entries(
+    key: _Key,
+    definition: Sequence[_Row],
+    alignment: dict[_Key, int],
+    enum_sizes: dict[_Key, int],
+    enum_values: dict[_Key, dict[int, str]],
+) -> list[_Entry]:
+    """Entries that hold plain values. One without an offset follows the one before, at the alignment of its type."""
+    entries = []
+    end: int | None = 0
+    for row in definition:
+        of_type = (key[0], row.type)
+        kind = _FORMATS.get(row.type, "")
+        if row.type >= _FIRST_SCHEMA and of_type not in alignment:  # no schema, so an enumeration
+            kind = {1: "b", 2: "h", 8: "q"}.get(enum_sizes.get(of_type, 4), "i")
+        if not kind or row.flags & _NO_PLAIN_VALUE:
+            end = None  # its size is not known
+            continue
+        size = struct.calcsize(kind)
+        if row.offset > 0 or row.position == 0:
+            offset = row.offset
+        elif end is not None:
+            step = min(size, alignment.get(key) or size)
+            offset = -(-end // step) * step
+        else:
+            continue
+        entries.append(_Entry(row.name, offset, kind, enum_values.get(of_type)))
+        end = offset + size
+    return entries
+
+
+def _by_key(domain: IntArray, schema: IntArray, value: IntArray) -> dict[_Key, int]:
+    return dict(zip(zip(domain.tolist(), schema.tolist(), strict=True), value.tolist(), strict=True))

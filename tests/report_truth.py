@@ -1,0 +1,417 @@
+"""What reports hold, by plain SQL and plain loops: the truth that traces are compared with."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+PID = 0xFFFFFF
+OPERATION_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+# ENUM_CUDA_MEMCPY_OPER of the exports, in the words of the trace.
+COPY_LABELS = {
+    0: "Memcpy of unknown kind",
+    1: "Memcpy host to device",
+    2: "Memcpy device to host",
+    3: "Memcpy host to array",
+    4: "Memcpy array to host",
+    5: "Memcpy array to array",
+    6: "Memcpy array to device",
+    7: "Memcpy device to array",
+    8: "Memcpy device to device",
+    9: "Memcpy host to host",
+    10: "Memcpy peer to peer",
+    11: "Migration host to device",
+    12: "Migration device to host",
+    13: "Migration device to device",
+}
+PUSH_POP, START_END, MARK = "push/pop", "start/end", "mark"
+_STYLES = {59: PUSH_POP, 70: PUSH_POP, 60: START_END, 71: START_END, 34: MARK, 65: MARK}
+
+
+class Report:
+    """A report's events as tables with begin and end on the report's own clock (ns)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        names = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self.tables = {name for (name,) in names}
+
+    def sql(self, query: str) -> pd.DataFrame:
+        return pd.read_sql_query(query, self.connection)
+
+    def has(self, table: str) -> bool:
+        return table in self.tables
+
+    def value(self, query: str) -> object:
+        return self.connection.execute(query).fetchone()[0]
+
+    def count(self, table: str) -> int:
+        return self.connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] if self.has(table) else 0
+
+    # ---- events ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """Kernels, copies, sets and graphs traced as a whole: table, begin, end, process, device, context, stream,
+        correlation, name, bytes, and the lane, which is the first one of the stream that is free.
+        """
+        parts = [self._operations(table) for table in OPERATION_TABLES if self.has(f"CUPTI_ACTIVITY_KIND_{table}")]
+        empty = pd.DataFrame(columns=["table", "begin", "end", *_STREAM, "correlation", "name", "bytes"])
+        joined = pd.concat(parts, ignore_index=True) if parts else empty
+        lanes = np.zeros(len(joined), np.int64)
+        for _, of_stream in joined.groupby(list(_STREAM)):
+            free_at: list[int] = []
+            in_order = of_stream.sort_values("begin", kind="stable")
+            for index, begin, end in zip(in_order.index, in_order["begin"], in_order["end"], strict=True):
+                lane = next((i for i, time in enumerate(free_at) if time <= begin), len(free_at))
+                free_at[lane : lane + 1] = [end]
+                lanes[index] = lane
+        return joined.assign(lane=lanes)
+
+    def _operations(self, table: str) -> pd.DataFrame:
+        name, size = {
+            "KERNEL": ("s.value", "0"),
+            "MEMCPY": ("o.copyKind", "o.bytes"),
+            "MEMSET": ("NULL", "o.bytes"),
+            "GRAPH_TRACE": ("'graph ' || o.graphId", "0"),
+        }[table]
+        join = "JOIN StringIds s ON s.id = o.shortName" if table == "KERNEL" else ""
+        frame = self.sql(
+            f"""SELECT '{table}' AS "table", o.start AS begin, o."end", o.globalPid >> 24 AS process,
+            o.deviceId AS device, o.contextId AS context, o.streamId AS stream,
+            COALESCE(o.correlationId, 0) AS correlation, {name} AS name, {size} AS bytes
+            FROM CUPTI_ACTIVITY_KIND_{table} o {join} ORDER BY o.rowid"""
+        )
+        if table in ("MEMCPY", "MEMSET"):
+            frame["name"] = "Memset" if table == "MEMSET" else frame["name"].map(COPY_LABELS)
+        return frame
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """CUDA API calls: begin, end, tid, correlation, name without its version."""
+        if not self.has("CUPTI_ACTIVITY_KIND_RUNTIME"):
+            return pd.DataFrame(columns=["begin", "end", "tid", "correlation", "name"])
+        frame = self.sql(
+            """SELECT r.start AS begin, r."end", r.globalTid AS tid, COALESCE(r.correlationId, 0) AS correlation,
+            s.value AS name FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId"""
+        )
+        return frame.assign(name=[re.sub(r"_v[0-9]+$", "", name) for name in frame["name"]])
+
+    @cached_property
+    def nvtx(self) -> pd.DataFrame:
+        """NVTX ranges and marks: begin, end (of a mark: its begin), tid, style, domain, text, category (name or '')."""
+        columns = ["begin", "end", "tid", "style", "domain", "text", "category"]
+        if not self.has("NVTX_EVENTS"):
+            return pd.DataFrame(columns=columns)
+        frame = self.sql(
+            """SELECT n.start AS begin, COALESCE(n."end", n.start) AS "end", n.globalTid AS tid, n.eventType AS kind,
+            n.globalTid >> 24 AS process, COALESCE(n.domainId, 0) AS domain_id, COALESCE(n.category, 0) AS category_id,
+            COALESCE(n.text, s.value, '(no name)') AS text
+            FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId"""
+        )
+        key = list(zip(frame["process"], frame["domain_id"], strict=True))
+        category_key = list(zip(frame["process"], frame["domain_id"], frame["category_id"], strict=True))
+        domains = {k: text for k, kind, text in zip(key, frame["kind"], frame["text"], strict=True) if kind == 75}
+        categories = {
+            k: text for k, kind, text in zip(category_key, frame["kind"], frame["text"], strict=True) if kind == 33
+        }
+        frame["text"] = frame["text"].replace("", "(unnamed)")
+        frame["style"] = frame["kind"].map(_STYLES)
+        frame["key"] = key
+        frame["category"] = ["" if k[2] == 0 else categories.get(k, f"category {k[2]}") for k in category_key]
+        frame = frame[frame["style"].notna()]
+        for (process, domain_id), texts in frame.groupby("key")["text"]:
+            if domain_id == 0:
+                domains[process, domain_id] = ""
+            elif not domains.get((process, domain_id)):
+                is_nccl = all(text.startswith("nccl") for text in texts)
+                domains[process, domain_id] = "NCCL" if is_nccl else f"domain {domain_id}"
+        return frame.assign(domain=[domains[k] for k in frame["key"]])[columns].reset_index(drop=True)
+
+    @property
+    def first_event(self) -> int | None:
+        """Begin of the first event."""
+        begins = [frame["begin"].min() for frame in (self.operations, self.calls, self.nvtx) if len(frame)]
+        return int(min(begins)) if begins else None
+
+    @property
+    def last_event(self) -> int:
+        return int(max(frame["end"].max() for frame in (self.operations, self.calls, self.nvtx) if len(frame)))
+
+    # ---- what the report says of itself ------------------------------------------------------------------------------
+
+    @cached_property
+    def utc(self) -> int:
+        """UTC (ns) of timestamp 0."""
+        return int(self.value("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME"))
+
+    @cached_property
+    def duration(self) -> int:
+        return int(self.value("SELECT MAX(duration) FROM ANALYSIS_DETAILS"))
+
+    @cached_property
+    def host(self) -> str:
+        return str(self.value("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'"))
+
+    @cached_property
+    def environment(self) -> dict[str, str]:
+        """Variables of the captured environment, of which the later schemas keep one in each row."""
+        if not self.has("META_DATA_CAPTURE"):
+            return {}
+        rows = self.connection.execute("SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
+        return {name: value.strip('"') for name, _, value in (row.partition("=") for (row,) in rows)}
+
+    @cached_property
+    def launched_rank(self) -> int | None:
+        """Rank in the environment of the process that was launched."""
+        found = [int(self.environment[name]) for name in RANK_VARIABLES if self.environment.get(name)]
+        return found[0] if found else None
+
+    @cached_property
+    def mpi_ranks(self) -> dict[int, int]:
+        query = "SELECT globalTid >> 24, rank FROM MPI_RANKS"
+        return dict(self.connection.execute(query).fetchall()) if self.has("MPI_RANKS") else {}
+
+    @cached_property
+    def nccl_ranks(self) -> dict[int, int]:
+        """Rank of each process in its largest communicator, by the payload of ncclCommInitRank."""
+        if not self.has("NVTX_EVENTS") or "jsonText" not in self.sql("SELECT * FROM NVTX_EVENTS LIMIT 0").columns:
+            return {}
+        found: dict[int, tuple[int, int]] = {}
+        query = """SELECT n.globalTid >> 24, n.jsonText FROM NVTX_EVENTS n JOIN StringIds s ON s.id = n.textId
+            WHERE s.value LIKE 'ncclCommInitRank%' AND n.jsonText IS NOT NULL"""
+        for process, text in self.connection.execute(query):
+            payload = json.loads(text)
+            size = int(payload["No. of ranks"])
+            if size > found.get(process, (0, 0))[0]:
+                found[process] = size, int(payload["Rank"])
+        return {process: rank for process, (_, rank) in found.items()}
+
+    def gpu(self, process: int, device: int) -> int:
+        """nsys's number of the GPU that a process calls `device`."""
+        if not self.has("TARGET_INFO_CUDA_DEVICE"):
+            return device
+        query = "SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE WHERE pid = ? AND cudaId = ?"
+        found = self.connection.execute(query, (process & PID, device)).fetchone()
+        return device if found is None else found[0]
+
+    def process_name(self, process: int) -> str:
+        query = "SELECT name FROM PROCESSES WHERE globalPid >> 24 = ? AND name IS NOT NULL"
+        found = self.connection.execute(query, (process,)).fetchone() if self.has("PROCESSES") else None
+        name = found[0] if found else self._thread_names.get(process << 24 | process & PID, "")
+        return name.rsplit("/", 1)[-1] or f"process {process & PID}"
+
+    def thread_name(self, tid: int) -> str:
+        return self._thread_names.get(tid) or self.process_name(tid >> 24)
+
+    @cached_property
+    def _thread_names(self) -> dict[int, str]:
+        """The operating system's names, and over them those given through NVTX."""
+        names: dict[int, str] = {}
+        if self.has("ThreadNames"):
+            query = "SELECT t.globalTid, s.value FROM ThreadNames t JOIN StringIds s ON s.id = t.nameId"
+            names.update(self.connection.execute(query).fetchall())
+        if self.has("NVTX_EVENTS"):
+            query = """SELECT n.globalTid, COALESCE(n.text, s.value) FROM NVTX_EVENTS n
+                LEFT JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 39"""
+            names.update((tid, name) for tid, name in self.connection.execute(query) if name)
+        return names
+
+
+_STREAM = ("process", "device", "context", "stream")
+_PLACE = (*_STREAM, "lane")
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ExpectedTask:
+    """A process: what it is called, and its rows, by keys that sort as they do."""
+
+    name: str
+    report: int
+    process: int
+    order: tuple[int, ...]
+    rank: int | None
+    threads: set[int] = field(default_factory=set)
+    streams: set[tuple[int, ...]] = field(default_factory=set)
+
+
+class Objects:
+    """Tasks and rows that reports of different processes must have, ranks first.
+
+    tasks: names. rows: names. thread_row: row by (index of the report, globalTid); stream_row: row by (index of the
+    report, process, device, context, stream, lane); task_of_process: task, from 0, by (index of the report, process).
+    """
+
+    def __init__(self, reports: Sequence[Report]) -> None:
+        self.reports = reports
+        found: list[ExpectedTask] = []
+        order = sorted(range(len(reports)), key=lambda i: (reports[i].utc, reports[i].host, reports[i].path.name))
+        for position, index in enumerate(order):
+            found += self._tasks_of(reports[index], index, position)
+        found.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
+        self.tasks, self.rows, self.hosts = [], [], []
+        self.thread_row: dict[tuple[int, int], int] = {}
+        self.stream_row: dict[tuple[int, ...], int] = {}
+        self.task_of_process: dict[tuple[int, int], int] = {}
+        for task in found:
+            self._add(task)
+
+    def _tasks_of(self, report: Report, index: int, position: int) -> list[ExpectedTask]:
+        threads = {*report.calls["tid"], *report.nvtx["tid"]}
+        streams = set(report.operations[list(_PLACE)].itertuples(index=False, name=None))
+        nccl = report.nvtx.loc[report.nvtx["domain"] == "NCCL", "tid"]
+        called = {tid >> 24 for tid in threads} | {stream[0] for stream in streams}
+        application = {tid >> 24 for tid in (*report.calls["tid"], *nccl)} | {stream[0] for stream in streams}
+        if not application and len(called) == 1:
+            application = called
+        tasks = []
+        for process in sorted(called):
+            name = report.process_name(process)
+            is_child = process not in application
+            if is_child:
+                rank = None
+                name = name if report.launched_rank is None else f"rank {report.launched_rank}: {name}"
+            else:
+                rank = report.mpi_ranks.get(process)
+                if rank is None and len(application) == 1:
+                    rank = report.launched_rank
+                if rank is None:
+                    rank = report.nccl_ranks.get(process)
+                name = f"{name} {process & PID}" if rank is None else f"rank {rank}"
+            launched = report.launched_rank
+            of_application = (int(launched is None), launched or 0, position, process)
+            sort_key = (1, position, process) if is_child else (0, *of_application)
+            task = ExpectedTask(name, index, process, sort_key, rank)
+            task.threads = {tid for tid in threads if tid >> 24 == process}
+            task.streams = {stream for stream in streams if stream[0] == process}
+            tasks.append(task)
+        return tasks
+
+    def _add(self, task: ExpectedTask) -> None:
+        report = self.reports[task.report]
+        self.task_of_process[task.report, task.process] = len(self.tasks)
+        self.tasks.append(task.name)
+        self.hosts.append(report.host)
+        # The main thread first, whose id is the process's.
+        threads = sorted(task.threads, key=lambda tid: (tid & PID != task.process & PID, tid & PID))
+        names = [report.thread_name(tid) for tid in threads]
+        repeated = Counter(names)
+        for tid, name in zip(threads, names, strict=True):
+            self.thread_row[task.report, tid] = len(self.rows)
+            self.rows.append(f"{name} {tid & PID}" if repeated[name] > 1 else name)
+        by_gpu = sorted(
+            (report.gpu(task.process, stream[1]), stream[3], stream[2], stream[4], stream[1]) for stream in task.streams
+        )
+        contexts: dict[tuple[int, int], set[int]] = {}
+        for gpu, number, context, _, _ in by_gpu:
+            contexts.setdefault((gpu, number), set()).add(context)
+        for gpu, number, context, lane, device in by_gpu:
+            self.stream_row[task.report, task.process, device, context, number, lane] = len(self.rows)
+            several = f"-C{context}" if len(contexts[gpu, number]) > 1 else ""
+            self.rows.append(f"CUDA-D{gpu}.S{number}{several}" + (f"-{lane + 1}" if lane else ""))
+
+
+# ---- events of several reports ---------------------------------------------------------------------------------------
+
+
+def operations(objects: Objects) -> pd.DataFrame:
+    """Device operations of all reports: row, task, and begin and end in UTC besides the columns of `Report`."""
+    keys = ("process", "device", "context", "stream", "lane")
+    return _together(
+        objects,
+        [
+            report.operations.assign(
+                row=[
+                    objects.stream_row[(index, *key)] for key in zip(*(report.operations[k] for k in keys), strict=True)
+                ],
+                task=[objects.task_of_process[index, process] for process in report.operations["process"]],
+            )
+            for index, report in enumerate(objects.reports)
+        ],
+    )
+
+
+def calls(objects: Objects) -> pd.DataFrame:
+    """CUDA API calls of all reports: row, and begin and end in UTC besides the columns of `Report`."""
+    return _together(objects, [_on_threads(objects, i, report.calls) for i, report in enumerate(objects.reports)])
+
+
+def nvtx(objects: Objects) -> pd.DataFrame:
+    """NVTX ranges and marks of all reports: row, and begin and end in UTC besides the columns of `Report`."""
+    return _together(objects, [_on_threads(objects, i, report.nvtx) for i, report in enumerate(objects.reports)])
+
+
+def launch_lines(objects: Objects) -> pd.DataFrame:
+    """Lines from calls to what they launched: send_row, send, receive_row, receive (UTC), size, tag.
+
+    One for each operation whose call was recorded in its process; of those of a graph, which share the id of its
+    launch, the first on each stream. Kernels and graphs have tag 55001, copies and sets 55002 and their bytes.
+    """
+    found = []
+    for index, report in enumerate(objects.reports):
+        call_of: dict[tuple[int, int], tuple[int, int]] = {}
+        for begin, tid, correlation in sorted(
+            zip(report.calls["begin"], report.calls["tid"], report.calls["correlation"], strict=True)
+        ):
+            call_of.setdefault((tid >> 24, correlation), (tid, begin))
+        launched = set()
+        for operation in report.operations.sort_values("begin", kind="stable").itertuples():
+            call = call_of.get((operation.process, operation.correlation))
+            launch = (operation.process, operation.correlation, operation.device, operation.context, operation.stream)
+            if call is None or not operation.correlation or launch in launched:
+                continue
+            launched.add(launch)
+            key = (operation.process, operation.device, operation.context, operation.stream, operation.lane)
+            row, stream_row = objects.thread_row[index, call[0]], objects.stream_row[(index, *key)]
+            tag = 55002 if operation.table in ("MEMCPY", "MEMSET") else 55001
+            times = call[1] + report.utc, operation.begin + report.utc
+            found.append((row, times[0], stream_row, times[1], operation.bytes, tag))
+    columns = ["send_row", "send", "receive_row", "receive", "size", "tag"]
+    return pd.DataFrame(found, columns=columns).astype(np.int64)
+
+
+def _on_threads(objects: Objects, index: int, events: pd.DataFrame) -> pd.DataFrame:
+    return events.assign(row=[objects.thread_row[index, tid] for tid in events["tid"]])
+
+
+def _together(objects: Objects, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    in_utc = [
+        part.assign(begin=part["begin"] + report.utc, end=part["end"] + report.utc)
+        for part, report in zip(parts, objects.reports, strict=True)
+    ]
+    filled = [part for part in in_utc if len(part)]
+    return pd.concat(filled, ignore_index=True) if filled else in_utc[0]
+
+
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+_PYTORCH = re.compile(r"(.*?), (?:(?:seq|op_id) = -?\d+(?:,.*)?|(?:sizes|input_op_ids) = \[.*)", re.ASCII)
+_FINAL = re.compile(r"(.*?)[ :=#]+(-?\d+)", re.ASCII)
+
+
+def name_and_number(text: str) -> tuple[str, int | None]:
+    """What a text is called in the trace, and the number cut from it: PyTorch's op_id or seq, else a final integer."""
+    name, number = " ".join(text.split()), None
+    found = _PYTORCH.fullmatch(name)
+    if found:
+        fields = dict(re.findall(r", (seq|op_id) = (-?\d+)(?=,|$)", name[len(found[1]) :]))
+        number = fields.get("op_id", fields.get("seq"))
+        name = found[1]
+    found = _FINAL.fullmatch(name)
+    if found and re.search(r"[^-\d :=#]", found[1]):
+        name, number = found[1], number if number is not None else found[2]
+    return name[:500], None if number is None else int(number)

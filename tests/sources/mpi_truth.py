@@ -1,0 +1,191 @@
+"""What reports say of MPI, by plain SQL and plain loops: calls, communicators, and messages by walking MPI's queues."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TABLES = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
+SEVERAL_ROWS = {"MPI_Sendrecv", "MPI_Sendrecv_replace", "MPI_Waitall", "MPI_Testall", "MPI_Waitany", "MPI_Startall"}
+SENDS = {"MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Isend", "MPI_Issend"}
+RECEIVES = {"MPI_Recv", "MPI_Irecv"}
+COMPLETING = ("MPI_Wait", "MPI_Test")
+
+
+@dataclass
+class Row:
+    """One row of a table of calls. Times are UTC (ns)."""
+
+    table: str
+    rank: int
+    thread: int
+    begin: int
+    end: int
+    name: str
+    values: dict[str, int | None]
+
+    def __getitem__(self, name: str) -> int | None:
+        return self.values.get(name)
+
+
+@dataclass
+class Call:
+    """A call: its rows in the order in which they ended."""
+
+    rows: list[Row]
+
+    @property
+    def key(self) -> tuple[int, int, int, str]:
+        """Rank, begin, end, name."""
+        return self.rows[0].rank, self.rows[0].begin, max(row.end for row in self.rows), self.rows[0].name
+
+
+@dataclass
+class Truth:
+    rows: list[Row] = field(default_factory=list)
+    communicators: list[tuple[int, int, int, int, tuple[object, ...]]] = field(default_factory=list)
+    """(rank, handle, since, local rank or -1, identity)"""
+
+    @property
+    def calls(self) -> list[Call]:
+        grouped: dict[object, list[Row]] = {}
+        for number, row in enumerate(self.rows):
+            key = (row.rank, row.thread, row.begin, row.name, None if row.name in SEVERAL_ROWS else number)
+            grouped.setdefault(key, []).append(row)
+        return [Call(sorted(rows, key=lambda row: row.end)) for rows in grouped.values()]
+
+    def communicator(self, row: Row) -> tuple[object, ...]:
+        """Identity of the communicator of a row."""
+        valid = [c for c in self.communicators if c[0] == row.rank and c[1] == row["commHandle"] and c[2] <= row.begin]
+        return max(valid, key=lambda c: c[2])[4]
+
+    def members(self, identity: tuple[object, ...]) -> dict[int, int]:
+        """World rank by local rank."""
+        while identity[0] == "copy":
+            identity = identity[1]  # type: ignore[assignment]
+        return {local: rank for rank, _, _, local, other in self.communicators if other == identity}
+
+
+def read(paths: Sequence[Path]) -> Truth:
+    truth = Truth()
+    for path in paths:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        connection.row_factory = sqlite3.Row
+        utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
+        ranks = {tid >> 24: rank for tid, rank in connection.execute("SELECT globalTid, rank FROM MPI_RANKS")}
+        for table in TABLES:
+            query = f"SELECT e.*, s.value AS name FROM {table} e JOIN StringIds s ON s.id = e.textId ORDER BY e.rowid"
+            for found in connection.execute(query):
+                row = dict(found)
+                tid = row["globalTid"]
+                begin, end = row["start"] + utc, row["end"] + utc
+                truth.rows.append(Row(table, ranks[tid >> 24], tid, begin, end, row["name"], row))
+        copies: dict[object, int] = defaultdict(int)
+        for found in connection.execute("SELECT * FROM MPI_COMMUNICATORS ORDER BY timestamp"):
+            row = dict(found)
+            rank, handle, since = row["rank"], row["commHandle"], row["timestamp"] + utc
+            local = row["localRank"] if row["localRank"] is not None else -1
+            if row["groupRoot"] is not None:
+                identity: tuple[object, ...] = ("group", row["groupRoot"], row["groupRootUid"], row["size"])
+            elif not row["parentHandle"]:
+                identity = ("world",)
+            else:
+                earlier = [c for c in truth.communicators if c[0] == rank and c[1] == row["parentHandle"]]
+                original = earlier[-1][4]
+                copies[rank, original] += 1
+                identity = ("copy", original, copies[rank, original])
+            truth.communicators.append((rank, handle, since, local, identity))
+        connection.close()
+    return truth
+
+
+@dataclass
+class Message:
+    """One end of a message."""
+
+    communicator: tuple[object, ...]
+    rank: int
+    partner: int | None
+    """World rank; None for any source."""
+    tag: int | None
+    begin: int
+    end: int | None
+    bytes: int
+
+
+def ends(truth: Truth) -> tuple[list[Message], list[Message]]:
+    """All sends, and all receives with the end of the call that completed them, each in the order of posting."""
+    sends, receives = [], []
+    rows = sorted(truth.rows, key=lambda row: row.begin)
+
+    def message(row: Row, begin: int, end: int | None) -> Message:
+        identity = truth.communicator(row)
+        remote = row["remoteRank"]
+        assert remote is not None
+        partner = None if remote < 0 else truth.members(identity)[remote]
+        return Message(identity, row.rank, partner, row["tag"], begin, end, row["size"] or 0)
+
+    def completion(row: Row) -> int | None:
+        later = [
+            other
+            for other in rows
+            if other.rank == row.rank
+            and other["requestHandle"] == row["requestHandle"]
+            and other.name.startswith(COMPLETING)
+            and other.begin >= row.begin
+        ]
+        return later[0].end if later else None
+
+    for call in truth.calls:
+        first, last = call.rows[0], call.rows[-1]
+        if first.name.startswith("MPI_Sendrecv"):
+            sends.append(message(first, first.begin, None))
+            receives.append(message(last, last.begin, last.end))
+        elif first.name in SENDS:
+            sends.append(message(first, first.begin, None))
+        elif first.name in RECEIVES:
+            end = first.end if first.name == "MPI_Recv" else completion(first)
+            receives.append(message(first, first.begin, end))
+        elif first.name == "MPI_Start":
+            made = [
+                row
+                for row in rows
+                if row.rank == first.rank
+                and row["requestHandle"] == first["requestHandle"]
+                and row.name.endswith("_init")
+                and row.begin < first.begin
+            ][-1]
+            if made.name == "MPI_Send_init":
+                sends.append(message(made, first.begin, None))
+            else:
+                receives.append(message(made, first.begin, completion(first)))
+    return sorted(sends, key=lambda m: m.begin), sorted(receives, key=lambda m: m.begin)
+
+
+def messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
+    """(sender, begin, receiver, end, bytes, tag) of messages, each receive in the order of posting taking the first
+    message that it matches. A receive from any source is taken to be from the only sender of its tag."""
+    sends, receives = ends(truth)
+    found = []
+    waiting = list(sends)
+    for receive in receives:
+        fits = [
+            send
+            for send in waiting
+            if send.communicator == receive.communicator
+            and send.partner == receive.rank
+            and receive.partner in (None, send.rank)
+            and receive.tag in (None, send.tag)
+        ]
+        if receive.partner is None:
+            of_tag = {s.rank for s in sends if s.partner == receive.rank and s.tag == receive.tag}
+            assert len(of_tag) <= 1, "this truth does not tell who sent"
+        if fits:
+            send = fits[0]
+            waiting.remove(send)
+            assert send.tag is not None
+            found.append((send.rank, send.begin, receive.rank, receive.end, send.bytes, send.tag))
+    return sorted(found)

@@ -1,0 +1,61 @@
+"""Small exports made for a test, translated and read back."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nsys2prv_ng.choose import Choice
+from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.summary import SourceAccount, Summary
+from nsys2prv_ng.translate import Options, translate
+from tests.trace_reader import Trace, read_trace
+
+PROCESS = 1 << 48 | 77 << 24
+"""globalPid of a process with pid 77."""
+MAIN = PROCESS | 77
+WORKER = PROCESS | 78
+UTC = 1_700_000_000 * 10**9
+
+Rows = tuple[Sequence[str], Sequence[Sequence[object]]]
+
+
+def export(path: Path, strings: Sequence[str], tables: Mapping[str, Rows], utc: int = UTC, host: str = "host") -> Path:
+    """An export with these tables, given as columns and rows; ids of strings are their places in `strings`."""
+    base: dict[str, Rows] = {
+        "StringIds": (("id", "value"), list(enumerate(strings))),
+        "TARGET_INFO_SESSION_START_TIME": (("utcEpochNs",), [(utc,)]),
+        "TARGET_INFO_SYSTEM_ENV": (("name", "value"), [("Hostname", host)]),
+        "META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3")]),
+        "ANALYSIS_DETAILS": (("duration",), [(10_000,)]),
+    }
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        for name, (columns, rows) in {**base, **tables}.items():
+            database.execute(f'CREATE TABLE "{name}" ({", ".join(f"{chr(34)}{c}{chr(34)}" for c in columns)})')
+            database.executemany(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(columns))})', rows)
+    return path
+
+
+def trace_of(
+    reports: Sequence[Path],
+    output: Path,
+    sources: str,
+    options: SourceOptions = SourceOptions(),  # noqa: B008 (does not change)
+    window: tuple[int | None, int | None] | None = None,
+) -> tuple[Trace, Summary]:
+    """The trace of some reports, which must keep every rule of Paraver, and what the translation says of it."""
+    summary = translate(
+        reports, output, Options(sources=choose(sources), of_sources=options, choice=Choice(window=window))
+    )
+    assert check_trace(output).problems == []
+    for each in summary.sources:
+        assert each.read == each.written + sum(each.dropped.values()), each
+    return read_trace(output), summary
+
+
+def account(summary: Summary, name: str) -> SourceAccount:
+    return next(each for each in summary.sources if each.name == name)

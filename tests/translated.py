@@ -1,0 +1,91 @@
+"""A translation for tests: the trace, read back, beside the reports that it was made of."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.choose import Choice
+from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.summary import SourceAccount, Summary
+from nsys2prv_ng.translate import Options, translate
+from tests import report_truth as truth
+from tests.report_truth import Objects, Report, name_and_number
+from tests.trace_reader import Trace, intervals, read_trace
+
+SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,launch_lines,nvtx"
+CUDA_API, MEMORY, BYTES, KERNEL, NCCL_KERNEL, GRAPH = 63000000, 63000001, 63000002, 63000006, 63000007, 63000008
+CAPTURE = 63000300
+LAUNCH, COPY = 55001, 55002
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A trace and the reports that it was made of."""
+
+    summary: Summary
+    trace: Trace
+    objects: Objects
+
+    @property
+    def start(self) -> int:
+        """UTC (ns) of time 0."""
+        return self.summary.start_utc_ns
+
+    def account(self, source: str) -> SourceAccount:
+        return next(account for account in self.summary.sources if account.name == source)
+
+    def intervals(self, *event_types: int) -> pd.DataFrame:
+        """Intervals with begin and end in UTC and the label of each value as `name`."""
+        found = intervals(self.trace, *event_types)
+        tables = [self.trace.values.get(event_type, {}) for event_type in found["type"]]
+        names = [table[value] for table, value in zip(tables, found["value"], strict=True)]
+        return found.assign(begin=found["begin"] + self.start, end=found["end"] + self.start, name=names)
+
+    def task_of(self, rows: pd.Series) -> np.ndarray:
+        """Task, from 0, of each row."""
+        return np.array(self.trace.task_of_row, np.int64)[rows.to_numpy(np.int64)] - 1
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        return truth.operations(self.objects)
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        return truth.calls(self.objects)
+
+    @cached_property
+    def nvtx(self) -> pd.DataFrame:
+        events = truth.nvtx(self.objects)
+        split = {text: name_and_number(text) for text in set(events["text"])}
+        name, number = ([split[text][i] for text in events["text"]] for i in range(2))
+        return events.assign(name=name, number=pd.array(number, "Int64"))
+
+
+def translated_set(
+    reports: Sequence[Path], folder: Path, sources: str = SOURCES, choice: Choice = Choice()
+) -> Translated:
+    """Translate reports into a trace in a folder, which is made."""
+    folder.mkdir(exist_ok=True)
+    output = folder / "trace.prv"
+    of_sources = SourceOptions(nvtx_range=choice.nvtx_range)
+    summary = translate(reports, output, Options(sources=choose(sources), of_sources=of_sources, choice=choice))
+    return Translated(summary, read_trace(output), Objects([Report(path) for path in reports]))
+
+
+def changed(report: Path, copy: Path, statements: Iterable[str]) -> Path:
+    """A copy of a report after these SQL statements."""
+    copy.write_bytes(report.read_bytes())
+    connection = sqlite3.connect(copy)
+    with connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+    return copy
