@@ -167,13 +167,13 @@ def _read(exports: Sequence[Path], options: Options, progress: Progress) -> list
             try:
                 strings = Strings(database)
                 metadata = read_metadata(database, strings)
-                for warning in metadata.warnings:
-                    progress.warn(f"{path}: {warning}")
                 reading = Reading(database, metadata, strings, sources, options.of_sources)
                 results = {}
                 for source in sources:
                     results[source.name] = source.read(reading)
                     step.update(1)
+                for warning in metadata.warnings:
+                    progress.warn(f"{path}: {warning}")
                 report = ReportRecords(path, metadata, reading.places, reading.labels, results)
                 _drop_without_row(report)
                 read.append(report)

@@ -77,7 +77,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
         if isinstance(place, Device):
             gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
             owner = owners.get((report.node, gpu_key(gpu)), own_tasks[report.node])
-            return owner, (2, gpu.number)
+            return owner, (2, gpu.number, gpu_key(gpu))
         return own_tasks[report.node], (3,)
 
     keys_of: dict[int, dict[tuple[object, ...], tuple[ReportPlaces, Place]]] = {}
