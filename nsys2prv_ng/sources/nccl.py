@@ -14,10 +14,10 @@ import pandas as pd
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.paraver.records import Pair, events, intervals
+from nsys2prv_ng.paraver.records import Pair, events, intervals, select
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources import calls, kernels, nccl_calls, nccl_kernels, nccl_payload, nvtx_events
+from nsys2prv_ng.sources import calls, kernels, nccl_calls, nccl_collectives, nccl_kernels, nccl_payload, nvtx_events
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.nccl_messages import Shared, join, rank_name
 
@@ -55,6 +55,9 @@ def read(reading: Reading) -> Result:
     bearers = Bearers(kernel.place[used], kernel.begin[used], kernel.end[used])
     _write(reading.labels, result, bearers, _words_of_kernels(words, owner, pairs["call"].to_numpy(np.int64)))
     result.shared = _shared(found.payload, rank_names, table, kernel, pairs)
+    ranked = table.assign(rank=found.payload.rank)
+    known = found.names, found.payload.communicators
+    result.evidence = nccl_collectives.evidence(reading.places, *known, ranked, kernel, pairs)
     return result
 
 
@@ -180,9 +183,9 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
     counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
     value = words["value"].to_numpy()[np.lexsort((words["value"], kind, owner))]
     first = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
-    forms, form_of = np.unique(counts, axis=0, return_inverse=True)
+    form_of, forms = pd.MultiIndex.from_arrays(list(counts.T)).factorize()
     for number, form in enumerate(forms):
-        rows = np.flatnonzero(form_of.reshape(-1) == number)
+        rows = np.flatnonzero(form_of == number)
         of_line = np.repeat([labels.handle(t) if form[i] else 0 for i, t in enumerate(_TYPES)], form)
         opening = [Pair(int(handle), value[first[rows] + i]) for i, handle in enumerate(of_line)]
         closing = [labels.handle(_TYPES[i]) for i in _SUMMED if form[i]]
@@ -191,11 +194,10 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
             result.records.append(events(place, begin, opening))
             continue
         ended, is_open = np.flatnonzero(end != nccl_calls.OPEN), np.flatnonzero(end == nccl_calls.OPEN)
-        parts = [[Pair(p.handle, p.value[part]) for p in opening] for part in (ended, is_open)]  # type: ignore[index]
-        result.records.append(intervals(place[ended], begin[ended], end[ended], parts[0], closing))
+        result.records.append(intervals(place[ended], begin[ended], end[ended], select(opening, ended), closing))
         if is_open.size:
             result.closed += is_open.size
-            result.unended.append(Unended(place[is_open], begin[is_open], parts[1], closing))
+            result.unended.append(Unended(place[is_open], begin[is_open], select(opening, is_open), closing))
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_messages_beyond_the_window_are_counted(tmp_path: Path) -> None:
 
 def test_communicators_are_numbered_by_size_tasks_and_first_use(tmp_path: Path) -> None:
     """Their ids are random, so that two runs of a program have the same numbers only if ids do not matter."""
-    pair_a, pair_b, world, world_again = 2**64 - 1, 3, 2**63, 17
+    pair_a, pair_b, world, world_again = 2**63 + 3, 3, 2**63 + 17, 17
     calls = [
         [all_reduce(10, pair_a), all_reduce(40, world_again), all_reduce(50, world)],
         [all_reduce(10, pair_a), all_reduce(40, world_again), all_reduce(50, world)],
