@@ -97,7 +97,18 @@ def translate(
         Optional[str],  # noqa: UP045 (typer reads the annotation at run time)
         typer.Option(metavar="NAME,...", help="Kinds of event to translate.", show_default="all that the reports hold"),
     ] = None,
-    align: Annotated[str, typer.Option(metavar="utc", help="How clocks are aligned: by each report's UTC.")] = "utc",
+    align: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|utc|collectives|none|FILE",
+            help="How the clocks of nodes are aligned: by UTC, by the ends of collectives, by a file that"
+            " --align-report wrote, or not at all; auto takes collectives where they do better than UTC.",
+        ),
+    ] = "auto",
+    align_report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE.toml", help="Write offset and drift of each node's clock."),
+    ] = None,
     time: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -158,10 +169,9 @@ def translate(
 ) -> None:
     """Translate reports into one trace (also without the word translate)."""
     reports, output = _reports_and_output(paths, compress)
-    if align != "utc":
-        raise UsageError(f"--align {align}: the only way so far is utc")
 
     from nsys2prv_ng import choose
+    from nsys2prv_ng.clock.alignment import parse_way
     from nsys2prv_ng.progress import progress_for
     from nsys2prv_ng.sources import choose as choose_sources
     from nsys2prv_ng.sources.base import SourceOptions
@@ -189,7 +199,15 @@ def translate(
         metrics_changes=metrics_changes,
         osrt_min=0 if osrt_min == "0" else choose.parse_time(osrt_min),
     )
-    options = Options(sources=chosen, of_sources=of_sources, choice=choice, labels_from=labels_from, force=force)
+    options = Options(
+        sources=chosen,
+        of_sources=of_sources,
+        choice=choice,
+        align=parse_way(align),
+        align_report=align_report,
+        labels_from=labels_from,
+        force=force,
+    )
     done = run(reports, output, options, progress_for(quiet=quiet))
     if summary is not None:
         _write_json(summary, done.to_dict())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+
+from nsys2prv_ng.clock.report import Alignment
 
 SUMMARY_VERSION = 1
 
@@ -55,6 +57,7 @@ class Summary:
     bytes: int
     seconds: float
     warnings: list[str]
+    clocks: Alignment | None = None
 
     @property
     def start_utc(self) -> str:
@@ -64,7 +67,8 @@ class Summary:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self)}
+        fields = {**asdict(replace(self, clocks=None)), "clocks": self.clocks.to_dict() if self.clocks else None}
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **fields}
 
     def text(self, *, verbose: bool = False) -> str:
         """For a terminal or a log; `verbose` adds a line for each report."""
@@ -95,6 +99,8 @@ class Summary:
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
             f" {self.bytes / 1e6:.1f} MB in {self.seconds:.1f} s"
         )
+        if self.clocks is not None and (self.clocks.is_corrected or verbose):
+            lines.append(self.clocks.text())
         if verbose:
             lines += [
                 f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"

@@ -11,7 +11,11 @@ import numpy as np
 
 from nsys2prv_ng.analysis.states import Flat, fill, flatten, overlay, row_limits
 from nsys2prv_ng.choose import BoolArray, Choice, chosen_rows, cut, drop_short, prune, windows_of
-from nsys2prv_ng.clock.domains import nodes_of
+from nsys2prv_ng.clock.alignment import ReportClock, align, uses_collectives
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.clock.collectives import Evidence
+from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
+from nsys2prv_ng.clock.report import Alignment, write_table
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.objects.places import IntArray, Places, Thread
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
@@ -26,11 +30,12 @@ from nsys2prv_ng.paraver.merge import merged_blocks
 from nsys2prv_ng.paraver.model import Communicator, prv_header, row_text
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.records import Pair, Records
+from nsys2prv_ng.paraver.retime import retime
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.base import Joined, Part, Reading, Result, Source, SourceOptions
 from nsys2prv_ng.summary import ReportAccount, SourceAccount, Summary
 
@@ -45,6 +50,9 @@ class Options:
     sources: tuple[Source, ...] = SOURCES
     of_sources: SourceOptions = field(default_factory=SourceOptions)
     choice: Choice = field(default_factory=Choice)
+    align: str | Path = "auto"
+    """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
+    align_report: Path | None = None
     labels_from: Path | None = None
     """A .pcf whose numbers of types and names are kept."""
     force: bool = False
@@ -65,7 +73,7 @@ def translate(
         kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
         exports = locate_exports(reports, output.parent, progress)
         read = _read(exports, options, progress)
-        node_names = _place_on_common_clock(read)
+        node_names, alignment = _place_on_common_clock(read, options.align)
         empty = not any(report.limits() for report in read)
         if empty:
             _show_captures(read)
@@ -88,14 +96,16 @@ def translate(
         runs += [_lines_of(each, new_row, windows) for each in joined]
         runs.append(_states(read, tree, spans, windows))
 
-        start_utc = first + _utc_base(read)
+        start_utc = first + alignment.utc_base
         trace.write_text("pcf", pcf_text(numbering))
         trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
         communicators = _communicators(joined, whole, new_row, tree)
         trace.write_prv(prv_header(tree.model, start_utc, last - first, communicators).encode())
         size = _write_records(trace, tree, runs, first, progress)
 
-    warnings = list(tree.warnings)
+    if options.align_report is not None:
+        write_table(alignment, options.align_report)
+    warnings = [*tree.warnings, *alignment.warnings]
     if empty:
         warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
     for warning in warnings:
@@ -116,19 +126,21 @@ def translate(
         bytes=size,
         seconds=time.perf_counter() - began,
         warnings=warnings,
+        clocks=alignment,
     )
 
 
 @dataclass
 class ReportRecords:
-    """One report, read: its records by source, on the common clock once `offset` (ns) has been added."""
+    """One report, read: its records by source, on the common clock once `clock` has been applied to them."""
 
     path: Path
     metadata: Metadata
     places: Places
     labels: Labels
     results: dict[str, Result]
-    offset: int = 0
+    evidence: Evidence
+    clock: ClockMap = field(default_factory=ClockMap)
     node: int = 0
 
     def records(self) -> Iterator[Records]:
@@ -149,7 +161,7 @@ class ReportRecords:
             host=metadata.host,
             nsys_version=metadata.nsys_version,
             schema_version=metadata.schema_version,
-            offset_ns=self.offset,
+            offset_ns=self.clock.offset,
             warnings=metadata.warnings,
         )
 
@@ -172,14 +184,27 @@ def _read(exports: Sequence[Path], options: Options, progress: Progress) -> list
                 for source in sources:
                     results[source.name] = source.read(reading)
                     step.update(1)
+                wanted = uses_collectives(options.align) and len(exports) > 1
+                evidence = _evidence(reading, results) if wanted else Evidence()
                 for warning in metadata.warnings:
                     progress.warn(f"{path}: {warning}")
-                report = ReportRecords(path, metadata, reading.places, reading.labels, results)
+                report = ReportRecords(path, metadata, reading.places, reading.labels, results, evidence)
                 _drop_without_row(report)
                 read.append(report)
             finally:
                 database.close()
     return sorted(read, key=lambda r: (r.metadata.utc_of_zero or 0, r.metadata.host, r.path.name, str(r.path)))
+
+
+def _evidence(reading: Reading, results: dict[str, Result]) -> Evidence:
+    """What a report tells of its clock, by the sources that were chosen and those that were not."""
+    together = Evidence()
+    for source in WITH_EVIDENCE:
+        result = results.get(source.name) or source.read(reading.apart(source))
+        together.collectives += result.evidence.collectives
+        together.messages += result.evidence.messages
+        result.evidence = Evidence()
+    return together
 
 
 def _drop_without_row(report: ReportRecords) -> None:
@@ -208,27 +233,32 @@ def _reports(count: int) -> str:
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
-def _utc_base(read: Sequence[ReportRecords]) -> int:
-    """UTC (ns) of 0 on the common clock."""
-    return min((r.metadata.utc_of_zero for r in read if r.metadata.utc_of_zero), default=0)
-
-
-def _place_on_common_clock(read: Sequence[ReportRecords]) -> list[str]:
-    """Shift each report by its UTC, and note which node it is of; returns the names of the nodes."""
-    base = _utc_base(read)
+def _place_on_common_clock(read: Sequence[ReportRecords], way: str | Path) -> tuple[list[str], Alignment]:
+    """Move each report to the common clock, and note which node it is of; returns the names of the nodes."""
     nodes, names = nodes_of([report.metadata for report in read])
-    for report, node in zip(read, nodes, strict=True):
-        report.node = node
-        report.offset = 0 if report.metadata.utc_of_zero is None else report.metadata.utc_of_zero - base
+    clocks = [
+        ReportClock(node, report.metadata.utc_of_zero, report.evidence)
+        for report, node in zip(read, nodes, strict=True)
+    ]
+    alignment, maps = align(way, clocks, names)
+    alignment.warnings += doubtful_hosts([r.metadata for r in read], [r.places.called for r in read])
+    for report, node, clock in zip(read, nodes, maps, strict=True):
+        report.node, report.clock, report.evidence = node, clock, Evidence()
         for result in report.results.values():
-            for records in result.records:
-                rec.shift(records, report.offset)
-            result.states = [
-                s._replace(begin=s.begin + report.offset, end=s.end + report.offset) for s in result.states
-            ]
-            result.unended = [u._replace(begin=u.begin + report.offset) for u in result.unended]
-            result.windows = result.windows + report.offset
-    return names
+            _move(result, clock)
+    return names, alignment
+
+
+def _move(result: Result, clock: ClockMap) -> None:
+    """From the times of a report to those on the common clock."""
+    if clock.drift:
+        result.records = [retime(records, clock) for records in result.records]
+    else:
+        for records in result.records:
+            rec.shift(records, clock.offset)
+    result.states = [s._replace(begin=clock(s.begin), end=clock(s.end)) for s in result.states]
+    result.unended = [u._replace(begin=clock(u.begin)) for u in result.unended]
+    result.windows = clock(result.windows)
 
 
 def _limits(read: Sequence[ReportRecords]) -> tuple[int, int]:
@@ -257,8 +287,8 @@ def _show_captures(read: Sequence[ReportRecords]) -> None:
     """Where no source found anything: an interval for the capture on each node, since Paraver loads no empty trace."""
     for node in sorted({report.node for report in read}):
         of_node = [report for report in read if report.node == node]
-        begin = min(report.offset for report in of_node)
-        end = max(report.offset + report.metadata.duration for report in of_node)
+        begin = min(report.clock.at(0) for report in of_node)
+        end = max(report.clock.at(report.metadata.duration) for report in of_node)
         one = of_node[0]
         handle = one.labels.handle(CAPTURE)
         place = np.array([one.places.node()], np.int64)
@@ -297,7 +327,7 @@ def _join(read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Sou
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(report.metadata, report.places, rows, report.offset, report.results[source.name].shared, first)
+                Part(report.metadata, report.places, rows, report.clock, report.results[source.name].shared, first)
                 for report, rows in zip(read, tree.rows, strict=True)
             ]
             joined.append(source.join(parts, tree))

@@ -95,7 +95,8 @@ def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str)
 def test_the_order_of_reports_changes_no_byte(samples: Path, tmp_path: Path) -> None:
     reports = sorted(samples.glob("mpi-4.*"))
     files = files_of(reports, tmp_path / "files")
-    for order in itertools.permutations(reports):
+    rotated = [reports[i:] + reports[:i] for i in range(len(reports))]
+    for order in [*rotated[1:], *(order[::-1] for order in rotated)]:
         assert files_of(order, tmp_path / "files") == files, order
 
 
@@ -215,16 +216,39 @@ def test_a_process_without_gpu_is_a_child_of_its_rank(samples: Path, tmp_path: P
     assert number_by_task(translated, 9600)[2] == moved_ranges > 0
 
 
+def test_the_main_thread_is_first_and_the_others_follow_by_their_id(samples: Path, tmp_path: Path) -> None:
+    """Ids start again from low numbers, so that threads may have lower ones than their process."""
+    sample = samples / "ddp-2x2.rank0.sqlite"
+    main, *others = (
+        tid
+        for (tid,) in Report(sample).connection.execute(
+            "SELECT DISTINCT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY globalTid"
+        )
+    )
+    assert main >> 24 & 0xFFFFFF == main & 0xFFFFFF and len(others) > 1
+    low = main >> 24 << 24 | 5
+    tables = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "ThreadNames")
+    statements = [f"UPDATE {table} SET globalTid = {low} WHERE globalTid = {others[-1]}" for table in tables]
+    report = changed(sample, tmp_path / "report.sqlite", statements)
+    translated = translated_set([report], tmp_path / "trace", "cuda_api")
+    found = translated.intervals(CUDA_API)
+    expected = [
+        Report(report).value(f"SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE globalTid = {tid}")
+        for tid in (main, low, *others[:-1])
+    ]
+    assert [int((found["row"] == row).sum()) for row in range(len(expected))] == expected
+
+
 def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: Path) -> None:
     """`capture-range-end=repeat` writes a report for each range."""
-    repeats = 63
+    repeats, apart = 63, 6  # seconds, which is longer than the capture
     sample = samples / "mpi-4.rank0.sqlite"
     unused = [f"DROP TABLE {table}" for table in ("OSRT_API", "PROFILER_OVERHEAD")]
     small = changed(
         sample, tmp_path / "small.sqlite", [*unused, "DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE rowid % 8"]
     )
     once = translated_set([small], tmp_path / "once")
-    reports = [changed(small, tmp_path / f"repeat{i}.sqlite", moved("vm", 2 * i)) for i in range(repeats)]
+    reports = [changed(small, tmp_path / f"repeat{i}.sqlite", moved("vm", apart * i)) for i in range(repeats)]
     translated = translated_set(reports, tmp_path / "trace")
     assert rows_of_tasks(translated.trace) == rows_of_tasks(once.trace)
     assert len(translated.trace.cpus) == 1
@@ -232,7 +256,7 @@ def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: 
     one = once.intervals(KERNEL, CUDA_API, 9600)
     assert len(one) > 100
     all_of_them = [
-        one.assign(begin=one["begin"] + 2 * i * SECOND, end=one["end"] + 2 * i * SECOND) for i in range(repeats)
+        one.assign(begin=one["begin"] + apart * i * SECOND, end=one["end"] + apart * i * SECOND) for i in range(repeats)
     ]
     found = translated.intervals(KERNEL, CUDA_API, 9600)
     assert differences(found, pd.concat(all_of_them), ["type", "row", "begin", "end", "name"]) == ""

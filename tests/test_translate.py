@@ -60,7 +60,7 @@ def _sets() -> dict[str, list[Path]]:
 
 def _parameters() -> Iterator[object]:
     for name, reports in _sets().items():
-        yield pytest.param(reports, id=name, marks=pytest.mark.xdist_group(name))
+        yield pytest.param(reports, id=name)
     if not REPORTS.is_dir():
         yield pytest.param([], id="large reports", marks=pytest.mark.skip(NO_REPORTS))
 

@@ -101,7 +101,7 @@ def difference(found: Counter, expected: Counter) -> str:
 
 
 REPORTS = {
-    "ddp-2x2": [f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
+    "ddp-2x2": [f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)],
     "mpi-4": [f"mpi-4.rank{rank}.sqlite" for rank in range(4)],
     "single-graph": ["single-graph.sqlite"],
     "points": ["points.sqlite"],
@@ -281,26 +281,25 @@ def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> 
 
 
 def test_of_several_windows_each_is_cut_from_the_whole(samples: Path, tmp_path: Path) -> None:
-    """What is open over two steps is a piece in each; the trace goes on between them, empty."""
-    reports = sorted(samples.glob("ddp-2x2.*"))
+    """What is open over several of them is a piece in each; the trace goes on between them, empty."""
+    reports = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)]
     whole = translated_set(reports, tmp_path / "whole")
-    steps = whole.nvtx[whole.nvtx["text"].isin(["step 1", "step 3"])].sort_values("begin")
-    assert len(steps) == 2 * len(reports)
+    steps = whole.nvtx[whole.nvtx["text"] == "backward"].sort_values("begin")
     windows: list[list[int]] = []
     for begin, end in zip(steps["begin"], steps["end"], strict=True):
         if windows and begin <= windows[-1][1]:
             windows[-1][1] = max(windows[-1][1], end)
         else:
             windows.append([begin, end])
-    assert len(windows) == 2
+    assert 1 < len(windows) < len(steps)
     contents = Contents(whole)
     parts = [contents.within(low, high) for low, high in windows]
-    expected = [first + second for first, second in zip(*parts, strict=True)]
-    translated = translated_set(reports, tmp_path / "cut", choice=Choice(nvtx_range="step [13]"))
+    expected = [sum(of_windows, Counter()) for of_windows in zip(*parts, strict=True)]
+    translated = translated_set(reports, tmp_path / "cut", choice=Choice(nvtx_range="backward"))
     found = Contents(translated)
     for actual, wanted in zip((found.intervals, found.points, found.states, found.lines), expected, strict=True):
         assert difference(actual, wanted) == ""
-    assert (translated.start, translated.trace.duration) == (windows[0][0], windows[1][1] - windows[0][0])
+    assert (translated.start, translated.trace.duration) == (windows[0][0], windows[-1][1] - windows[0][0])
     assert check_trace(translated.trace.path).problems == []
     for account in translated.summary.sources:
         assert account.read == account.written + sum(account.dropped.values())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 
-from nsys2prv_ng.report.metadata import Metadata
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 
 SAME_BOOT_NS = 10**9
 """NVIDIA takes two reports for one target if their clocks' offsets differ by less than a second (User Guide)."""
@@ -39,3 +40,37 @@ def _same_node(a: Metadata, b: Metadata) -> bool:
     if a.host != b.host:
         return False
     return a.boot_utc is None or b.boot_utc is None or abs(a.boot_utc - b.boot_utc) < SAME_BOOT_NS
+
+
+_GENERIC = re.compile(
+    r"localhost(\..*)?|(.*[-_.])?vm([-_.]?\d+)?|modal|unknown host|\(none\)|debian|ubuntu", re.IGNORECASE
+)
+
+
+def doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
+    """Warnings of host names that several machines may have: generic ones, of which two reports have the same pid.
+
+    `processes`: keys of the processes that each report has events of. Reports that do not overlap in time may well be
+    of the same process.
+    """
+    seen: dict[tuple[str, int], list[Metadata]] = {}
+    doubtful = set()
+    for metadata, of_report in zip(reports, processes, strict=True):
+        if not _GENERIC.fullmatch(metadata.host) or metadata.environment.get("NSYS_HW_ID"):
+            continue
+        for process in of_report:
+            same = seen.setdefault((metadata.host, process & PID_MASK), [])
+            if any(_overlap(metadata, other) and _same_node(metadata, other) for other in same):
+                doubtful.add(metadata.host)
+            same.append(metadata)
+    return [
+        f"reports of host {host} have the same process ids at the same time: if they are of several machines, set"
+        " NSYS_HW_ID on each, or their clocks are taken for one"
+        for host in sorted(doubtful)
+    ]
+
+
+def _overlap(a: Metadata, b: Metadata) -> bool:
+    if a.utc_of_zero is None or b.utc_of_zero is None:
+        return True
+    return a.utc_of_zero < b.utc_of_zero + b.duration and b.utc_of_zero < a.utc_of_zero + a.duration

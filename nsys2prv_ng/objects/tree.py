@@ -105,7 +105,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
             row_of[id(task), key] = len(row_of)
         rows.append(TaskRows(task.name, task.node, names))
 
-    nodes = sorted({task.node for task in used})
+    nodes = list(dict.fromkeys(task.node for task in used))
     rows = [TaskRows(task.name, nodes.index(task.node), task.threads) for task in rows]
     model = TraceModel([node_names[node] for node in nodes], rows)
     maps = [np.array([-1 if at is None else row_of[id(at[0]), at[1]] for at in of], np.int64) for of in found]
@@ -167,7 +167,15 @@ def _tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
     applications = _join_repeats(applications)
     warnings = _name_ranks(applications)
     applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
-    return applications + _join_repeats(children), warnings
+    return _with_unique_names(applications + _join_repeats(children)), warnings
+
+
+def _with_unique_names(tasks: list[Task]) -> list[Task]:
+    count = Counter(task.name for task in tasks)
+    for task in tasks:
+        if count[task.name] > 1 and task.process is not None:
+            task.name += f" {task.process & PID_MASK}"
+    return tasks
 
 
 def _rank(metadata: Metadata, process: int, *, alone: bool) -> int | None:
@@ -205,11 +213,9 @@ def _name_ranks(tasks: list[Task]) -> list[str]:
             claimed.setdefault(task.rank, []).append(task)
     for rank, claimants in sorted(claimed.items()):
         for task in claimants:
-            assert task.process is not None
-            task.name = f"rank {rank}" if len(claimants) == 1 else f"rank {rank} {task.process & PID_MASK}"
+            task.name = f"rank {rank}"
         if len(claimants) > 1:
-            names = len(claimants)
-            warnings.append(f"{names} processes say that they are rank {rank}: are these reports of one job?")
+            warnings.append(f"{len(claimants)} processes say that they are rank {rank}: are these reports of one job?")
     return warnings
 
 

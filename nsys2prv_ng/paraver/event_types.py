@@ -14,6 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
+from nsys2prv_ng.paraver.value_tables import (
+    BARRIERS,
+    KERNEL_CLASSES,
+    MEMORY_KINDS,
+    MEMORY_OPERATIONS,
+    PTHREAD_CALLS,
+    WORKSHARING,
+)
 
 LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
@@ -55,67 +63,11 @@ class EventType:
 CUDA_API = EventType(63000000, "CUDA API call", "cuda_api", interval=True, names="cuda_api")
 
 # ---- device operations ----------------------------------------------------------------------------------------------
-# 3-6 are the values that BasicAnalysis reads; the other kinds follow in the order of CUPTI's own numbers.
-MEMORY_OPERATIONS = {
-    3: "Memcpy device to device",
-    4: "Memcpy device to host",
-    5: "Memcpy host to device",
-    6: "Memset",
-    7: "Memcpy host to array",
-    8: "Memcpy array to host",
-    9: "Memcpy array to array",
-    10: "Memcpy array to device",
-    11: "Memcpy device to array",
-    12: "Memcpy host to host",
-    13: "Memcpy peer to peer",
-    14: "Migration host to device",
-    15: "Migration device to host",
-    16: "Migration device to device",
-    17: "Memcpy of unknown kind",
-}
-# CUPTI's memory kinds plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
-MEMORY_KINDS = {
-    1: "Pageable",
-    2: "Pinned",
-    3: "Device",
-    4: "Array",
-    5: "Managed",
-    6: "Device static",
-    7: "Managed static",
-    8: "Unknown",
-}
 MEMORY_OPERATION = EventType(63000001, "Memory operation", "memory_operations", interval=True, values=MEMORY_OPERATIONS)
 MEMORY_BYTES = EventType(63000002, "Memory operation size", "memory_operations", unit="bytes")
 MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", "memory_operations", values=MEMORY_KINDS)
 MEMORY_DESTINATION_KIND = EventType(63000211, "Copied to memory kind", "memory_operations", values=MEMORY_KINDS)
 
-# Told from a kernel's name by sources/kernel_classes.py. A number never changes its meaning; new classes follow.
-KERNEL_CLASSES = {
-    1: "GEMM FP64",
-    2: "GEMM FP32",
-    3: "GEMM TF32",
-    4: "GEMM FP16",
-    5: "GEMM BF16",
-    6: "GEMM FP8",
-    7: "GEMM FP4",
-    8: "GEMM integer",
-    9: "GEMM other",
-    10: "Convolution",
-    11: "Attention",
-    12: "Normalisation",
-    13: "Softmax or loss",
-    14: "Elementwise",
-    15: "Optimizer",
-    16: "Reduction",
-    17: "Embedding or index",
-    18: "Sort, scan or select",
-    19: "Copy, cast or fill",
-    20: "FFT",
-    21: "Sparse matrix",
-    22: "NCCL",
-    23: "Communication other",
-    24: "Other",
-}
 KERNEL = EventType(63000006, "CUDA kernel", "kernels", interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", "kernels", interval=True, names="nccl_kernels")
 KERNEL_CLASS = EventType(63000200, "Kernel class", "kernels", interval=True, values=KERNEL_CLASSES)
@@ -318,34 +270,10 @@ CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True
 CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more --------------------------------------------
-_BARRIERS = {
-    1: "Barrier",
-    2: "Implicit barrier",
-    3: "Explicit barrier",
-    4: "Barrier of the runtime",
-    8: "Implicit barrier of a worksharing region",
-    9: "Implicit barrier of a parallel region",
-    10: "Implicit barrier of teams",
-}
-_WORKSHARING = {
-    4: "Loop",
-    5: "Sections",
-    6: "Single",
-    7: "Master",
-    8: "Single (by another thread)",
-    9: "Workshare",
-    10: "Distribute",
-    11: "Scope",
-    12: "Loop (static)",
-    13: "Loop (dynamic)",
-    14: "Loop (guided)",
-    15: "Loop (other schedule)",
-    16: "Worksharing of unknown kind",
-}
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
 OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
-OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=_WORKSHARING)
-OMP_BARRIER = EventType(60000005, "OpenMP barrier", "openmp", interval=True, values=_BARRIERS)
+OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=WORKSHARING)
+OMP_BARRIER = EventType(60000005, "OpenMP barrier", "openmp", interval=True, values=BARRIERS)
 OMP_CRITICAL = EventType(60000006, "OpenMP critical section", "openmp", interval=True, values=_LOCKING)
 OMP_ATOMIC = EventType(60000008, "OpenMP atomic", "openmp", interval=True, values=_LOCKING)
 OMP_LOCK = EventType(60000009, "OpenMP lock", "openmp", interval=True, values=_LOCKING)
@@ -372,7 +300,7 @@ OMP_WAIT = EventType(
     "OpenMP waiting within a synchronization",
     "openmp",
     interval=True,
-    values=_BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: "Synchronization of unknown kind"},
+    values=BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: "Synchronization of unknown kind"},
 )
 OMP_OTHER_SYNCHRONIZATION = EventType(
     60000043, "OpenMP other synchronization", "openmp", interval=True, values={1: "Synchronization of unknown kind"}
@@ -392,30 +320,6 @@ OMP_POINT = EventType(
 )
 
 # ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
-PTHREAD_CALLS = {
-    1: "pthread_exit",
-    2: "pthread_create",
-    3: "pthread_join",
-    4: "pthread_detach",
-    5: "pthread_rwlock_*wrlock",
-    6: "pthread_rwlock_*rdlock",
-    7: "pthread_rwlock_unlock",
-    8: "pthread_mutex_*lock",
-    9: "pthread_mutex_unlock",
-    10: "pthread_cond_signal",
-    11: "pthread_cond_broadcast",
-    12: "pthread_cond_*wait",
-    13: "pthread_barrier_wait",
-    100: "pthread_cancel",
-    101: "pthread_kill",
-    102: "pthread_once",
-    103: "pthread_sigmask",
-    104: "pthread_sigqueue",
-    105: "pthread_spin_lock",
-    106: "pthread_spin_trylock",
-    107: "pthread_spin_unlock",
-    108: "pthread_yield",
-}
 OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
 PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
 
@@ -498,15 +402,15 @@ STATES: dict[int, tuple[str, tuple[int, int, int]]] = {
     BLOCKING_SEND: ("Blocking Send", (255, 0, 174)),
     SYNCHRONIZATION: ("Synchronization", (179, 0, 0)),
     TEST_PROBE: ("Test/Probe", (0, 255, 0)),
-    WAITING: ("Wait/WaitAll", (231, 14, 230)),
-    BLOCKED: ("Blocked", (235, 231, 205)),
+    WAITING: ("Wait/WaitAll", (235, 0, 0)),
+    BLOCKED: ("Blocked", (0, 162, 0)),
     IMMEDIATE_SEND: ("Immediate Send", (255, 0, 255)),
     IMMEDIATE_RECEIVE: ("Immediate Receive", (100, 100, 177)),
-    INPUT_OUTPUT: ("I/O", (255, 239, 89)),
+    INPUT_OUTPUT: ("I/O", (172, 174, 41)),
     GROUP_COMMUNICATION: ("Group Communication", (255, 144, 26)),
     OTHERS: ("Others", (192, 224, 0)),
     SEND_RECEIVE: ("Send Receive", (66, 66, 66)),
     MEMORY_TRANSFER: ("Memory transfer", (255, 0, 96)),
-    PROFILING: ("Profiling", (172, 174, 41)),
-    ONE_SIDED: ("One-sided op", (2, 255, 177)),
+    PROFILING: ("Profiling", (169, 169, 169)),
+    ONE_SIDED: ("One-sided op", (116, 116, 116)),
 }

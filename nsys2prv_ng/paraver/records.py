@@ -309,6 +309,8 @@ def _resolve(kind, place, first, handle, value, rows, types, starts, tables):  #
             for j in range(first[i], first[i + 1]):
                 h = handle[j]
                 if starts[h] >= 0:
+                    if value[j] < 0 or starts[h] + value[j] >= tables.size:
+                        raise IndexError("a value of a type with names is no id of a name")
                     value[j] = tables[starts[h] + value[j]]
                 handle[j] = types[h]
         elif kind[i] == COMMUNICATION:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.report.database import NULL, Database, IntArray
+from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 
 PID_MASK = 0xFFFFFF
 NEWEST_SCHEMA = (3, 25)
@@ -113,20 +115,19 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     start = database.frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
     utc = _integer(start["utcEpochNs"].iloc[0]) if len(start) else None
     system_clock = _integer(start["systemClockNs"].iloc[0]) if len(start) else None
-    normalized = str(exported.get("EXPORT_PARAM_TIME_NORMALIZE", "")).lower() == "true"
 
+    threads = _thread_names(database, strings)
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
         host=str(system_values.get("Hostname") or "unknown host"),
-        # A normalised export has added the UTC of the start to every timestamp already.
-        utc_of_zero=0 if normalized else utc,
+        utc_of_zero=_utc_of_zero(utc, exported),
         duration=max(map(_integer_or_0, database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),
         processes=_names(database.frame("PROCESSES", ["globalPid", "name"])),
-        threads=_thread_names(database, strings),
-        ranks=_mpi_ranks(database),
+        threads=threads,
+        ranks=_mpi_ranks(database, threads),
         nccl_ranks=_nccl_ranks(database, strings),
         gpus=_gpus(database),
         gpu_of_device=_cuda_devices(database),
@@ -135,6 +136,19 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
     metadata.warnings += _version_warnings(metadata.schema_version)
     return metadata
+
+
+def _utc_of_zero(utc_of_start: int | None, exported: dict[str, str]) -> int | None:
+    """UTC (ns) of timestamp 0 in an export that may have been made with --ts-normalize or --ts-shift.
+
+    The one adds the UTC of the start to every timestamp, the other a number of ns; neither changes the session's start.
+    """
+    normalized = exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
+    shift = exported.get("EXPORT_PARAM_TIME_SHIFT", exported.get("EXPORT_CONFIG_TIME_SHIFT", ""))
+    shifted_by = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
+    if normalized:
+        return -shifted_by
+    return None if utc_of_start is None else utc_of_start - shifted_by
 
 
 def _version_warnings(version: str) -> list[str]:
@@ -179,15 +193,16 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
 
 
 def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
-    """From the payload of ncclCommInitRank and its variants: JSON text in exports up to schema 3.23."""
-    if "jsonText" not in database.columns_of("NVTX_EVENTS"):
-        return {}
+    """From the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
     ids = ", ".join(map(str, strings.ids_of("ncclCommInitRank")))
-    frame = database.frame("NVTX_EVENTS", ["globalTid", "jsonText"], f"textId IN ({ids})")
+    if not ids or "textId" not in database.columns_of("NVTX_EVENTS"):
+        return {}
+    calls = database.frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], f"textId IN ({ids})")
+    decode = _PayloadDecoder(database)
     largest: dict[int, tuple[int, int]] = {}
-    for tid, text in zip(frame["globalTid"], frame["jsonText"], strict=True):
+    for tid, text, blob in zip(calls["globalTid"], calls["jsonText"], calls["binaryData"], strict=True):
         try:
-            payload = json.loads(text)
+            payload = json.loads(text) if text else decode(blob)
             size, rank, process = int(payload["No. of ranks"]), int(payload["Rank"]), int(tid) >> 24
         except (KeyError, TypeError, ValueError):
             continue
@@ -196,9 +211,29 @@ def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     return {process: rank for process, (_, rank) in largest.items()}
 
 
-def _mpi_ranks(database: Database) -> dict[int, int]:
+class _PayloadDecoder:
+    """Fields of binary payloads; their layout is read with the first one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._layout: PayloadLayout | None = None
+
+    def __call__(self, blob: object) -> dict[str, Any]:
+        if blob is None:
+            return {}
+        if self._layout is None:
+            tables = {table.name: table for table in LAYOUT_TABLES}
+            self._layout = PayloadLayout(lambda name: self._database.read(tables[name], ""), "No. of ranks")
+        return self._layout.fields(blob.encode() if isinstance(blob, str) else blob) or {}
+
+
+def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
+    """From MPI_RANKS, or from the name that nsys gives to a thread of MPI in reports that do not have the table."""
     frame = database.frame("MPI_RANKS", ["globalTid", "rank"]).dropna()
-    return {int(tid) >> 24: int(rank) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True)}
+    if len(frame):
+        return {int(tid) >> 24: int(rank) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True)}
+    named = ((tid, re.fullmatch(r"MPI Rank (\d+)", name)) for tid, name in threads.items())
+    return {tid >> 24: int(match[1]) for tid, match in named if match}
 
 
 def _gpus(database: Database) -> dict[int, Gpu]:

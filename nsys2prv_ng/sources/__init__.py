@@ -44,6 +44,10 @@ SOURCES: tuple[Source, ...] = (
 """Every source, in the order in which it is read and reported."""
 
 
+WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
+"""Sources that tell of clocks; they are read for that also where they are not chosen."""
+
+
 def choose(names: str | None) -> tuple[Source, ...]:
     """Sources by their names, separated by commas; all of them for None. Raises UsageError for a name that is none."""
     if names is None:

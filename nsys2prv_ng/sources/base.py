@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
@@ -58,6 +60,8 @@ class Result:
     states: list[StateIntervals] = field(default_factory=list)
     shared: object = None
     """What `Source.join` needs of this report, in its own times and places."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What the source tells of the report's clock, in the report's own times."""
 
     @property
     def written(self) -> int:
@@ -93,8 +97,8 @@ class Part:
     places: Places
     rows: IntArray
     """Row of the trace by place."""
-    offset: int
-    """To add to the report's times (ns)."""
+    clock: ClockMap
+    """From the report's times (ns) to those on the common clock."""
     shared: object
     """What the source left in `Result.shared`."""
     first: int = 0
@@ -183,6 +187,14 @@ class Reading:
         """Whether the report has the table and a chosen source reads it."""
         return table in self._tables and table in self._database.tables
 
+    def apart(self, source: Source) -> Reading:
+        """The same report read for one source whose places and names are not those of the trace."""
+        reading = Reading(self._database, self.metadata, self.strings, (source,), self.options)
+        for name, table in reading._tables.items():
+            if name in self._tables and _holds(self._tables[name], table):
+                reading._columns[name] = self.columns(name)
+        return reading
+
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """(index into the names for each id, distinct names) of a column of string ids."""
         distinct, index = np.unique(ids, return_inverse=True)
@@ -207,6 +219,16 @@ def _union(tables: Iterable[Table]) -> dict[str, Table]:
         )
         joined[table.name] = Table(table.name, required, optional, text, real, blob)
     return joined
+
+
+def _holds(whole: Table, part: Table) -> bool:
+    """Whether all columns of the one declaration are in the other, with the same defaults."""
+    of_kinds = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
+    return (
+        set(part.required) <= set(whole.required)
+        and all(whole.optional.get(name) == default for name, default in part.optional.items())
+        and all(needed <= held for held, needed in of_kinds)
+    )
 
 
 def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:

@@ -163,7 +163,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         rows.append(part.rows[of_part.place])
         kinds.append(of_part.kind)
         # What was in use when the trace begins is said at its first time.
-        times.append(np.maximum(of_part.time + part.offset, part.first))
+        times.append(np.maximum(part.clock(of_part.time), part.first))
         changes.append(of_part.bytes)
     if not rows:
         return Joined()

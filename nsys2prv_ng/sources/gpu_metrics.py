@@ -7,8 +7,6 @@ GPU, so no two of them are the same sample.) nsys's ids of metrics differ betwee
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +21,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Records
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.patterns import matches
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
@@ -193,12 +192,7 @@ def _differs(gpu, metric, value, order, gpus, metrics):  # type: ignore[no-untyp
 
 
 def _chosen(name: str, patterns: Sequence[str]) -> bool:
-    return any(_matches(name, pattern) for pattern in patterns)
-
-
-def _matches(name: str, pattern: str) -> bool:
-    """Whether a name fits a pattern with * and ?. Brackets are those of the units in names."""
-    return re.match(fnmatch.translate(pattern.replace("[", "[[]")), name, re.IGNORECASE) is not None
+    return any(matches(name, pattern, ignore_case=True) for pattern in patterns)
 
 
 def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
@@ -209,7 +203,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     choices = [part.shared for part in parts if isinstance(part.shared, Choice)]
     names = sorted({name for choice in choices for name in choice.names})
     patterns = sorted({pattern for choice in choices for pattern in choice.patterns})
-    unmatched = [pattern for pattern in patterns if not any(_matches(name, pattern) for name in names)]
+    unmatched = [pattern for pattern in patterns if not any(matches(name, pattern, ignore_case=True) for name in names)]
     if unmatched:
         known = f"known are {', '.join(names)}" if names else "these reports have no GPU metrics"
         raise UsageError(f"--metrics {','.join(unmatched)}: no metric has such a name; {known}")

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nsys2prv_ng.paraver.event_types import KERNEL_CLASSES
+from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
 (
     GEMM_FP64,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
@@ -17,7 +16,7 @@ from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign, 
 from nsys2prv_ng.paraver.records import Pair, intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources import mpi_nvtx
+from nsys2prv_ng.sources import mpi_collectives, mpi_nvtx
 from nsys2prv_ng.sources.base import (
     BoolArray,
     IntArray,
@@ -31,6 +30,7 @@ from nsys2prv_ng.sources.base import (
 )
 from nsys2prv_ng.sources.lanes import crossing
 from nsys2prv_ng.sources.mpi_calls import RECEIVES, SENDS, SEVERAL_ROWS, role_of, state_of
+from nsys2prv_ng.sources.mpi_columns import codes_of
 from nsys2prv_ng.sources.mpi_communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi_communicators import WORLD, AllCommunicators, Communicators, read_communicators
 from nsys2prv_ng.sources.mpi_matching import Captured, ReportMessages, match
@@ -151,14 +151,29 @@ class _Report:
         first, last = _calls(self.rows, tid, index)
         value = np.array([VALUES.get(name, 0) for name in names], np.int64)[index]
         begun, ended = (self.rows.place[value == VALUES[name]] for name in ("MPI_Init", "MPI_Finalize"))
+        messages = read_messages(self.rows, first, last)
         result.shared = Shared(
             self.communicators,
-            read_messages(self.rows, first, last),
+            messages,
             self.ranks,
             names,
             begun if not result.dropped else begun[:0],
             ended,
         )
+        ranks = reading.metadata.ranks
+        calls = mpi_collectives.Calls(
+            index[first],
+            process[first],
+            self.rows.communicator[first],
+            begin[first],
+            self.rows.end[last],
+            columns["size"][first],
+            columns["rootRank"][first],
+        )
+        result.evidence.collectives.append(mpi_collectives.collectives(calls, names, self.communicators, ranks))
+        if begun.size:  # Else the first messages may be missing, and the k-th sent is not the k-th received.
+            known = reading.places, self.communicators, ranks
+            result.evidence.messages.append(mpi_collectives.messages(messages, *known))
         result.drop(_MERGED, index.size - first.size)
         crosses = crossing(tid[first], begin[first], self.rows.end[last])
         result.drop("crosses another of its thread", int(crosses.sum()))
@@ -232,8 +247,9 @@ class _Report:
         if not present.any():
             return []
         communicator, rank = self.rows.communicator[rows[present]], ranks[rows[present]]
-        codes, distinct = pd.MultiIndex.from_arrays([communicator, rank]).factorize()
-        meant = [(self.communicators.keys[i], int(local)) for i, local in distinct]
+        codes, first = codes_of(communicator, rank)
+        distinct = zip(communicator[first].tolist(), rank[first].tolist(), strict=True)
+        meant = [(self.communicators.keys[i], local) for i, local in distinct]
         named = {f"{key} {local}": (key, local) for key, local in meant}
         self.ranks |= named
         ids = np.zeros(rows.size, np.int64)
@@ -272,7 +288,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         },
         communicators=communicators.header(task_of_rank),
     )
-    reports = [ReportMessages(s.messages, s.communicators.keys, part.rows, part.offset) for part, s in told]
+    reports = [ReportMessages(s.messages, s.communicators.keys, part.rows, part.clock) for part, s in told]
     result = match(reports, communicators, tree.task_of_row, task_of_rank, _captured(told, tree))
     if result.read:
         joined.accounts["mpi_messages"] = result

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import IntArray, Reading
+from nsys2prv_ng.sources.mpi_columns import codes_of, latest
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
 _NUMBERS = (
@@ -60,33 +60,15 @@ class Communicators:
     groups: dict[str, Group] = field(default_factory=dict)
     mpich: set[int] = field(default_factory=set)
     """Processes whose MPI numbers its constants as MPICH does."""
-    _handles: pd.MultiIndex = field(default_factory=lambda: pd.MultiIndex.from_arrays([[], []]))
-    """(process, handle)"""
-    _code: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    _since: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    _key: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
+    """Process, handle, time since when it means this (ns), index into `keys`."""
 
     def meant(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
         """Index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
-        if not self._code.size or not handle.size:
-            return np.zeros(handle.size, np.int64)
-        code = self._handles.get_indexer(pd.MultiIndex.from_arrays([process, handle]))
-        row = latest(self._code, self._since, code.astype(np.int64), time)
-        return np.where((row >= 0) & (code >= 0), self._key[row], 0)
-
-
-def latest(group: IntArray, time: IntArray, of_group: IntArray, at: IntArray) -> IntArray:
-    """For each (of_group, at) the index of the last (group, time) of its group that is not later; -1 for none."""
-    both_groups, both_times = np.concatenate([group, of_group]), np.concatenate([time, at])
-    is_query = np.repeat([0, 1], [group.size, of_group.size])
-    order = np.lexsort((is_query, both_times, both_groups))
-    is_entry = is_query[order] == 0
-    last = np.maximum.accumulate(np.where(is_entry, np.arange(order.size), -1))
-    found = np.where(last >= 0, order[last], -1)
-    found = np.where((found >= 0) & (both_groups[found] == both_groups[order]), found, -1)
-    result = np.empty(of_group.size, np.int64)
-    result[order[~is_entry] - group.size] = found[~is_entry]
-    return result
+        of_process, known, since, key = self.handles
+        codes, _ = codes_of(np.concatenate([of_process, process]), np.concatenate([known, handle]))
+        row = latest(codes[: known.size], since, codes[known.size :], time)
+        return np.append(key, 0)[row]
 
 
 def read_communicators(reading: Reading) -> Communicators:
@@ -99,7 +81,7 @@ def read_communicators(reading: Reading) -> Communicators:
     for process, rank in reading.metadata.ranks.items():
         process_of_rank.setdefault(rank, []).append(process)
     members = columns.texts["members"].to_pylist()
-    process_handle_since_key: list[tuple[int, int, int, int]] = []
+    handles: list[tuple[int, int, int, int]] = []
     meaning: dict[tuple[int, int], str] = {}
     copies: dict[tuple[int, str], int] = {}
     index_of = {UNKNOWN: 0}
@@ -114,13 +96,11 @@ def read_communicators(reading: Reading) -> Communicators:
             found.mpich.add(process)
         # What is not freed before the capture begins is known from its start on.
         since = NULL if key == WORLD else int(columns["timestamp"][row])
-        process_handle_since_key.append((process, handle, since, index_of.setdefault(key, len(index_of))))
+        handles.append((process, handle, since, index_of.setdefault(key, len(index_of))))
         if key != UNKNOWN:
             _learn(found.groups, key, columns, row, members[row])
     found.keys = list(index_of)
-    process, handle, found._since, found._key = np.array(process_handle_since_key or [(0, 0, 0, 0)], np.int64).T
-    found._handles = pd.MultiIndex.from_arrays([process, handle]).unique()
-    found._code = found._handles.get_indexer(pd.MultiIndex.from_arrays([process, handle])).astype(np.int64)
+    found.handles = np.array(handles, np.int64).reshape(-1, 4).T
     return found
 
 

@@ -18,9 +18,11 @@ import numba as nb
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.paraver.records import communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Result
+from nsys2prv_ng.sources.mpi_columns import codes_of
 from nsys2prv_ng.sources.mpi_communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi_messages import ANY_SOURCE, NOBODY, Ends, Messages
 
@@ -60,8 +62,8 @@ class ReportMessages(NamedTuple):
     """Communicators, as `Ends.communicator` counts them."""
     rows: IntArray
     """Row of the trace by place."""
-    offset: int
-    """To add to times (ns)."""
+    clock: ClockMap
+    """From times of the report (ns) to those on the common clock."""
 
 
 def match(
@@ -119,8 +121,8 @@ def _table(
             "state": np.where((partner < 0) & (partner != ANY_SOURCE), partner, 0),
             "communicator": number,
             "row": report.rows[ends.place],
-            "time": ends.time + report.offset,
-            "done": np.where(ends.done == NULL, NULL, ends.done + report.offset),
+            "time": report.clock(ends.time),
+            "done": np.where(ends.done == NULL, NULL, report.clock(ends.done)),
             "tag": np.where(ends.tag == NULL, _ANY, ends.tag),
             "bytes": ends.bytes,
         }
@@ -133,8 +135,9 @@ def _partners(
     ends: Ends, keys: Sequence[str], communicators: AllCommunicators, task_of_rank: Mapping[int, int]
 ) -> tuple[IntArray, IntArray]:
     """(task of each partner, or ANY_SOURCE, or why it is none; number of each communicator, 0 if unknown)."""
-    codes, distinct = pd.MultiIndex.from_arrays([ends.communicator, ends.partner]).factorize()
-    partner = np.zeros(len(distinct), np.int64)
+    codes, first = codes_of(ends.communicator, ends.partner)
+    partner = np.zeros(first.size, np.int64)
+    distinct = zip(ends.communicator[first].tolist(), ends.partner[first].tolist(), strict=True)
     for i, (key, local) in enumerate(distinct):
         if local == NULL:
             partner[i] = NO_PARTNER
@@ -145,7 +148,7 @@ def _partners(
         elif local == ANY_SOURCE:
             partner[i] = ANY_SOURCE
         else:
-            world = communicators.world_rank(keys[key], int(local))
+            world = communicators.world_rank(keys[key], local)
             partner[i] = NOT_HERE if world is None else task_of_rank.get(world, NOT_HERE)
     number = np.array([communicators.number.get(key, 0) for key in keys], np.int64)
     return partner[codes], number[ends.communicator]
@@ -174,7 +177,7 @@ def _resolve_wildcards(
     """
     sent, named = sends[sends["state"] == 0], receives[(receives["source"] >= 0) & (receives["done"] != NULL)]
     any_tag = _left(sent, named, _STREAM).assign(tag=_ANY)
-    one_tag = _left(sent, named[named["tag"] != _ANY], _CHANNEL)
+    one_tag = _left(sent, named, _CHANNEL)
     barriers = [_blind(sent, receives)]
     accounted = _accounted(any_tag, receives, to_finalize)
     key = ["communicator", "destination", "tag"]
@@ -238,21 +241,21 @@ def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFram
     r = pd.concat([barriers, receives[receives["state"] == 0]], keys=["barrier", "receive"])
     r = r.sort_values("time", kind="stable")
     both = pd.concat([s[_CHANNEL], r[_CHANNEL]], ignore_index=True)
-    stream, streams = pd.MultiIndex.from_frame(both[_STREAM]).factorize()
-    channel, channels = pd.MultiIndex.from_arrays([stream, both["tag"]]).factorize()
-    channel = np.where(both["tag"] == _ANY, _ANY, channel).astype(np.int64)
+    stream, first_of_stream = codes_of(*(both[name].to_numpy() for name in _STREAM))
+    channel, first_of_channel = codes_of(stream, both["tag"].to_numpy())
+    channel = np.where(both["tag"] == _ANY, _ANY, channel)
     of_send, of_receive = slice(0, len(s)), slice(len(s), None)
     s_order = np.argsort(stream[of_send], kind="stable")
     r_order = np.argsort(stream[of_receive], kind="stable")
     s, r = s.iloc[s_order], r.iloc[r_order]
-    s_stream, s_channel = stream[of_send][s_order].astype(np.int64), channel[of_send][s_order]
-    r_stream, r_channel = stream[of_receive][r_order].astype(np.int64), channel[of_receive][r_order]
+    s_stream, s_channel = stream[of_send][s_order], channel[of_send][s_order]
+    r_stream, r_channel = stream[of_receive][r_order], channel[of_receive][r_order]
     is_receive = r.index.get_level_values(0) == "receive"
 
-    source, destination = (streams.get_level_values(level).to_numpy() for level in (1, 2))
+    source, destination = (both[name].to_numpy()[first_of_stream] for name in _STREAM[1:])
     apart = ~(np.isin(source, list(whole)) & np.isin(destination, list(whole)))
     stream_state, channel_state = _partial(
-        s_stream, s_channel, r_stream[is_receive], r_channel[is_receive], apart, len(channels)
+        s_stream, s_channel, r_stream[is_receive], r_channel[is_receive], apart, first_of_channel.size
     )
     by_channel = np.argsort(s_channel, kind="stable")
     head = np.searchsorted(s_channel[by_channel], np.arange(channel_state.size + 1)).astype(np.int64)

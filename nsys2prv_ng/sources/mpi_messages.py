@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import IntArray
 from nsys2prv_ng.sources.mpi_calls import COMPLETES, IMMEDIATE, PERSISTENT, RECEIVES, SENDS, STARTS
-from nsys2prv_ng.sources.mpi_communicators import latest
+from nsys2prv_ng.sources.mpi_columns import codes_of, latest
 
 ANY_SOURCE = -1
 NOBODY = -2
@@ -103,8 +102,7 @@ def _request_codes(rows: Rows) -> IntArray:
     """Dense id of each row's (process, request), -1 for a row without a request."""
     has_request = rows.request != NULL
     codes = np.full(rows.request.size, -1, np.int64)
-    key = pd.MultiIndex.from_arrays([rows.process[has_request], rows.request[has_request]])
-    codes[has_request] = key.factorize()[0]
+    codes[has_request], _ = codes_of(rows.process[has_request], rows.request[has_request])
     return codes
 
 

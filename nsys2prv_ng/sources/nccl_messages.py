@@ -104,9 +104,10 @@ def _communicators(parts: Sequence[Part], tree: ObjectTree) -> dict[str, _Commun
         )
         for communicator, place, rank, ranks, devices, begin in zip(*columns, strict=True):
             name = shared.communicators[communicator]
-            each = found.setdefault(name, _Communicator(name, first=begin + part.offset))
+            used = part.clock.at(begin)
+            each = found.setdefault(name, _Communicator(name, first=used))
             task = int(tree.task_of_row[part.rows[place]])
-            each.first = min(each.first, begin + part.offset)
+            each.first = min(each.first, used)
             each.tasks.add(task)
             sizes = [size for size in (each.size, ranks, devices) if size is not None and size != NULL]
             each.size = max(sizes, default=None)
@@ -213,7 +214,7 @@ def _all_messages(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Com
         if not len(table):
             continue
         for name in ("order", "begin", "end"):
-            table[name] += part.offset
+            table[name] = part.clock(table[name].to_numpy(np.int64))
         table["row"] = part.rows[table["place"].to_numpy(np.int64)]
         table["task"] = tree.task_of_row[part.rows[table["caller"].to_numpy(np.int64)]]
         of_communicator = [found[name] for name in shared.communicators]

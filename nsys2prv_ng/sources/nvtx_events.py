@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, unsound_times
 from nsys2prv_ng.sources.mpi_nvtx import mpi_ranges
 from nsys2prv_ng.sources.nvtx_names import split_numbers
+from nsys2prv_ng.sources.patterns import matches
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -95,9 +95,9 @@ class NvtxEvents:
     def matching(self, pattern: str) -> IntArray:
         """Rows of the ranges whose whole text, as the program gave it, matches a pattern with * and ?."""
         texts = self.texts.original.to_pylist()
-        matches = np.array([fnmatchcase(str(text or ""), pattern) for text in texts], np.bool_)
+        wanted = np.array([matches(str(text or ""), pattern) for text in texts], np.bool_)
         is_range = np.isin(self.columns["eventType"][self.rows], (*PUSH_POP, *START_END))
-        return self.rows[is_range & matches[self.texts.index[self.rows]]]
+        return self.rows[is_range & wanted[self.texts.index[self.rows]]]
 
     def of_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
         """Rows of a domain that are of some kinds."""
@@ -133,7 +133,7 @@ def nvtx_events(reading: Reading) -> NvtxEvents:
 
 def _is_chosen(domain: str, patterns: tuple[str, ...]) -> bool:
     """Whether a domain is one of those the user wants; the default domain is called `default` there."""
-    return not patterns or any(fnmatchcase(domain or "default", pattern) for pattern in patterns)
+    return not patterns or any(matches(domain or "default", pattern) for pattern in patterns)
 
 
 def _unsound(columns: Columns) -> dict[str, BoolArray]:

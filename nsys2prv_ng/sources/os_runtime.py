@@ -6,6 +6,7 @@ import numpy as np
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
+from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.cuda_api import sound_calls
@@ -17,7 +18,7 @@ TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CAL
 # ENUM_NSYS_EVENT_CLASS: rows that say when the tracing of calls began and ended in a process.
 _NO_CALLS = (31, 32)
 
-_PTHREAD_VALUE = {label: value for value, label in types.PTHREAD_CALLS.items() if "*" not in label} | {
+_PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items() if "*" not in label} | {
     "pthread_tryjoin_np": 3,
     "pthread_timedjoin_np": 3,
     "pthread_clockjoin_np": 3,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import Result
 from nsys2prv_ng.sources.mpi_communicators import UNKNOWN, AllCommunicators, Communicators, Group
@@ -161,14 +162,14 @@ def matched(
         sends = [send for send in run.sends if send.task == task]
         receives = [receive for receive in run.receives if receive.task == task]
         messages = Messages(as_ends(sends, keys, offset), as_ends(receives, keys, offset))
-        reports.append(ReportMessages(messages, keys, np.arange(run.tasks), offset))
+        reports.append(ReportMessages(messages, keys, np.arange(run.tasks), ClockMap(offset)))
     captured = Captured(from_init & recorded, to_finalize & recorded)
     ranks = {rank: rank for rank in recorded}
     result = match(reports, communicators, np.arange(run.tasks), ranks, captured)
     (lines,) = result.records
     words = lines.value.reshape(-1, 4)
     sends_by_id = {send.id: send for send in run.sends}
-    for time, sender, handles, (send, receive, _, size) in zip(
+    for time, sender, handles, (send, _, _, size) in zip(
         lines.time, lines.place, lines.handle.reshape(-1, 4), words, strict=True
     ):
         sent = sends_by_id[int(size)]
@@ -188,7 +189,7 @@ runs = st.builds(
 
 
 @given(runs)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 def test_only_what_met_is_matched(run: Run) -> None:
     everyone = set(range(run.tasks))
     found, result = matched(run, everyone, everyone, everyone)
@@ -208,7 +209,7 @@ def test_only_what_met_is_matched(run: Run) -> None:
         any_tag=st.sampled_from([0.0, 0.5]),
     )
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 def test_everything_is_matched_without_receives_from_any_source(run: Run) -> None:
     everyone = set(range(run.tasks))
     found, _ = matched(run, everyone, everyone, everyone)
@@ -216,7 +217,7 @@ def test_everything_is_matched_without_receives_from_any_source(run: Run) -> Non
 
 
 @given(runs, st.sets(st.integers(0, 3), max_size=3))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: set[int]) -> None:
     recorded = set(range(run.tasks)) - missing
     if not recorded:
@@ -227,7 +228,7 @@ def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: s
 
 
 @given(runs, st.integers(0, 10**9))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 def test_only_what_met_is_matched_where_partners_are_hidden(run: Run, seed: int) -> None:
     """As MPI_Mrecv hides them. Nothing is said of what was received up to MPI_Finalize."""
     chance = random.Random(seed)

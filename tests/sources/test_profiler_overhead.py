@@ -120,10 +120,11 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
         (None, 20, main, 1),
     ]
     cupti = [(700, 800, main, 2, 8), (900, 950, main, None, 4), (2_100, 2_200, main, None, 6), (1, 2, None, 1, 3)]
+    cupti += [(2_300, 2_400, main, 4, 8)]  # a name that tells nothing
     report = small_report(tmp_path / "r.sqlite", {CUDA: calls, NSYS: nsys, CUPTI: cupti}, names)
     summary, trace = translated([report], tmp_path, "cuda_api,profiler_overhead")
     overhead = account(summary, "profiler_overhead")
-    assert overhead.read == 13
+    assert overhead.read == 14
     assert overhead.dropped == {
         NO_CALL: 1,
         NO_TASK: 1,
@@ -140,6 +141,7 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
         (700, 800, "Command Buffer Full"),
         (900, 950, "CUPTI Instrumentation"),
         (2_100, 2_200, "Runtime triggered module loading"),
+        (2_300, 2_400, "cudaMalloc"),
         (2_500, 3_500, "CUPTI Buffer flush"),
     ]
     shift = summary.start_utc_ns - UTC

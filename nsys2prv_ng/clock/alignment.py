@@ -1,0 +1,156 @@
+"""How the clocks of all reports are aligned: plain UTC, what collectives tell, or what a file says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from nsys2prv_ng.clock.applying import ClockMap, Correction
+from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
+from nsys2prv_ng.clock.collectives import Evidence
+from nsys2prv_ng.clock.fit import UTC, Fitted, fit
+from nsys2prv_ng.clock.matching import Matches, match
+from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table
+from nsys2prv_ng.errors import UsageError
+
+AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
+WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
+
+
+@dataclass(frozen=True)
+class ReportClock:
+    """A report's clock: the node that it is of, the UTC (ns) of its time 0 if that is known, and what it tells."""
+
+    node: int
+    utc_of_zero: int | None
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+def parse_way(text: str) -> str | Path:
+    """One of WAYS, or the path of a file that must exist. Raises UsageError for anything else."""
+    if text in WAYS:
+        return text
+    path = Path(text)
+    if path.is_file():
+        return path
+    raise UsageError(f"--align {text}: one of {', '.join(WAYS)}, or a file that --align-report wrote")
+
+
+def uses_collectives(way: str | Path) -> bool:
+    """Whether reports have to tell of their collectives."""
+    return way in (AUTO, COLLECTIVES)
+
+
+def align(way: str | Path, reports: Sequence[ReportClock], names: Sequence[str]) -> tuple[Alignment, list[ClockMap]]:
+    """Corrections of the nodes with these names, and the map of each report to the common clock.
+
+    The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
+    read or says something impossible.
+    """
+    if way == NONE:
+        return Alignment(NONE, 0, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
+    base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
+    offsets = [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
+    alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
+    if isinstance(way, Path):
+        alignment = _from_file(way, base, names)
+    elif uses_collectives(way) and len(names) > 1:
+        alignment = _from_collectives(str(way), reports, offsets, base, names)
+    corrections = [node.correction for node in alignment.nodes]
+    maps = [corrections[r.node].after_utc(offset, base) for r, offset in zip(reports, offsets, strict=True)]
+    return alignment, maps
+
+
+def _from_file(path: Path, base: int, names: Sequence[str]) -> Alignment:
+    given = read_table(path)
+    alignment = Alignment(f"file {path}", base, [NodeClock(name, given.get(name, Correction())) for name in names])
+    missing = [name for name in names if name not in given]
+    if missing:
+        alignment.warnings.append(f"{path} says nothing of {_some(missing)}: there plain UTC is kept")
+    return alignment
+
+
+def _from_collectives(
+    way: str, reports: Sequence[ReportClock], offsets: Sequence[int], base: int, names: Sequence[str]
+) -> Alignment:
+    matches = match([r.evidence for r in reports], [r.node for r in reports], offsets)
+    return from_matches(way, matches, base, names)
+
+
+def from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:
+    """Corrections by matched operations, whose times are on a UTC that counts from `base` (ns)."""
+    fitted = fit(matches, len(names), names, always=way == COLLECTIVES)
+    lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
+    before = violations(matches, lines)
+    lines = _bounded(matches, fitted, lines)
+    alignment = Alignment(way, base, [NodeClock(name) for name in names], before, violations(matches, lines))
+    for each in fitted:
+        _describe(alignment, each, lines)
+    alignment.warnings += _warnings(way, fitted, alignment.after, names)
+    return alignment
+
+
+def _bounded(matches: Matches, fitted: Sequence[Fitted], lines: Lines) -> Lines:
+    """The lines of all sets, moved within their errors to where causality holds."""
+    limit = np.zeros(lines.offset.size)
+    fixed = np.ones(lines.offset.size, np.bool_)
+    for each in fitted:
+        if each.model == UTC:
+            continue
+        lines.offset[each.domains] = each.offset
+        lines.drift[each.domains] = each.drift
+        lines.since[each.domains] = each.since
+        limit[each.domains] = np.fmax(each.bound, each.scale)
+        fixed[each.domains[1:]] = False
+    return within_bounds(matches, lines, limit, fixed)
+
+
+def _describe(alignment: Alignment, fitted: Fitted, lines: Lines) -> None:
+    for i, domain in enumerate(fitted.domains.tolist()):
+        node = alignment.nodes[domain]
+        if fitted.model != UTC:
+            offset = int(np.rint(lines.offset[domain]))
+            node.correction = Correction(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
+        node.model = fitted.model
+        node.offset_error = _known(fitted.offset_error[i])
+        node.drift_error = _known(fitted.drift_error[i])
+        node.bound = _known(fitted.bound[i])
+        node.collectives = int(fitted.operations[i])
+        node.median = float(fitted.median[i])
+        node.percentile_95 = float(fitted.percentile_95[i])
+        node.reference = alignment.nodes[int(fitted.domains[0])].name
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _warnings(way: str, fitted: Sequence[Fitted], after: Violations, names: Sequence[str]) -> list[str]:
+    warnings = []
+    connected = {int(domain) for each in fitted for domain in each.domains}
+    alone = [name for domain, name in enumerate(names) if domain not in connected]
+    if alone:
+        they = "shares" if len(alone) == 1 else "share"
+        warnings.append(f"{_some(alone)} {they} no collective with another node: aligned by UTC only")
+    if len(fitted) > 1:
+        warnings.append(
+            f"the nodes are {len(fitted)} groups that share no collective: aligned by UTC only between them"
+        )
+    for each in fitted:
+        if not each.held_out and way == AUTO:
+            few = _some([names[d] for d in each.domains.tolist()])
+            warnings.append(f"too few collectives to check an alignment of {few}: UTC is kept (--align collectives)")
+    if after.broken:
+        warnings.append(
+            f"{after.broken:,} of {after.checked:,} collectives and messages end before they can,"
+            f" by up to {after.worst / 1000:,.1f} us: the clocks are aligned no better than that"
+        )
+    return warnings
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

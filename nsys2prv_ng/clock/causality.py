@@ -1,0 +1,114 @@
+"""Causality: no rank leaves an operation before all that it waits for have entered it.
+
+As a check of corrected clocks, and as bounds: a fit that breaks it by less than its own error is moved until it holds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+_ROUNDS = 40
+
+
+class Violations(NamedTuple):
+    """Operations that break causality, of how many that could, and the largest time (ns) by which one does."""
+
+    broken: int
+    checked: int
+    worst: float
+
+
+class Lines(NamedTuple):
+    """Corrections of n clocks: offset (ns) at the time `since` (ns, the UTC of the matches), and drift from there."""
+
+    offset: FloatArray
+    drift: FloatArray
+    since: FloatArray
+
+
+def violations(matches: Matches, lines: Lines) -> Violations:
+    """How many operations break causality."""
+    count, checked, worst = _count(matches.first, matches.domain, matches.enter, matches.leave, *lines)
+    return Violations(int(count), int(checked), float(worst))
+
+
+def within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
+    """Lines moved as little as causality asks for; unchanged where that would take more than `limit` (ns) of any clock.
+
+    Clocks that are `fixed` stay where they are.
+    """
+    moved = Lines(lines.offset.copy(), lines.drift, lines.since)
+    for _ in range(_ROUNDS):
+        missing = np.zeros((moved.offset.size, moved.offset.size))
+        _missing(matches.first, matches.domain, matches.enter, matches.leave, *moved, missing)
+        if not missing.any():
+            break
+        _push_apart(missing, fixed, moved.offset)
+    if (np.abs(moved.offset - lines.offset) > limit).any():
+        return lines
+    return moved if violations(matches, moved).broken < violations(matches, lines).broken else lines
+
+
+def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:
+    """Move each pair of clocks apart by what it misses (row: the one that leaves too early), the largest first."""
+    late, early = np.nonzero(missing)
+    for i in np.argsort(-missing[late, early], kind="stable"):
+        a, b = late[i], early[i]
+        by = missing[a, b] + 1.0
+        if fixed[a] and fixed[b]:
+            continue
+        share = 0.5 if not fixed[a] and not fixed[b] else 1.0
+        offset[a] += 0.0 if fixed[a] else by * share
+        offset[b] -= 0.0 if fixed[b] else by * share
+
+
+@nb.njit(cache=True, nogil=True)
+def _at(time, clock, offset, drift, since):  # type: ignore[no-untyped-def]
+    """Correction of a time; whole ns, as it will be applied."""
+    return np.int64(np.rint(offset[clock] + drift[clock] * (time - since[clock])))
+
+
+@nb.njit(cache=True, nogil=True)
+def _count(first, domain, enter, leave, offset, drift, since):  # type: ignore[no-untyped-def]
+    count, checked, worst = 0, 0, 0
+    for i in range(first.size - 1):
+        last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
+        for k in range(first[i], first[i + 1]):
+            if enter[k] != NEVER_ENTERS:
+                last_enter = max(last_enter, enter[k] + _at(enter[k], domain[k], offset, drift, since))
+            if leave[k] != NEVER_LEAVES:
+                first_leave = min(first_leave, leave[k] + _at(leave[k], domain[k], offset, drift, since))
+        if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES:
+            checked += 1
+            if first_leave < last_enter:
+                count += 1
+                worst = max(worst, last_enter - first_leave)
+    return count, checked, worst
+
+
+@nb.njit(cache=True, nogil=True)
+def _missing(first, domain, enter, leave, offset, drift, since, missing):  # type: ignore[no-untyped-def]
+    """By how much the clock of the earliest to leave (row) is behind that of the last to enter (column) at most."""
+    for i in range(first.size - 1):
+        last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
+        late, early = 0, 0
+        for k in range(first[i], first[i + 1]):
+            if enter[k] != NEVER_ENTERS:
+                time = enter[k] + _at(enter[k], domain[k], offset, drift, since)
+                if time > last_enter:
+                    last_enter, early = time, domain[k]
+            if leave[k] != NEVER_LEAVES:
+                time = leave[k] + _at(leave[k], domain[k], offset, drift, since)
+                if time < first_leave:
+                    first_leave, late = time, domain[k]
+        if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES and first_leave < last_enter and late != early:
+            missing[late, early] = max(missing[late, early], float(last_enter - first_leave))

@@ -1,0 +1,74 @@
+"""What clocks are compared by: collective operations and messages, as columns of one report in its own time.
+
+A source fills these tables from the calls that it knows; nothing here depends on which library made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+ANY_SIZE = -1
+"""Size of an operation whose ranks need not agree in it."""
+
+SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER = range(4)
+"""What an operation makes wait: all for all, all for the root, the root for all, or nothing that is known."""
+
+
+class Collectives(NamedTuple):
+    """The part of each of a report's ranks in each collective operation: columns of n rows, in any order.
+
+    Times in ns on the clock of the report. `communicator` and `operation` are indices into the names, which mean the
+    same in all reports. Where the communicator is not known (`has_communicator` unset), `communicator` names what is
+    known to be apart, and operations are matched by their sequence alone.
+    """
+
+    communicators: list[str]
+    operations: list[str]
+    communicator: IntArray
+    operation: IntArray
+    bytes: IntArray
+    """Size that all ranks agree in, or ANY_SIZE."""
+    member: IntArray
+    """The rank: a number that is its own within the report."""
+    begin: IntArray
+    end: IntArray
+    kind: IntArray
+    """SYNCHRONISING, FROM_ROOT, TO_ROOT or OTHER."""
+    is_root: BoolArray
+    has_communicator: BoolArray
+
+
+class Messages(NamedTuple):
+    """Sends and receives of a report's ranks, n rows in any order.
+
+    A channel is what keeps its messages in order: communicator, sender, receiver and tag. `time` is when a send began
+    or a receive ended (ns on the clock of the report).
+    """
+
+    channels: list[str]
+    channel: IntArray
+    is_send: BoolArray
+    order: IntArray
+    """Time (ns) by which the messages of a channel are in order: when the call began."""
+    time: IntArray
+
+
+@dataclass
+class Evidence:
+    """What one report tells of its clock: tables of one or several sources."""
+
+    collectives: list[Collectives] = field(default_factory=list)
+    messages: list[Messages] = field(default_factory=list)
+
+
+def kinds(operations: Sequence[str], of_name: dict[str, int]) -> IntArray:
+    """Kind of each operation by its name; OTHER for those that have none."""
+    return np.array([of_name.get(name, OTHER) for name in operations], np.int64)

@@ -1,0 +1,305 @@
+"""Corrections of clocks from matched operations: whether, by what model, and how sure they are.
+
+Each connected set of domains is fitted by itself; its reference, whose clock stays, is the domain with the most rows.
+A model is kept only if it explains operations better that it was not fitted to: blocks of time take turns in being
+fitted and being predicted. Errors come from leaving out one block at a time (jackknife), so that what varies slowly,
+which more operations would not average away, is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.clock.matching import Matches
+from nsys2prv_ng.clock.normal import (
+    BLOCKS,
+    Problem,
+    Solution,
+    corrected_ends,
+    residuals,
+    solve,
+    without_blocks,
+)
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+# Gates of drift, from measurements: in a window of 0.7 s it comes out wrong by 15 to 25 ppm, in one of 5.4 s by 0.1.
+DRIFT_SPAN_NS = 5 * 10**9
+DRIFT_OPERATIONS = 50
+DRIFT_BLOCKS = 4
+MOST_DRIFT = 50e-6
+
+BETTER = 0.95
+"""A correction must lower the held-out residual of plain UTC at least to this part."""
+_BETTER_WITH_DRIFT = 0.99
+
+MOST_ROWS = 1 << 19
+"""Rows that are fitted: of more operations, evenly spread ones are taken."""
+
+_STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
+"""97.5 % quantiles of Student's distribution by degrees of freedom."""
+
+UTC, OFFSET, DRIFT = "utc", "offset", "offset and drift"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A connected set of domains. Arrays have a value for each of `domains`, the first of which is the reference.
+
+    `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard
+    errors over blocks (not a number where there are too few), `bound` what the error stays below anywhere in the window
+    in 95 of 100 cases: Student's quantile times the standard error, what a drift that is not corrected may add, and,
+    since ranks need not leave an operation at the same time, the median residual.
+    """
+
+    domains: IntArray
+    model: str
+    since: int
+    offset: FloatArray
+    drift: FloatArray
+    offset_error: FloatArray
+    drift_error: FloatArray
+    bound: FloatArray
+    operations: IntArray
+    median: FloatArray
+    percentile_95: FloatArray
+    scale: float
+    held_out: dict[str, float]
+    """Held-out residual (ns) by model; empty where nothing can be held out."""
+
+
+def fit(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[Fitted]:
+    """Corrections of every set of two or more domains that operations connect.
+
+    `always`: correct also where that does not lower the held-out residual, or nothing can be held out.
+    """
+    label = np.asarray(_components(matches.first, matches.fits, matches.domain, domains), np.int64)
+    of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
+    fitted = []
+    for number in np.unique(of_operation[of_operation >= 0]):
+        operations = _thinned(matches, np.flatnonzero(of_operation == number))
+        fitted.append(_fit_set(matches, operations, names, always))
+    return fitted
+
+
+@nb.njit(cache=True, nogil=True)
+def _components(first, fits, domain, domains):  # type: ignore[no-untyped-def]
+    """A number for each domain that is the same for those which operations connect."""
+    parent = np.arange(domains)
+    for i in range(first.size - 1):
+        if not fits[i]:
+            continue
+        a = domain[first[i]]
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        for k in range(first[i] + 1, first[i + 1]):
+            b = domain[k]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            parent[b] = a
+    for d in range(domains):
+        a = d
+        while parent[a] != a:
+            a = parent[a]
+        parent[d] = a
+    return parent
+
+
+def _thinned(matches: Matches, operations: IntArray) -> IntArray:
+    """Of many operations every n-th of each communicator."""
+    rows = int(np.diff(matches.first)[operations].sum())
+    stride = -(-rows // MOST_ROWS)
+    if stride == 1:
+        return operations
+    group = matches.group[operations]
+    new = np.concatenate([[True], group[1:] != group[:-1]])
+    start = np.maximum.accumulate(np.where(new, np.arange(group.size), 0))
+    return operations[(np.arange(group.size) - start) % stride == 0]
+
+
+def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> Fitted:
+    problem, domains, since = _problem(matches, operations, names)
+    n = domains.size
+    none = np.zeros(n, np.bool_)
+    utc = Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0))
+    models = {UTC: (utc, none), OFFSET: (solve(problem, none), none)}
+    drifting = _may_drift(problem)
+    if drifting.any():
+        with_drift = solve(problem, drifting)
+        steep = np.abs(with_drift.drift) > MOST_DRIFT * problem.half_window
+        if steep.any():
+            drifting &= ~steep
+            with_drift = solve(problem, drifting, with_drift)
+        models[DRIFT] = with_drift, drifting
+    held_out = _held_out(problem, models)
+    model = _chosen(held_out, models, always)
+    if model == DRIFT and not _is_significant(problem, *models[DRIFT]):
+        model = OFFSET
+    return _described(problem, domains, since, model, models, held_out)
+
+
+def _chosen(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
+    if not held_out:
+        return OFFSET if always else UTC
+    best = OFFSET
+    if DRIFT in models and held_out[DRIFT] < _BETTER_WITH_DRIFT * held_out[OFFSET]:
+        best = DRIFT
+    return best if always or held_out[best] < BETTER * held_out[UTC] else UTC
+
+
+def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[Problem, IntArray, int]:
+    """(the problem, domain of each of its clocks, middle of its window)."""
+    count = np.diff(matches.first)[operations]
+    first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    rows = np.repeat(matches.first[operations] - first[:-1], count) + np.arange(first[-1])
+    of_row = matches.domain[rows]
+    leave = matches.leave[rows]
+
+    number_of_rows = np.bincount(of_row, minlength=len(names))
+    used: list[int] = np.flatnonzero(number_of_rows).tolist()
+    domains = np.array(sorted(used, key=lambda d: (-number_of_rows[d], names[d])), np.int64)
+    clock = np.empty(len(names), np.int32)
+    clock[domains] = np.arange(domains.size, dtype=np.int32)
+
+    low, high = int(leave.min()), int(leave.max())
+    since, half = (low + high) // 2, max((high - low) / 2, 1.0)
+    end = (leave - since).astype(np.float64)
+    s = end / half
+    of_operation = s[first[:-1]]
+    block = np.clip(((of_operation + 1.0) / 2.0 * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
+    problem = Problem(domains.size, first, clock[of_row], end, s, block, half)
+    return problem.part(np.argsort(block, kind="stable")), domains, since
+
+
+def _may_drift(problem: Problem) -> BoolArray:
+    """Clocks with operations over enough time, enough of them, and in enough blocks."""
+    n = problem.clocks
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(low, problem.clock, problem.end)
+    np.maximum.at(high, problem.clock, problem.end)
+    blocks = np.zeros((n, BLOCKS), np.bool_)
+    blocks[problem.clock, problem.block[problem.operation]] = True
+    enough = (high - low >= DRIFT_SPAN_NS) & (_operations(problem) >= DRIFT_OPERATIONS)
+    enough &= blocks.sum(axis=1) >= DRIFT_BLOCKS
+    enough[0] = False
+    return np.asarray(enough, np.bool_)
+
+
+def _operations(problem: Problem) -> IntArray:
+    """Number of operations of each clock."""
+    of_row = problem.operation
+    key = np.unique(of_row * problem.clocks + problem.clock)
+    return np.bincount(key % problem.clocks, minlength=problem.clocks).astype(np.int64)
+
+
+# ---- held-out residuals ----------------------------------------------------------------------------------------------
+
+
+def _held_out(problem: Problem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
+    """Residual (ns) of operations that were not fitted: the mean over clocks of the median of each."""
+    blocks = np.unique(problem.block)
+    if blocks.size < 2:
+        return {}
+    odd = np.searchsorted(blocks, problem.block) % 2 == 1
+    halves = np.flatnonzero(~odd), np.flatnonzero(odd)
+    sums: dict[str, list[float]] = {name: [] for name in models}
+    for fitted, held in (halves, halves[::-1]):
+        train, test = problem.part(fitted), problem.part(held)
+        order = np.argsort(test.clock, kind="stable")
+        limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
+        for name, (solution, drifting) in models.items():
+            predicted = solution if name == UTC else solve(train, drifting, solution)
+            residual = np.abs(residuals(test.first, corrected_ends(test, predicted)))[order]
+            sums[name] += _medians(residual, limits)
+    return {name: float(np.mean(of_model)) for name, of_model in sums.items()}
+
+
+def _medians(values: FloatArray, limits: IntArray) -> list[float]:
+    return [float(np.median(values[low:high])) for low, high in pairwise(limits) if high > low]
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+def _standard_errors(
+    problem: Problem, solution: Solution, drifting: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Of each clock's offset, drift (relative) and correction at either end of the window; and Student's quantile."""
+    replicates = without_blocks(problem, solution, drifting)
+    count = len(replicates)
+    offset = np.stack([r.offset for r in replicates])
+    drift = np.stack([r.drift for r in replicates])
+
+    def error(values: FloatArray) -> FloatArray:
+        if count < 2:
+            return np.full(problem.clocks, np.nan)
+        return np.asarray(np.sqrt((count - 1) / count * ((values - values.mean(axis=0)) ** 2).sum(axis=0)))
+
+    at_ends = np.maximum(error(offset + drift), error(offset - drift))
+    return error(offset), error(drift) / problem.half_window, at_ends, _STUDENT[min(count - 1, len(_STUDENT) - 1)]
+
+
+def _is_significant(problem: Problem, solution: Solution, drifting: BoolArray) -> bool:
+    """Whether the drift of some clock is more than twice its standard error."""
+    _, error, _, _ = _standard_errors(problem, solution, drifting)
+    return bool((np.abs(solution.drift[drifting]) / problem.half_window > 2 * error[drifting]).any())
+
+
+def _described(
+    problem: Problem,
+    domains: IntArray,
+    since: int,
+    model: str,
+    models: dict[str, tuple[Solution, BoolArray]],
+    held_out: dict[str, float],
+) -> Fitted:
+    solution, drifting = models[model]
+    estimate = models[OFFSET] if model == UTC else models[model]
+    offset_error, drift_error, at_ends, quantile = _standard_errors(problem, *estimate)
+    residual = np.abs(residuals(problem.first, corrected_ends(problem, solution)))
+    order = np.argsort(problem.clock, kind="stable")
+    limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
+    of_clocks = [residual[order[low:high]] for low, high in pairwise(limits)]
+    median = np.array([np.median(each) for each in of_clocks])
+
+    # What is not corrected is part of the error: the estimated offset under plain UTC, and drift where none is used.
+    bound = quantile * np.maximum(offset_error, at_ends) + median
+    if model == UTC:
+        bound += np.abs(estimate[0].offset)
+    if not drifting[1:].all():
+        bound += ~drifting * _possible_drift(problem) * problem.half_window
+    bound[0] = 0.0
+    return Fitted(
+        domains=domains,
+        model=model,
+        since=since,
+        offset=np.rint(solution.offset),
+        drift=solution.drift / problem.half_window,
+        offset_error=offset_error,
+        drift_error=np.where(drifting, drift_error, np.nan),
+        bound=bound,
+        operations=_operations(problem),
+        median=median,
+        percentile_95=np.array([np.percentile(each, 95) for each in of_clocks]),
+        scale=estimate[0].scale,
+        held_out=held_out,
+    )
+
+
+def _possible_drift(problem: Problem) -> FloatArray:
+    """Drift (relative) that each clock may have by these operations, however few; at most MOST_DRIFT."""
+    every = np.arange(problem.clocks) > 0
+    solution = solve(problem, every)
+    _, error, _, _ = _standard_errors(problem, solution, every)
+    possible = np.abs(solution.drift) / problem.half_window + 2 * np.nan_to_num(error, nan=MOST_DRIFT)
+    return np.minimum(possible, MOST_DRIFT)

@@ -1,0 +1,228 @@
+"""Which rows of all reports are one operation: the k-th of a communicator on each of its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nsys2prv_ng.clock import lag as lags
+from nsys2prv_ng.clock.collectives import FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Evidence, Messages
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Operations of n, and the part of each domain's rank in them: rows first[i] .. first[i + 1] - 1 of operation i.
+
+    Times are ns on a UTC that is not corrected yet. No row's `leave` may be before any row's `enter` of the same
+    operation: `enter` is when a rank did what others wait for (NEVER_ENTERS where none wait), `leave` when a rank had
+    waited for all of that (NEVER_LEAVES where it did not wait).
+    """
+
+    first: IntArray
+    fits: BoolArray
+    """Whether all ranks leave an operation at about the same time, so that its `leave` is evidence for the fit."""
+    group: IntArray
+    """Which communicator each operation is of: any numbers."""
+    domain: npt.NDArray[np.int32]
+    enter: IntArray
+    leave: IntArray
+
+    def __len__(self) -> int:
+        return self.first.size - 1
+
+
+def match(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]) -> Matches:
+    """Operations that ranks of several reports took part in, or several ranks of one.
+
+    For each report: what it tells, its clock's domain, and what brings its times onto UTC (ns).
+    """
+    collectives = _collectives([(e.collectives, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
+    messages = _messages([(e.messages, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
+    messages["group"] += len(collectives)
+    filled = [part for part in (*collectives, messages) if len(part)]
+    return matches_of(pd.concat(filled, ignore_index=True) if filled else _empty())
+
+
+_COLUMNS = ("group", "instance", "fits", "domain", "enter", "leave")
+
+
+def matches_of(rows: pd.DataFrame) -> Matches:
+    """Matches from rows with group, instance (within the group), fits, domain, enter and leave.
+
+    Operations of a single domain say nothing of clocks and are left out.
+    """
+    rows = rows.sort_values(["group", "instance", "domain"], kind="stable")
+    group, instance = rows["group"].to_numpy(np.int64), rows["instance"].to_numpy(np.int64)
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (group[1:] != group[:-1]) | (instance[1:] != instance[:-1])
+    starts = np.flatnonzero(new)
+    count = np.diff(np.append(starts, len(rows)))
+    domain = rows["domain"].to_numpy(np.int32)
+    several = domain[starts] != domain[starts + count - 1]
+    kept = np.repeat(several, count)
+    return Matches(
+        first=np.concatenate([[0], np.cumsum(count[several])]).astype(np.int64),
+        fits=rows["fits"].to_numpy(np.bool_)[starts[several]],
+        group=group[starts[several]],
+        domain=domain[kept],
+        enter=rows["enter"].to_numpy(np.int64)[kept],
+        leave=rows["leave"].to_numpy(np.int64)[kept],
+    )
+
+
+# ---- collectives -----------------------------------------------------------------------------------------------------
+
+
+def _collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -> list[pd.DataFrame]:
+    table = _table(reports)
+    """Matched rows, a table for each group of ranks of a communicator that agree."""
+    table = _table(reports)
+    matched: list[pd.DataFrame] = []
+    for _, of_communicator in table.groupby("communicator", sort=False):
+        if of_communicator["domain"].nunique() > 1:
+            matched += [rows.assign(group=len(matched) + i) for i, rows in enumerate(_aligned(of_communicator))]
+    return matched
+
+
+def _table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -> pd.DataFrame:
+    """All rows on UTC, with communicators and operations as numbers that are the same for all reports."""
+    communicators: dict[str, int] = {}
+    operations: dict[str, int] = {}
+    tables = [pd.DataFrame({name: np.zeros(0, kind) for name, kind in _ROW.items()})]
+    for report, (sources, domain, offset) in enumerate(reports):
+        for source, each in enumerate(sources):
+            communicator = [communicators.setdefault(name, len(communicators)) for name in each.communicators]
+            operation = [operations.setdefault(name, len(operations)) for name in each.operations]
+            columns = {
+                "communicator": np.array(communicator, np.int64)[each.communicator],
+                "operation": np.array(operation, np.int64)[each.operation],
+                "bytes": each.bytes,
+                "member": each.member,
+                "report": report * _MOST_SOURCES + source,
+                "domain": domain,
+                "begin": each.begin + offset,
+                "end": each.end + offset,
+                "kind": each.kind,
+                "is_root": each.is_root,
+                "known": each.has_communicator,
+            }
+            tables.append(pd.DataFrame(columns).astype(_ROW))
+    filled = [table for table in tables if len(table)] or tables[:1]
+    return pd.concat(filled, ignore_index=True)
+
+
+_ROW = {
+    **dict.fromkeys(("communicator", "operation", "member", "report", "domain"), np.int32),
+    **dict.fromkeys(("bytes", "begin", "end"), np.int64),
+    **dict.fromkeys(("kind", "is_root", "known"), np.int8),
+}
+"""Columns and their types: there can be tens of millions of rows."""
+
+_MOST_SOURCES = 16
+
+
+def _aligned(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Rows of one communicator with the number of their operation; ranks that do not agree are in several tables."""
+    rows = rows.sort_values(["report", "member", "begin", "end"], kind="stable")
+    starts = _starts(rows[["report", "member"]].to_numpy())
+    ranges = list(zip(starts, np.append(starts[1:], len(rows)).tolist(), strict=True))
+    columns = [rows[name].to_numpy(np.int64) for name in ("operation", "bytes", "end")]
+    sequences = [lags.Sequence(*(column[low:high] for column in columns)) for low, high in ranges]
+
+    # The longest that is left is what the others are compared with.
+    left = sorted(range(len(ranges)), key=lambda i: (ranges[i][0] - ranges[i][1], i))
+    clusters = []
+    while left:
+        reference, *others = left
+        found = {reference: lags.Lag(0, 0, sequences[reference].end.size)}
+        for other in others:
+            lag = lags.find_lag(sequences[reference], sequences[other])
+            if lag is not None:
+                found[other] = lag
+        left = [i for i in left if i not in found]
+        if len(found) > 1:
+            clusters.append(_numbered(rows, ranges, found, sequences))
+    return clusters
+
+
+def _starts(keys: npt.NDArray[np.int64]) -> list[int]:
+    new = np.ones(len(keys), np.bool_)
+    new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    starts: list[int] = np.flatnonzero(new).tolist()
+    return starts
+
+
+def _numbered(
+    rows: pd.DataFrame,
+    ranges: Sequence[tuple[int, int]],
+    found: dict[int, lags.Lag],
+    sequences: Sequence[lags.Sequence],
+) -> pd.DataFrame:
+    """The rows of ranks whose lags against a reference are known."""
+    taken, numbers = [], []
+    for member, lag in found.items():
+        low, high = ranges[member]
+        # Of a run, only that; else all of the sequence, since others may share what the reference lacks.
+        number = np.arange(lag.lag, lag.lag + sequences[member].end.size, dtype=np.int64)
+        overlap = min(sequences[next(iter(found))].end.size, number[-1] + 1) - max(0, lag.lag)
+        is_run = lag.last - lag.first < overlap
+        part = (number >= lag.first) & (number < lag.last) if is_run else np.ones(number.size, np.bool_)
+        taken.append(np.arange(low, high)[part])
+        numbers.append(number[part])
+    chosen = rows.iloc[np.concatenate(taken)]
+    kind, known = chosen["kind"].to_numpy(), chosen["known"].to_numpy() == 1
+    is_root = chosen["is_root"].to_numpy() == 1
+    synchronising = kind == SYNCHRONISING
+    enters = known & (synchronising | ((kind == FROM_ROOT) & is_root) | ((kind == TO_ROOT) & ~is_root))
+    leaves = synchronising | (known & (((kind == FROM_ROOT) & ~is_root) | ((kind == TO_ROOT) & is_root)))
+    return pd.DataFrame(
+        {
+            "instance": np.concatenate(numbers),
+            "fits": synchronising,
+            "domain": chosen["domain"].to_numpy(),
+            "enter": np.where(enters, chosen["begin"].to_numpy(), NEVER_ENTERS),
+            "leave": np.where(leaves, chosen["end"].to_numpy(), NEVER_LEAVES),
+        }
+    )
+
+
+def _empty() -> pd.DataFrame:
+    return pd.DataFrame({name: np.zeros(0, np.int64) for name in _COLUMNS}).astype({"fits": np.bool_})
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def _messages(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFrame:
+    """The k-th send and the k-th receive of each channel that has as many of the one as of the other."""
+    channels: dict[str, int] = {}
+    tables = []
+    for sources, domain, offset in reports:
+        for each in sources:
+            channel = [channels.setdefault(name, len(channels)) for name in each.channels]
+            columns = {
+                "group": np.array(channel, np.int64)[each.channel],
+                "is_send": each.is_send,
+                "order": each.order + offset,
+                "domain": domain,
+                "enter": np.where(each.is_send, each.time + offset, NEVER_ENTERS),
+                "leave": np.where(each.is_send, NEVER_LEAVES, each.time + offset),
+            }
+            tables.append(pd.DataFrame(columns))
+    if not tables:
+        return _empty()
+    rows = pd.concat(tables, ignore_index=True).sort_values("order", kind="stable")
+    rows["instance"] = rows.groupby(["group", "is_send"]).cumcount()
+    sends = rows.groupby("group")["is_send"].transform("sum")
+    rows = rows[2 * sends == rows.groupby("group")["is_send"].transform("size")].copy()
+    rows["fits"] = False
+    return rows[[*_COLUMNS]]

@@ -1,0 +1,232 @@
+"""The robust least squares problem of one connected set of clocks.
+
+For the end e_ik (UTC, ns) of operation i on rank k, whose node d has the correction c_d(t) = offset_d + drift_d * t:
+
+    e_ik + c_d(e_ik) = tau_i + noise,
+
+where tau_i, the true end of operation i, is not known. For weights w_ik it is the weighted mean of the left side; put
+back in, it leaves normal equations over the clocks alone. Noise has long tails on both sides (a rank may be held up by
+milliseconds), hence iteratively reweighted least squares with Huber's weights first, then Tukey's, which leave out what
+is far off (Holland and Welsch, 1977). In each iteration tau_i is first taken for the median of its operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+BLOCKS = 8
+_HUBER, _TUKEY = 1.345, 4.685
+"""Tuning constants for 95 % efficiency with normal noise."""
+_HUBER_STEPS, _STEPS = 4, 25
+_LEAST_SCALE_NS = 50.0
+_CONVERGED = 3e-3
+"""Change of corrections, in units of the scale of residuals, from which on more iterations do not matter."""
+NO_BLOCK = -1
+_SOLVED = 1e-7
+"""Part of the first gradient at which equations count as solved: the next iteration takes up the rest."""
+_MOST_GRADIENTS = 4
+"""Steps of conjugate gradients by unknown; without rounding they would need one."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
+
+    `end` in ns from the middle of the window; `s` the same in halves of the window, from -1 to 1. `block` (0 .. 7) is
+    the eighth of the window that each operation is in.
+    """
+
+    clocks: int
+    first: IntArray
+    clock: npt.NDArray[np.int32]
+    end: FloatArray
+    s: FloatArray
+    block: IntArray
+    half_window: float
+
+    def part(self, operations: IntArray) -> Problem:
+        """The same clocks and window with some of the operations."""
+        count = np.diff(self.first)[operations]
+        first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        rows = np.repeat(self.first[operations] - first[:-1], count) + np.arange(first[-1])
+        columns = (self.clock[rows], self.end[rows], self.s[rows])
+        return Problem(self.clocks, first, *columns, self.block[operations], self.half_window)
+
+    @property
+    def operation(self) -> IntArray:
+        """Index of the operation of each row."""
+        return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Corrections of the clocks (ns): offset in the middle of the window, and drift over half of it; final weights."""
+
+    offset: FloatArray
+    drift: FloatArray
+    scale: float
+    weight: FloatArray
+
+
+def solve(problem: Problem, drifting: BoolArray, start: Solution | None = None) -> Solution:
+    """Corrections of all clocks but the first, which stays; drift only of those that are `drifting`."""
+    n = problem.clocks
+    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    theta = np.zeros(2 * n) if start is None else np.concatenate([start.offset, start.drift])
+    theta[~free] = 0.0
+    weight, scale = np.ones(problem.end.size), np.inf
+    first_tukey = _HUBER_STEPS if start is None else 0
+    for step in range(_STEPS):
+        residual = residuals(problem.first, _corrected(problem.clock, problem.end, problem.s, theta[:n], theta[n:]))
+        if step or start is not None:
+            scale = max(1.4826 * float(np.median(np.abs(residual))) if residual.size else 0.0, _LEAST_SCALE_NS)
+            weight = _weights(residual / scale, huber=step < first_tukey)
+        change = _change(problem, weight, residual, free)
+        theta += change
+        if step > first_tukey and np.abs(change).max(initial=0.0) < _CONVERGED * scale:
+            break
+    return Solution(theta[:n], theta[n:], scale, weight)
+
+
+def residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
+    """Distance of each end (ns) from the median of its operation."""
+    return np.asarray(_from_median(first, corrected), np.float64)
+
+
+def without_blocks(problem: Problem, solution: Solution, drifting: BoolArray) -> list[Solution]:
+    """Corrections that each block's operations being left out would give, with the same weights: for a jackknife."""
+    n = problem.clocks
+    free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
+    theta = np.concatenate([solution.offset, solution.drift])
+    residual = residuals(problem.first, corrected_ends(problem, solution))
+    replicates = []
+    for block in np.unique(problem.block).tolist():
+        replicate = theta + _change(problem, solution.weight, residual, free, without=block)
+        replicates.append(Solution(replicate[:n], replicate[n:], solution.scale, solution.weight))
+    return replicates
+
+
+def corrected_ends(problem: Problem, solution: Solution) -> FloatArray:
+    """Ends of all rows (ns from the middle of the window) with the corrections of a solution."""
+    return np.asarray(_corrected(problem.clock, problem.end, problem.s, solution.offset, solution.drift), np.float64)
+
+
+def _weights(x: FloatArray, *, huber: bool) -> FloatArray:
+    if huber:
+        return _HUBER / np.maximum(np.abs(x), _HUBER)
+    inside = np.clip(1.0 - (x / _TUKEY) ** 2, 0.0, None)
+    return np.asarray(inside * inside, np.float64)
+
+
+# ---- equations -------------------------------------------------------------------------------------------------------
+
+
+def _change(
+    problem: Problem, weight: FloatArray, residual: FloatArray, free: BoolArray, without: int = NO_BLOCK
+) -> FloatArray:
+    """Changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
+
+    The normal equations are solved by conjugate gradients (Hestenes and Stiefel, 1952) with the diagonal as
+    preconditioner: their matrix, which an operation of all clocks fills, is never formed. What they do not determine
+    stays. A constant added to all ends of an operation changes nothing, so ends are given from its median.
+    """
+    low, high = np.searchsorted(problem.block, [without, without + 1])
+    columns = (problem.first, problem.clock, problem.s, weight)
+    skipped = int(low), int(high)
+    diagonal = _diagonal(*columns, *skipped, free)
+    gradient = -_applied_to(*columns, *skipped, residual, free)
+
+    change = np.zeros(free.size)
+    scaled = gradient / diagonal
+    direction = scaled.copy()
+    square = start = float(gradient @ scaled)
+    for _ in range(_MOST_GRADIENTS * free.size):
+        if square <= _SOLVED**2 * start or square <= 0.0:
+            break
+        product = _applied_to(*columns, *skipped, _of_rows(problem.clock, problem.s, direction), free)
+        curvature = float(direction @ product)
+        if curvature <= 0.0:
+            break
+        change += square / curvature * direction
+        gradient -= square / curvature * product
+        scaled = gradient / diagonal
+        before, square = square, float(gradient @ scaled)
+        direction = scaled + square / before * direction
+    return change
+
+
+@nb.njit(cache=True, nogil=True)
+def _of_rows(clock, s, unknowns):  # type: ignore[no-untyped-def]
+    """Correction of each row by these offsets and drifts."""
+    n = unknowns.size // 2
+    values = np.empty(clock.size)
+    for k in range(clock.size):
+        values[k] = unknowns[clock[k]] + s[k] * unknowns[n + clock[k]]
+    return values
+
+
+@nb.njit(cache=True, nogil=True)
+def _applied_to(first, clock, s, weight, low, high, values, free):  # type: ignore[no-untyped-def]
+    """Weighted sums by clock of values less their operation's mean; operations low .. high - 1 are left out."""
+    n = free.size // 2
+    result = np.zeros(free.size)
+    for i in range(first.size - 1):
+        if low <= i < high:
+            continue
+        total, mean = 0.0, 0.0
+        for k in range(first[i], first[i + 1]):
+            total += weight[k]
+            mean += weight[k] * values[k]
+        if total == 0.0:
+            continue
+        mean /= total
+        for k in range(first[i], first[i + 1]):
+            value = weight[k] * (values[k] - mean)
+            result[clock[k]] += value
+            result[n + clock[k]] += s[k] * value
+    result[~free] = 0.0
+    return result
+
+
+@nb.njit(cache=True, nogil=True)
+def _diagonal(first, clock, s, weight, low, high, free):  # type: ignore[no-untyped-def]
+    """Diagonal of the normal equations without what eliminating the true ends takes from it; 1 where it is 0."""
+    n = free.size // 2
+    diagonal = np.zeros(free.size)
+    for i in range(first.size - 1):
+        if low <= i < high:
+            continue
+        for k in range(first[i], first[i + 1]):
+            diagonal[clock[k]] += weight[k]
+            diagonal[n + clock[k]] += weight[k] * s[k] * s[k]
+    for j in range(diagonal.size):
+        if not free[j] or diagonal[j] <= 0.0:
+            diagonal[j] = 1.0
+    return diagonal
+
+
+@nb.njit(cache=True, nogil=True)
+def _corrected(clock, end, s, offset, drift):  # type: ignore[no-untyped-def]
+    corrected = np.empty(end.size)
+    for i in range(end.size):
+        corrected[i] = end[i] + offset[clock[i]] + drift[clock[i]] * s[i]
+    return corrected
+
+
+@nb.njit(cache=True, nogil=True)
+def _from_median(first, corrected):  # type: ignore[no-untyped-def]
+    residual = np.empty(corrected.size)
+    for i in range(first.size - 1):
+        low, high = first[i], first[i + 1]
+        middle = np.median(corrected[low:high])
+        for k in range(low, high):
+            residual[k] = corrected[k] - middle
+    return residual

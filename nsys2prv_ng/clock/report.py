@@ -1,0 +1,197 @@
+"""What was done to the clocks: a table for the terminal, one for the summary, and a file that can be given back."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
+from nsys2prv_ng.clock.causality import Violations
+from nsys2prv_ng.errors import TranslationError
+
+NOTHING_CHECKED = Violations(0, 0, 0.0)
+
+
+@dataclass
+class NodeClock:
+    """The clock of one node: its correction, how sure it is, and by what. Errors and residuals in ns; drift relative.
+
+    None stands for what is not known.
+    """
+
+    name: str
+    correction: Correction = field(default_factory=Correction)
+    model: str = ""
+    """What of its clock was corrected by collectives; empty where it was not fitted."""
+    reference: str = ""
+    """The node whose clock stays."""
+    offset_error: float | None = None
+    drift_error: float | None = None
+    bound: float | None = None
+    """Limit of the error between this node and the reference within the window of the collectives, 95 of 100 times."""
+    collectives: int = 0
+    median: float | None = None
+    percentile_95: float | None = None
+
+    @property
+    def offset_us(self) -> float:
+        return self.correction.offset / 1000
+
+    @property
+    def drift_ppm(self) -> float:
+        return self.correction.drift * 1e6
+
+
+@dataclass
+class Alignment:
+    """Corrections of all nodes, and what they do for causality. `utc_base`: UTC (ns) of 0 on the common clock."""
+
+    way: str
+    utc_base: int
+    nodes: list[NodeClock]
+    before: Violations = NOTHING_CHECKED
+    after: Violations = NOTHING_CHECKED
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether the clocks were compared or corrected at all."""
+        return any(node.collectives or node.correction != Correction() for node in self.nodes)
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "way": self.way,
+            "violations_before": self.before.broken,
+            "violations_after": self.after.broken,
+            "violations_checked": self.after.checked,
+            "nodes": [
+                {
+                    "name": node.name,
+                    "model": node.model,
+                    "reference": node.reference,
+                    "offset_us": node.offset_us,
+                    "offset_error_us": _scaled(node.offset_error, 1e-3),
+                    "drift_ppm": node.drift_ppm,
+                    "drift_error_ppm": _scaled(node.drift_error, 1e6),
+                    "error_bound_us": _scaled(node.bound, 1e-3),
+                    "since_utc_ns": node.correction.since,
+                    "collectives": node.collectives,
+                    "residual_median_us": _scaled(node.median, 1e-3),
+                    "residual_95_us": _scaled(node.percentile_95, 1e-3),
+                }
+                for node in self.nodes
+            ],
+        }
+
+    def text(self) -> str:
+        """A table for a terminal or a log."""
+        head = (
+            "clock of",
+            "offset us",
+            "+-",
+            "drift ppm",
+            "+-",
+            "collectives",
+            "residual us",
+            "95 %",
+            "error < us",
+            "",
+        )
+        rows = [head]
+        for node in self.nodes:
+            is_reference = bool(node.model) and node.name == node.reference
+            rows.append(
+                (
+                    node.name,
+                    f"{node.offset_us:,.1f}",
+                    _cell(node.offset_error, 1e-3),
+                    f"{node.drift_ppm:.2f}" if node.correction.drift else "-",
+                    _cell(node.drift_error, 1e6, ".2f"),
+                    f"{node.collectives:,}",
+                    _cell(node.median, 1e-3),
+                    _cell(node.percentile_95, 1e-3),
+                    _cell(node.bound, 1e-3),
+                    "reference" if is_reference else node.model or "utc",
+                )
+            )
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:-1], strict=True)), row[-1]]
+            )
+            for row in rows
+        ]
+        if self.after.checked:
+            lines.append(
+                f"causality broken by {self.before.broken:,} of {self.before.checked:,} collectives and messages"
+                f" before, {self.after.broken:,} after"
+            )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def toml(self) -> str:
+        """A table of all nodes, which `read_table` reads."""
+        lines = [
+            "# Clocks of the nodes: UTC + offset + drift * (UTC - since). --align takes this file.",
+            f"way = {json.dumps(self.way)}",
+            f"violations_before = {self.before.broken}",
+            f"violations_after = {self.after.broken}",
+        ]
+        for each in self.to_dict()["nodes"]:  # type: ignore[attr-defined]
+            name = each.pop("name")
+            lines += ["", f"[node.{json.dumps(name, ensure_ascii=False)}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in each.items() if value is not None]
+        return "\n".join(lines) + "\n"
+
+
+def write_table(alignment: Alignment, path: Path) -> None:
+    """Raises TranslationError where the file cannot be written."""
+    try:
+        path.write_text(alignment.toml(), encoding="utf-8")
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot write the table of clocks: {error.strerror or error}") from None
+
+
+def read_table(path: Path) -> dict[str, Correction]:
+    """Correction of each node by its name. Raises TranslationError for a file that is no such table."""
+    parser = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        content = parser.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise TranslationError(f"{path}: not a table of clocks: {str(error).splitlines()[0]}") from None
+    nodes = content.get("node")
+    if not isinstance(nodes, dict) or not nodes:
+        raise TranslationError(f"{path}: not a table of clocks: it has no [node.NAME]; --align-report writes one")
+    return {str(name): _correction(path, str(name), of_node) for name, of_node in nodes.items()}
+
+
+def _correction(path: Path, name: str, of_node: object) -> Correction:
+    values = of_node if isinstance(of_node, dict) else {}
+    offset, drift, since = (_number(path, name, values, key) for key in ("offset_us", "drift_ppm", "since_utc_ns"))
+    if abs(drift) > LARGEST_DRIFT * 1e6:
+        raise TranslationError(
+            f"{path}: drift_ppm of node {name} is {drift:g}: no clock is off by more than {LARGEST_DRIFT * 1e6:g}"
+        )
+    if drift and "since_utc_ns" not in values:
+        raise TranslationError(f"{path}: node {name} has drift_ppm but no since_utc_ns, the time that it counts from")
+    return Correction(round(offset * 1000), drift / 1e6, int(since))
+
+
+def _number(path: Path, name: str, values: dict[str, object], key: str) -> int | float:
+    value = values.get(key, 0)
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) >= 2**63 or value != value:
+        raise TranslationError(f"{path}: {key} of node {name} is no number that a clock can have")
+    return value
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _cell(value: float | None, factor: float, form: str = ",.1f") -> str:
+    return "-" if value is None else format(value * factor, form)

@@ -1,0 +1,116 @@
+"""Labels of the fixed values of event types. A number never changes its meaning; new ones follow."""
+
+# 3-6 are the values that BasicAnalysis reads; the other kinds follow in the order of CUPTI's own numbers.
+MEMORY_OPERATIONS = {
+    3: "Memcpy device to device",
+    4: "Memcpy device to host",
+    5: "Memcpy host to device",
+    6: "Memset",
+    7: "Memcpy host to array",
+    8: "Memcpy array to host",
+    9: "Memcpy array to array",
+    10: "Memcpy array to device",
+    11: "Memcpy device to array",
+    12: "Memcpy host to host",
+    13: "Memcpy peer to peer",
+    14: "Migration host to device",
+    15: "Migration device to host",
+    16: "Migration device to device",
+    17: "Memcpy of unknown kind",
+}
+
+
+# CUPTI's memory kinds plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
+MEMORY_KINDS = {
+    1: "Pageable",
+    2: "Pinned",
+    3: "Device",
+    4: "Array",
+    5: "Managed",
+    6: "Device static",
+    7: "Managed static",
+    8: "Unknown",
+}
+
+
+# Told from a kernel's name by sources/kernel_classes.py. A number never changes its meaning; new classes follow.
+KERNEL_CLASSES = {
+    1: "GEMM FP64",
+    2: "GEMM FP32",
+    3: "GEMM TF32",
+    4: "GEMM FP16",
+    5: "GEMM BF16",
+    6: "GEMM FP8",
+    7: "GEMM FP4",
+    8: "GEMM integer",
+    9: "GEMM other",
+    10: "Convolution",
+    11: "Attention",
+    12: "Normalisation",
+    13: "Softmax or loss",
+    14: "Elementwise",
+    15: "Optimizer",
+    16: "Reduction",
+    17: "Embedding or index",
+    18: "Sort, scan or select",
+    19: "Copy, cast or fill",
+    20: "FFT",
+    21: "Sparse matrix",
+    22: "NCCL",
+    23: "Communication other",
+    24: "Other",
+}
+
+
+BARRIERS = {
+    1: "Barrier",
+    2: "Implicit barrier",
+    3: "Explicit barrier",
+    4: "Barrier of the runtime",
+    8: "Implicit barrier of a worksharing region",
+    9: "Implicit barrier of a parallel region",
+    10: "Implicit barrier of teams",
+}
+
+
+WORKSHARING = {
+    4: "Loop",
+    5: "Sections",
+    6: "Single",
+    7: "Master",
+    8: "Single (by another thread)",
+    9: "Workshare",
+    10: "Distribute",
+    11: "Scope",
+    12: "Loop (static)",
+    13: "Loop (dynamic)",
+    14: "Loop (guided)",
+    15: "Loop (other schedule)",
+    16: "Worksharing of unknown kind",
+}
+
+
+PTHREAD_CALLS = {
+    1: "pthread_exit",
+    2: "pthread_create",
+    3: "pthread_join",
+    4: "pthread_detach",
+    5: "pthread_rwlock_*wrlock",
+    6: "pthread_rwlock_*rdlock",
+    7: "pthread_rwlock_unlock",
+    8: "pthread_mutex_*lock",
+    9: "pthread_mutex_unlock",
+    10: "pthread_cond_signal",
+    11: "pthread_cond_broadcast",
+    12: "pthread_cond_*wait",
+    13: "pthread_barrier_wait",
+    100: "pthread_cancel",
+    101: "pthread_kill",
+    102: "pthread_once",
+    103: "pthread_sigmask",
+    104: "pthread_sigqueue",
+    105: "pthread_spin_lock",
+    106: "pthread_spin_trylock",
+    107: "pthread_spin_unlock",
+    108: "pthread_yield",
+}

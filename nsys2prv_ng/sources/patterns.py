@@ -1,0 +1,12 @@
+"""Patterns of names as users type them."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+
+
+def matches(name: str, pattern: str, *, ignore_case: bool = False) -> bool:
+    """Whether a whole name matches a pattern: * and ? as in file names; brackets, which names have, are plain."""
+    flags = re.IGNORECASE if ignore_case else 0
+    return re.match(translate(pattern.replace("[", "[[]")), name, flags) is not None

@@ -1,0 +1,92 @@
+"""Which reports share a clock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
+from tests.sources.small_reports import export
+
+SECOND = 10**9
+UTC = 1_700_000_000 * SECOND
+
+
+def metadata(host: str = "n1", boot: int | None = None, utc: int = UTC, **environment: str) -> Metadata:
+    return Metadata(
+        schema_version="3.20.3",
+        nsys_version="2025",
+        host=host,
+        utc_of_zero=utc,
+        duration=SECOND,
+        boot_utc=boot,
+        environment=environment,
+        processes={},
+        threads={},
+        ranks={},
+        nccl_ranks={},
+        gpus={},
+        gpu_of_device={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("reports", "nodes"),
+    [
+        ([metadata("a"), metadata("a"), metadata("b")], [0, 0, 1]),
+        ([metadata("a", boot=5), metadata("a", boot=5 + SECOND - 1)], [0, 0]),
+        ([metadata("a", boot=5), metadata("a", boot=5 + SECOND)], [0, 1]),
+        ([metadata("a", boot=5), metadata("a")], [0, 0]),
+        ([metadata("a", NSYS_HW_ID="1"), metadata("b", NSYS_HW_ID="1"), metadata("a", NSYS_HW_ID="2")], [0, 0, 1]),
+        ([metadata("a", NSYS_HW_ID="1"), metadata("a")], [0, 1]),
+    ],
+)
+def test_nodes(reports: list[Metadata], nodes: list[int]) -> None:
+    assert nodes_of(reports)[0] == nodes
+
+
+def test_boot_from_the_export(tmp_path: Path) -> None:
+    start = {"TARGET_INFO_SESSION_START_TIME": (("utcEpochNs", "systemClockNs"), [(UTC, 5 * SECOND)])}
+    database = Database(export(tmp_path / "r.sqlite", [], start))
+    assert read_metadata(database, Strings(database)).boot_utc == UTC - 5 * SECOND
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "zero"),
+    [
+        ({}, UTC),
+        ({"EXPORT_PARAM_TIME_NORMALIZE": "false", "EXPORT_PARAM_TIME_SHIFT": "0"}, UTC),
+        ({"EXPORT_PARAM_TIME_NORMALIZE": "true"}, 0),
+        ({"EXPORT_PARAM_TIME_SHIFT": "-250"}, UTC + 250),
+        ({"EXPORT_PARAM_TIME_NORMALIZE": "true", "EXPORT_PARAM_TIME_SHIFT": "250"}, -250),
+        ({"EXPORT_CONFIG_TIME_SHIFT": "70"}, UTC - 70),
+        ({"EXPORT_PARAM_TIME_SHIFT": "none"}, UTC),
+    ],
+)
+def test_shifts_of_the_export(tmp_path: Path, settings: dict[str, str], zero: int) -> None:
+    rows = [("EXPORT_SCHEMA_VERSION", "3.20.3"), *settings.items()]
+    database = Database(export(tmp_path / "r.sqlite", [], {"META_DATA_EXPORT": (("name", "value"), rows)}))
+    assert read_metadata(database, Strings(database)).utc_of_zero == zero
+    database.close()
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost.localdomain", "vm", "my-vm", "vm-3", "modal", "Modal"])
+def test_generic_hosts_with_clashing_pids(host: str) -> None:
+    process = 1 << 24 | 77
+    both = [metadata(host), metadata(host, utc=UTC + SECOND // 2)]
+    (warning,) = doubtful_hosts(both, [{process}, {process}])
+    assert host in warning and "NSYS_HW_ID" in warning
+    assert doubtful_hosts(both, [{process}, {process + 1}]) == []
+    # Of one process, one after the other.
+    assert doubtful_hosts([metadata(host), metadata(host, utc=UTC + 2 * SECOND)], [{process}, {process}]) == []
+
+
+def test_names_of_their_own_are_trusted() -> None:
+    for host in ("gpunode01", "nid008553", "vmware1", "modality"):
+        assert doubtful_hosts([metadata(host), metadata(host)], [{77}, {77}]) == []
+    with_id = [metadata("localhost", NSYS_HW_ID="1"), metadata("localhost", NSYS_HW_ID="1")]
+    assert doubtful_hosts(with_id, [{77}, {77}]) == []

@@ -1,0 +1,136 @@
+"""What a report says of itself, in each of the ways that versions of nsys write it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.metadata import Strings, read_metadata
+from tests.sources.nccl_reports import BLOB, COMMUNICATOR, HEXADECIMAL, JSON, NO_PAYLOAD, RANK, RANKS, Call, nccl_report
+from tests.sources.small_reports import UTC, export
+
+
+def metadata_of(path):
+    database = Database(path)
+    try:
+        return read_metadata(database, Strings(database))
+    finally:
+        database.close()
+
+
+def init(process, rank, ranks=2, communicator=2**63 + 5, begin=5):
+    payload = {COMMUNICATOR: communicator, RANKS: ranks, RANK: rank, "CUDA device": 0}
+    return Call(begin, begin + 1, "ncclCommInitRank", payload, process, process)
+
+
+@pytest.mark.parametrize(("form", "known"), [(JSON, True), (BLOB, True), (HEXADECIMAL, True), (NO_PAYLOAD, False)])
+def test_ranks_of_nccl(tmp_path, form, known):
+    """The largest communicator of a process tells its rank; pids are in the other order."""
+    calls = [init(70, 1), init(80, 0), init(70, 0, ranks=1, communicator=9, begin=8)]
+    metadata = metadata_of(nccl_report(tmp_path / "a.sqlite", calls, form=form))
+    ranks = {process & 0xFFFFFF: rank for process, rank in metadata.nccl_ranks.items()}
+    assert ranks == ({70: 1, 80: 0} if known else {})
+
+
+def test_environment_is_an_allow_list(tmp_path):
+    secret = "AWS_SECRET_ACCESS_KEY=hidden;SLURM_PROCID=3;RANK=2;PATH=/bin;MY_RANKING=1;OMPI_COMM_WORLD_RANK=2"
+    tables = {
+        "TARGET_INFO_SYSTEM_ENV": (("name", "value"), [("Hostname", "host"), ("DeviceEnvironment", secret)]),
+        "META_DATA_CAPTURE": (
+            ("name", "value"),
+            [
+                ("PROCESS_0:ENVIRONMENT_VARIABLE", 'TOKEN="hidden"'),
+                ("PROCESS_0:ENVIRONMENT_VARIABLE", 'CUDA_VISIBLE_DEVICES="0,1"'),
+                ("PROCESS_0:COMMAND", "RANK=9"),
+            ],
+        ),
+    }
+    metadata = metadata_of(export(tmp_path / "a.sqlite", [""], tables))
+    assert metadata.environment == {
+        "SLURM_PROCID": "3",
+        "RANK": "2",
+        "OMPI_COMM_WORLD_RANK": "2",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
+    assert metadata.rank == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ("SLURM_PROCID=4", 4),
+        ("PMI_RANK=5;SLURM_PROCID=4", 4),
+        ("OMPI_COMM_WORLD_RANK=6", 6),
+        ("RANK=;PMI_RANK=7", 7),
+        ("RANK=-1", None),
+        ("RANK=x", None),
+        ("", None),
+    ],
+)
+def test_rank_of_the_environment(tmp_path, variables, rank):
+    tables = {"TARGET_INFO_SYSTEM_ENV": (("name", "value"), [("DeviceEnvironment", variables)])}
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).rank == rank
+
+
+def test_nothing_but_strings(tmp_path):
+    """The least that is an export: everything else is missing, as in old or cut exports."""
+    with sqlite3.connect(tmp_path / "a.sqlite") as connection:
+        connection.execute("create table StringIds (id integer, value text)")
+    metadata = metadata_of(tmp_path / "a.sqlite")
+    assert (metadata.utc_of_zero, metadata.host, metadata.ranks, metadata.gpus) == (None, "unknown host", {}, {})
+    assert any("when it was captured" in warning for warning in metadata.warnings)
+
+
+@pytest.mark.parametrize("table", ["META_DATA_EXPORT", "EXPORT_META_DATA"])
+def test_both_names_of_the_metadata_table(tmp_path, table):
+    rows = [("EXPORT_SCHEMA_VERSION", "3.0.0"), ("EXPORT_PRODUCT_VERSION", "2022.4.2.1")]
+    path = export(tmp_path / "a.sqlite", [""], {})
+    with sqlite3.connect(path) as connection:
+        connection.execute("drop table META_DATA_EXPORT")
+        connection.execute(f"create table {table} (name text, value text)")
+        connection.executemany(f"insert into {table} values (?, ?)", rows)
+    metadata = metadata_of(path)
+    assert (metadata.schema_version, metadata.nsys_version) == ("3.0.0", "2022.4.2.1")
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = export(tmp_path / "a.sqlite", ["", "x"], {})
+    with sqlite3.connect(path) as connection:
+        connection.execute("update StringIds set value = cast(x'6162ff63' as text) where id = 1")
+    database = Database(path)
+    import numpy as np
+
+    assert Strings(database)(np.array([1, 5])) == ["ab\ufffdc", "name 5"]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "utc"),
+    [
+        ([], UTC),
+        ([("EXPORT_PARAM_TIME_NORMALIZE", "false")], UTC),
+        ([("EXPORT_PARAM_TIME_NORMALIZE", "true")], 0),
+    ],
+)
+def test_normalised_exports_are_not_shifted_twice(tmp_path, rows, utc):
+    tables = {"META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3"), *rows])}
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).utc_of_zero == utc
+
+
+def test_json_that_is_no_payload(tmp_path):
+    """Damaged payloads say nothing."""
+    path = nccl_report(tmp_path / "a.sqlite", [init(70, 1)])
+    for text in ("{", "[]", "3", json.dumps({RANK: "x", RANKS: 2})):
+        with sqlite3.connect(path) as connection:
+            connection.execute("update NVTX_EVENTS set jsonText = ? where eventType = 59", (text,))
+        assert metadata_of(path).nccl_ranks == {}
+
+
+def test_ranks_by_the_name_of_a_thread(shared_reports):
+    """2022.4.2 has no MPI_RANKS: it names the thread that called MPI_Init."""
+    for rank in (0, 1):
+        metadata = metadata_of(shared_reports / f"cpu/2022.4.2-ompi_rank{rank}.sqlite")
+        assert list(metadata.ranks.values()) == [rank]
