@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
 from nsys2prv_ng.clock.report import Alignment, write_table
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.objects.places import IntArray, Places, Thread
+from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.paraver import records as rec
 from nsys2prv_ng.paraver.clip import clip_to_windows
@@ -25,19 +25,18 @@ from nsys2prv_ng.paraver.configuration import pcf_text
 from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.paraver.event_types import CAPTURE, PROFILING, RUNNING
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.paraver.merge import merged_blocks
 from nsys2prv_ng.paraver.model import Communicator, prv_header, row_text
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.records import Pair, Records
 from nsys2prv_ng.paraver.retime import retime
 from nsys2prv_ng.progress import Progress
-from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.reading import ReportRecords, read_reports
 from nsys2prv_ng.report.files import locate_exports
-from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
-from nsys2prv_ng.sources.base import Joined, Part, Reading, Result, Source, SourceOptions
-from nsys2prv_ng.summary import ReportAccount, SourceAccount, Summary
+from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
+from nsys2prv_ng.summary import SourceAccount, Summary
 
 LONGEST_TRACE_NS = 2**53
 """Paraver keeps times as doubles, which are exact up to here: 104 days."""
@@ -72,7 +71,8 @@ def translate(
     with TraceOutput(output, force=options.force) as trace:
         kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
         exports = locate_exports(reports, output.parent, progress)
-        read = _read(exports, options, progress)
+        with_evidence = uses_collectives(options.align) and len(exports) > 1
+        read = read_reports(exports, options.sources, options.of_sources, progress, with_evidence=with_evidence)
         node_names, alignment = _place_on_common_clock(read, options.align)
         empty = not any(report.limits() for report in read)
         if empty:
@@ -128,106 +128,6 @@ def translate(
         warnings=warnings,
         clocks=alignment,
     )
-
-
-@dataclass
-class ReportRecords:
-    """One report, read: its records by source, on the common clock once `clock` has been applied to them."""
-
-    path: Path
-    metadata: Metadata
-    places: Places
-    labels: Labels
-    results: dict[str, Result]
-    evidence: Evidence
-    clock: ClockMap = field(default_factory=ClockMap)
-    node: int = 0
-
-    def records(self) -> Iterator[Records]:
-        for result in self.results.values():
-            yield from result.records
-
-    def limits(self) -> tuple[int, int] | None:
-        """First and last time of the records, unended intervals by their begin; None where there is no record."""
-        limits = [records.limits() for records in self.records() if len(records)]
-        for result in self.results.values():
-            limits += [(int(u.begin.min()), int(u.begin.max())) for u in result.unended]
-        return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
-
-    def account(self) -> ReportAccount:
-        metadata = self.metadata
-        return ReportAccount(
-            file=str(self.path),
-            host=metadata.host,
-            nsys_version=metadata.nsys_version,
-            schema_version=metadata.schema_version,
-            offset_ns=self.clock.offset,
-            warnings=metadata.warnings,
-        )
-
-
-# ---- reading ---------------------------------------------------------------------------------------------------------
-
-
-def _read(exports: Sequence[Path], options: Options, progress: Progress) -> list[ReportRecords]:
-    """Every source of every report, in an order of reports that does not depend on the command line's."""
-    read = []
-    sources = options.sources
-    with progress.step(f"reading {_reports(len(exports))}", len(exports) * len(sources), "source") as step:
-        for path in exports:
-            database = Database(path)
-            try:
-                strings = Strings(database)
-                metadata = read_metadata(database, strings)
-                reading = Reading(database, metadata, strings, sources, options.of_sources)
-                results = {}
-                for source in sources:
-                    results[source.name] = source.read(reading)
-                    step.update(1)
-                wanted = uses_collectives(options.align) and len(exports) > 1
-                evidence = _evidence(reading, results) if wanted else Evidence()
-                for warning in metadata.warnings:
-                    progress.warn(f"{path}: {warning}")
-                report = ReportRecords(path, metadata, reading.places, reading.labels, results, evidence)
-                _drop_without_row(report)
-                read.append(report)
-            finally:
-                database.close()
-    return sorted(read, key=lambda r: (r.metadata.utc_of_zero or 0, r.metadata.host, r.path.name, str(r.path)))
-
-
-def _evidence(reading: Reading, results: dict[str, Result]) -> Evidence:
-    """What a report tells of its clock, by the sources that were chosen and those that were not."""
-    together = Evidence()
-    for source in WITH_EVIDENCE:
-        result = results.get(source.name) or source.read(reading.apart(source))
-        together.collectives += result.evidence.collectives
-        together.messages += result.evidence.messages
-        result.evidence = Evidence()
-    return together
-
-
-def _drop_without_row(report: ReportRecords) -> None:
-    """Leave out what was observed of threads that made no call: they have no row.
-
-    This is done before the limits of the trace are known, which it would move, and before it is asked whether the
-    reports hold anything at all.
-    """
-    places = report.places
-    if not places.only_observed:
-        return
-    no_call, no_task = np.zeros((2, len(places.all)), np.bool_)
-    for number in places.only_observed:
-        thread = places.all[number]
-        assert isinstance(thread, Thread)
-        (no_call if thread.process in places.called else no_task)[number] = True
-    for result in report.results.values():
-        result.drop_places(no_task, "its process made no traced call")
-        result.drop_places(no_call, "its thread made no traced call")
-
-
-def _reports(count: int) -> str:
-    return "1 report" if count == 1 else f"{count} reports"
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
