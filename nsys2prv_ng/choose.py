@@ -20,6 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 Window = tuple[int | None, int | None]
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_MOST_NUMBERS = 10**6
 _TIME = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|ms|s)")
 
 
@@ -69,7 +70,10 @@ def parse_numbers(option: str, text: str) -> frozenset[int]:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise UsageError(f"{option} {text}: '{part}' is no number and no span of numbers, like 0-3,8")
-        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= _MOST_NUMBERS:
+            raise UsageError(f"{option} {text}: '{part}' is longer than any job")
+        numbers.update(range(first, last + 1))
     return frozenset(numbers)
 
 
@@ -110,20 +114,20 @@ def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int
     high = last if high is None else first + high
     if low >= last:
         length = (last - first) / 1e9
-        length = (last - first) / 1e9
         raise UsageError(f"--time begins {(low - first) / 1e9:g} s after the start of a trace of {length:g} s")
     if not choice.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
     if not len(every):
         raise UsageError(f"--nvtx-range '{choice.nvtx_range}': no NVTX range has this text in any report")
-    joined: list[tuple[int, int]] = []
-    for begin, end in np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).tolist():
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((begin, end))
-    return [window for window in joined if window[1] > window[0]]
+    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
+    long = end > begin
+    begin, end = begin[long], end[long]
+    # A window begins where a range begins after all before it have ended.
+    open_until = np.maximum.accumulate(end)
+    starts = np.flatnonzero(np.concatenate([[True], begin[1:] > open_until[:-1]])) if begin.size else begin
+    ends = np.append(starts[1:] - 1, begin.size - 1) if begin.size else begin
+    return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
 
 
 def cut(results: Iterable[Result], windows: Sequence[tuple[int, int]]) -> None:
@@ -137,11 +141,18 @@ def cut(results: Iterable[Result], windows: Sequence[tuple[int, int]]) -> None:
             result.pieces += pieces
         result.records = parts
         result.drop("outside the chosen time", before - result.written)
-        result.states = [
-            StateIntervals(s.place, np.clip(s.begin, *window), np.clip(s.end, *window), s.state)
-            for s in result.states
-            for window in windows
-        ]
+        result.states = [_cut_states(states, windows) for states in result.states]
+
+
+def _cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
+    """The pieces of states within windows, which are sorted and apart."""
+    lows, highs = np.array(windows, np.int64).T
+    from_window = np.searchsorted(highs, states.begin, "right")
+    count = np.maximum(np.searchsorted(lows, states.end, "left") - from_window, 0)
+    index = np.repeat(np.arange(states.begin.size), count)
+    window = from_window[index] + np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
+    begin, end = np.maximum(states.begin[index], lows[window]), np.minimum(states.end[index], highs[window])
+    return StateIntervals(states.place[index], begin, end, states.state[index])
 
 
 # ---- on the objects --------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -29,7 +28,8 @@ def main() -> NoReturn:
     # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
         arguments.insert(0, "translate")
-    signal.signal(signal.SIGTERM, _terminate)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _terminate)
     sys.exit(_run(arguments))
 
 
@@ -38,8 +38,10 @@ def _run(arguments: list[str]) -> int:
         result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
     except TranslationError as error:
         return _fail(str(error), error.exit_code)
+    except _Terminated as error:
+        return _fail("terminated; nothing was written", 128 + error.signal)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", 130)
+        return _fail("interrupted; nothing was written", 128 + signal.SIGINT)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
         return 1
@@ -65,9 +67,16 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+class _Terminated(BaseException):
+    """A signal that ends the program."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = number
+
+
 def _terminate(signum: int, frame: FrameType | None) -> None:
     """End by an exception, so that temporary files are removed."""
-    raise KeyboardInterrupt
+    raise _Terminated(signum)
 
 
 def _version(wanted: bool) -> None:
@@ -182,8 +191,16 @@ def translate(
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
     chosen = choose_sources(sources)
     names = [source.name for source in chosen]
-    if nvtx_range and "nvtx" not in names:
-        raise UsageError("--nvtx-range needs the source nvtx among --sources")
+    for option, value, source in (
+        ("--nvtx-range", nvtx_range, "nvtx"),
+        ("--nvtx-domain", nvtx_domain, "nvtx"),
+        ("--metrics", metrics, "gpu_metrics"),
+        ("--metrics-changes", metrics_changes, "gpu_metrics"),
+    ):
+        if value and source not in names:
+            raise UsageError(f"{option} needs the source {source} among --sources")
+    if metrics_changes and (time is not None or nvtx_range):
+        raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
     choice = choose.Choice(
         window=choose.parse_window(time) if time is not None else None,
         nvtx_range=nvtx_range,
@@ -205,12 +222,11 @@ def translate(
         choice=choice,
         align=parse_way(align),
         align_report=align_report,
+        summary=summary,
         labels_from=labels_from,
         force=force,
     )
     done = run(reports, output, options, progress_for(quiet=quiet))
-    if summary is not None:
-        _write_json(summary, done.to_dict())
     if not quiet:
         print(done.text(verbose=verbose))
 
@@ -255,10 +271,3 @@ def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], 
 
 def _list(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    try:
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise TranslationError(f"{path}: cannot write the summary: {error.strerror or error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align, uses_collectives
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
-from nsys2prv_ng.clock.report import Alignment, write_table
+from nsys2prv_ng.clock.report import Alignment
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
@@ -27,19 +28,17 @@ from nsys2prv_ng.paraver.event_types import CAPTURE, PROFILING, RUNNING
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.paraver.merge import merged_blocks
-from nsys2prv_ng.paraver.model import Communicator, prv_header, row_text
-from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator, prv_header, row_text
+from nsys2prv_ng.paraver.output import TraceOutput, files_of
 from nsys2prv_ng.paraver.records import Pair, Records
 from nsys2prv_ng.paraver.retime import retime
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords, read_reports
 from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.side_files import check_side_files, write_whole
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
 from nsys2prv_ng.summary import SourceAccount, Summary
-
-LONGEST_TRACE_NS = 2**53
-"""Paraver keeps times as doubles, which are exact up to here: 104 days."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ class Options:
     align: str | Path = "auto"
     """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
     align_report: Path | None = None
+    summary: Path | None = None
+    """Files to write besides the trace: the clocks of the nodes, and the summary as JSON."""
     labels_from: Path | None = None
     """A .pcf whose numbers of types and names are kept."""
     force: bool = False
@@ -68,6 +69,9 @@ def translate(
     Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`.
     """
     began = time.perf_counter()
+    side_files = [path for path in (options.summary, options.align_report) if path is not None]
+    inputs = [*reports, *(path for path in (options.labels_from, options.align) if isinstance(path, Path))]
+    check_side_files(side_files, [*inputs, *files_of(output)], force=options.force)
     with TraceOutput(output, force=options.force) as trace:
         kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
         exports = locate_exports(reports, output.parent, progress)
@@ -88,7 +92,7 @@ def translate(
         if windows:
             first, last = max(first, windows[0][0]), min(last, windows[-1][1])
 
-        joined = _join(read, whole, options.sources, first)
+        joined = _join(read, whole, options.sources, windows or [(first, last)])
         assigned = {space: values for each in joined for space, values in each.assigned.items()}
         numbering = Numbering([report.labels for report in read], assigned, kept_labels)
         tree, new_row = prune(whole, kept)
@@ -103,15 +107,13 @@ def translate(
         trace.write_prv(prv_header(tree.model, start_utc, last - first, communicators).encode())
         size = _write_records(trace, tree, runs, first, progress)
 
-    if options.align_report is not None:
-        write_table(alignment, options.align_report)
     warnings = [*tree.warnings, *alignment.warnings]
     if empty:
         warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
     for warning in warnings:
         progress.warn(warning)
     lines = {kind: sum(int((run.kind == kind).sum()) for run in runs) for kind in rec.KINDS}
-    return Summary(
+    summary = Summary(
         output=str(output),
         sources=_accounts(read, options.sources, joined),
         reports=[report.account() for report in read],
@@ -128,6 +130,11 @@ def translate(
         warnings=warnings,
         clocks=alignment,
     )
+    if options.align_report is not None:
+        write_whole(options.align_report, alignment.toml())
+    if options.summary is not None:
+        write_whole(options.summary, json.dumps(summary.to_dict(), indent=2) + "\n")
+    return summary
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
@@ -221,13 +228,15 @@ def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> Obj
     return build_tree(parts, node_names)
 
 
-def _join(read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source], first: int) -> list[Joined]:
+def _join(
+    read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source], windows: Sequence[tuple[int, int]]
+) -> list[Joined]:
     """What sources make of all reports together."""
     joined = []
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(report.metadata, report.places, rows, report.clock, report.results[source.name].shared, first)
+                Part(report.metadata, report.places, rows, report.clock, report.results[source.name].shared, windows)
                 for report, rows in zip(read, tree.rows, strict=True)
             ]
             joined.append(source.join(parts, tree))

@@ -180,8 +180,15 @@ class Report:
 
     @cached_property
     def mpi_ranks(self) -> dict[int, int]:
-        query = "SELECT globalTid >> 24, rank FROM MPI_RANKS"
-        return dict(self.connection.execute(query).fetchall()) if self.has("MPI_RANKS") else {}
+        if self.has("MPI_RANKS"):
+            return dict(self.connection.execute("SELECT globalTid >> 24, rank FROM MPI_RANKS").fetchall())
+        if not self.has("NVTX_EVENTS"):
+            return {}
+        # Before 2023 nsys told the rank only by the name that it gave to a thread.
+        query = """SELECT n.globalTid >> 24, replace(coalesce(n.text, s.value), 'MPI Rank ', '') FROM NVTX_EVENTS n
+            LEFT JOIN StringIds s ON s.id = n.textId
+            WHERE n.eventType = 39 AND coalesce(n.text, s.value) GLOB 'MPI Rank [0-9]*'"""
+        return {process: int(rank) for process, rank in self.connection.execute(query)}
 
     @cached_property
     def nccl_ranks(self) -> dict[int, int]:
@@ -267,7 +274,10 @@ class Objects:
         self.thread_row: dict[tuple[int, int], int] = {}
         self.stream_row: dict[tuple[int, ...], int] = {}
         self.task_of_process: dict[tuple[int, int], int] = {}
+        names = [task.name for task in found]
         for task in found:
+            if names.count(task.name) > 1:
+                task.name += f" {task.process & PID}"
             self._add(task)
 
     def _tasks_of(self, report: Report, index: int, position: int) -> list[ExpectedTask]:

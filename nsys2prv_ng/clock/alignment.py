@@ -50,9 +50,9 @@ def align(way: str | Path, reports: Sequence[ReportClock], names: Sequence[str])
     The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
     read or says something impossible.
     """
-    if way == NONE:
-        return Alignment(NONE, 0, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
     base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
+    if way == NONE:  # every report begins at 0
+        return Alignment(NONE, base, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
     offsets = [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
     alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
     if isinstance(way, Path):

@@ -147,14 +147,6 @@ class Alignment:
         return "\n".join(lines) + "\n"
 
 
-def write_table(alignment: Alignment, path: Path) -> None:
-    """Raises TranslationError where the file cannot be written."""
-    try:
-        path.write_text(alignment.toml(), encoding="utf-8")
-    except OSError as error:
-        raise TranslationError(f"{path}: cannot write the table of clocks: {error.strerror or error}") from None
-
-
 def read_table(path: Path) -> dict[str, Correction]:
     """Correction of each node by its name. Raises TranslationError for a file that is no such table."""
     parser = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")

@@ -13,32 +13,45 @@ from nsys2prv_ng.paraver.records import (
     COMMUNICATION_LINE,
     EMPTY,
     END,
-    EVENT,
     LONGEST,
     POINT,
     STATE,
+    IntArray,
     Records,
-    concatenate,
-    count_events,
 )
 
 
 def clip(records: Records, low: int, high: int) -> Records:
-    """Records within [low, high] (ns).
+    """Records within [low, high] (ns), as `clip_to_windows` keeps them."""
+    return clip_to_windows(records, [(low, high)])[0]
 
-    An interval or state is kept if it shares time with the window and is cut to it. A point is kept if it lies within,
-    limits included. A communication is kept if any of it lies within; its times are moved to the nearest limit.
+
+def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
+    """Records within any of some windows (ns), which are sorted and do not touch, and how many more pieces that makes.
+
+    An interval or state is kept where it shares time with a window and is cut to it; one that does with several windows
+    becomes a piece in each. A point is kept if it lies within, limits included. So is a communication if any of it
+    does; its times are moved to the nearest limit.
     """
+    # In the order of begins, so that of intervals cut to the same limits the outer one stays the first.
+    records = records.sorted()
     begin, end = _limits(records)
-    is_point = (records.kind == EVENT) & np.isin(records.tie_class, (EMPTY, POINT))
-    is_communication = records.kind == COMMUNICATION
-    touches = (end >= low) & (begin <= high)
-    shares = (end > low) & (begin < high)
-    kept = np.flatnonzero(np.where(is_point | is_communication, touches, shares))
+    lows, highs = np.array(windows, np.int64).T
+    whole = np.isin(records.tie_class, (EMPTY, POINT, COMMUNICATION_LINE))
+    from_window = np.where(whole, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))
+    to_window = np.where(whole, np.searchsorted(lows, end, "right"), np.searchsorted(lows, end, "left"))
+    count = np.maximum(to_window - from_window, 0)
+    index = np.repeat(np.arange(len(records)), count)
+    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
+    window = from_window[index] + nth
+    counted = whole | (records.tie_class == BEGIN)
+    more = int(count[counted].sum() - (count[counted] > 0).sum())
+    return _cut(records.take(index), begin[index], end[index], lows[window], highs[window]), more
 
-    clipped = records.take(kept)
-    new_begin, new_end = np.maximum(begin[kept], low), np.minimum(end[kept], high)
-    length = new_end - new_begin
+
+def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
+    """Each record cut to its window; begin and end are those of what it belongs to."""
+    length = np.minimum(end, high) - np.maximum(begin, low)
     of_class = clipped.tie_class
     is_begin, is_end = of_class == BEGIN, of_class == END
     clipped.tie = np.where(is_begin, (BEGIN << CLASS_SHIFT) | (LONGEST - length), clipped.tie)
@@ -46,27 +59,13 @@ def clip(records: Records, low: int, high: int) -> Records:
     clipped.time = np.clip(clipped.time, low, high)
 
     is_state = clipped.kind == STATE
-    clipped.value[clipped.first[:-1][is_state]] = new_end[is_state]
-    of_communication = clipped.first[:-1][clipped.kind == COMMUNICATION]
+    clipped.value[clipped.first[:-1][is_state]] = np.minimum(end, high)[is_state]
+    is_communication = clipped.kind == COMMUNICATION
+    words = clipped.first[:-1][is_communication]
     for word in range(3):
-        clipped.value[of_communication + word] = np.clip(clipped.value[of_communication + word], low, high)
+        times = clipped.value[words + word]
+        clipped.value[words + word] = np.clip(times, low[is_communication], high[is_communication])
     return clipped
-
-
-def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
-    """Records within any of some windows, which are sorted and do not touch, and how many more pieces that makes.
-
-    An interval, state or communication that shares time with several windows becomes a piece in each.
-    """
-    parts = [clip(records, low, high) for low, high in windows]
-    pieces = count_events(concatenate(parts))
-    begin, end = _limits(records)
-    counted = np.isin(records.tie_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE))
-    whole = np.isin(records.tie_class, (EMPTY, POINT, COMMUNICATION_LINE))
-    kept = np.zeros(len(records), np.bool_)
-    for low, high in windows:
-        kept |= np.where(whole, (end >= low) & (begin <= high), (end > low) & (begin < high))
-    return concatenate(parts), pieces - int((kept & counted).sum())
 
 
 def without_short(records: Records, shortest: int) -> Records:
@@ -75,7 +74,7 @@ def without_short(records: Records, shortest: int) -> Records:
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
-def _limits(records: Records) -> tuple[np.ndarray, np.ndarray]:
+def _limits(records: Records) -> tuple[IntArray, IntArray]:
     """Begin and end of what each record belongs to: of its interval, state or communication."""
     begin, end = records.time.copy(), records.time.copy()
     of_class, length = records.tie_class, records.length

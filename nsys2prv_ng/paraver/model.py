@@ -15,6 +15,9 @@ from nsys2prv_ng.paraver.event_types import one_line
 MAX_ROWS = 65534
 """Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
 
+LONGEST_TRACE_NS = 2**53
+"""Paraver keeps times as doubles, which are exact up to here: 104 days."""
+
 
 @dataclass(frozen=True)
 class TaskRows:

@@ -26,8 +26,7 @@ class TraceOutput:
     def __init__(self, path: Path, *, force: bool) -> None:
         self.path = path
         self.compressed = path.name.endswith(".gz")
-        stem = path.name.removesuffix(".gz").removesuffix(".prv")
-        self._final = {"pcf": path.with_name(f"{stem}.pcf"), "row": path.with_name(f"{stem}.row"), "prv": path}
+        self._final = dict(zip(("pcf", "row", "prv"), files_of(path), strict=True))
         self._temporary: dict[str, Path] = {}
         self._prv: BinaryIO | None = None
         check_writable(path, list(self._final.values()), force=force)
@@ -94,6 +93,12 @@ class TraceOutput:
                     file.close()
         for path in self._temporary.values():
             path.unlink(missing_ok=True)
+
+
+def files_of(path: Path) -> tuple[Path, Path, Path]:
+    """The .pcf, .row and .prv (or .prv.gz) of a trace by the name of the last."""
+    stem = path.name.removesuffix(".gz").removesuffix(".prv")
+    return path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row"), path
 
 
 def check_writable(path: Path, files: list[Path], *, force: bool) -> None:

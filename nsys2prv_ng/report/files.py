@@ -12,11 +12,6 @@ from nsys2prv_ng.report.export import export_sqlite
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 
 
-def is_report(path: Path) -> bool:
-    """Whether a name is one of a report or of an export."""
-    return path.suffix in (*REPORT_SUFFIXES, ".sqlite", ".db")
-
-
 def locate_exports(reports: Sequence[Path], out_folder: Path, progress: Progress) -> list[Path]:
     """The export of each report; reports as nsys writes them are exported first.
 

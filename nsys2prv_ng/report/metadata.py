@@ -182,7 +182,7 @@ def _names(frame: pd.DataFrame) -> dict[int, str]:
 
 def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
     """Names by globalTid: the operating system's, and over them those given through NVTX (eventType 39)."""
-    frame = database.frame("ThreadNames", ["globalTid", "nameId"]).dropna()
+    frame = _integers(database, "ThreadNames", ["globalTid", "nameId"])
     threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
     given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], f"eventType = {_NVTX_THREAD_NAME}")
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
@@ -229,7 +229,7 @@ class _PayloadDecoder:
 
 def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
     """From MPI_RANKS, or from the name that nsys gives to a thread of MPI in reports that do not have the table."""
-    frame = database.frame("MPI_RANKS", ["globalTid", "rank"]).dropna()
+    frame = _integers(database, "MPI_RANKS", ["globalTid", "rank"])
     if len(frame):
         return {int(tid) >> 24: int(rank) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True)}
     named = ((tid, re.fullmatch(r"MPI Rank (\d+)", name)) for tid, name in threads.items())
@@ -239,13 +239,20 @@ def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
 def _gpus(database: Database) -> dict[int, Gpu]:
     frame = database.frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
     rows = zip(frame["id"], frame["name"], frame["uuid"], frame["busLocation"], strict=True)
-    return {int(i): Gpu(int(i), str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in rows}
+    known = ((_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
+    return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
 
 
 def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
-    frame = database.frame("TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"]).dropna()
+    frame = _integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
     rows = zip(frame["pid"], frame["cudaId"], frame["gpuId"], strict=True)
     return {(int(pid), int(device)): int(gpu) for pid, device, gpu in rows}
+
+
+def _integers(database: Database, table: str, columns: list[str]) -> pd.DataFrame:
+    """Rows of a small table in which all of some columns are integers."""
+    frame = database.frame(table, columns)
+    return frame[frame.map(lambda value: _integer(value) is not None).all(axis=1)]
 
 
 def _integer_or_0(value: object) -> int:

@@ -14,7 +14,7 @@ from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
-from nsys2prv_ng.paraver.model import Communicator
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator
 from nsys2prv_ng.paraver.records import Pair, Records, count_events, select, without_places
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings
@@ -101,8 +101,8 @@ class Part:
     """From the report's times (ns) to those on the common clock."""
     shared: object
     """What the source left in `Result.shared`."""
-    first: int = 0
-    """First time of the trace on the common clock (ns)."""
+    windows: Sequence[tuple[int, int]] = ()
+    """First and last time of the trace on the common clock (ns), or of each part of it that the user chose."""
 
 
 @dataclass
@@ -236,7 +236,10 @@ def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
+    # Compared so that nothing overflows: such times are damage.
+    endless = ~null & ((begin > 2**62) | (begin < -(2**62)) | (end > np.minimum(begin, 2**62) + LONGEST_TRACE_NS))
     return {
+        "longer than Paraver can show": endless & ~backward,
         "no begin or end": null,
         "end before begin": backward,
         "no time (begin and end are 0)": zero,

@@ -8,9 +8,9 @@ import numpy as np
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
-from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, StateIntervals, unsound_times
-from nsys2prv_ng.sources.lanes import crossing
+from nsys2prv_ng.report.database import Table
+from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"))
@@ -54,19 +54,6 @@ def read(reading: Reading) -> Result:
     has_state = state >= 0
     result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))
     return result
-
-
-def sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
-    """Rows of calls that have a thread and sound times and nest on their thread; the others are counted as dropped."""
-    no_thread: BoolArray = global_tid == NULL
-    reasons = {"no thread": no_thread}
-    reasons |= {reason: mask & ~no_thread for reason, mask in unsound_times(begin, end).items()}
-    for reason, mask in reasons.items():
-        result.drop(reason, int(mask.sum()))
-    rows = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
-    crosses = crossing(global_tid[rows], begin[rows], end[rows])
-    result.drop("crosses another of its thread", int(crosses.sum()))
-    return rows[~crosses]
 
 
 SOURCE = Source("cuda_api", "CUDA API calls", (TABLE,), read)

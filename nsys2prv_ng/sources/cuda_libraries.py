@@ -6,7 +6,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.sources.base import Reading, Result, Source
-from nsys2prv_ng.sources.cuda_api import call_name, sound_calls
+from nsys2prv_ng.sources.cuda_api import call_name
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CUBLAS_TABLE = Table("CUBLAS_EVENTS", _COLUMNS)

@@ -162,8 +162,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         result.drop("frees what is not in the report", of_part.unknown)
         rows.append(part.rows[of_part.place])
         kinds.append(of_part.kind)
-        # What was in use when the trace begins is said at its first time.
-        times.append(np.maximum(part.clock(of_part.time), part.first))
+        times.append(_shown_at(part.clock(of_part.time), part.windows))
         changes.append(of_part.bytes)
     if not rows:
         return Joined()
@@ -171,6 +170,13 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     result.drop("at the same time as the next", merged)
     result.records.append(records)
     return Joined(accounts={LEVEL: result})
+
+
+def _shown_at(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
+    """Times of changes; one outside the windows is said when the next begins, which so begins with what is in use."""
+    lows, highs = np.array(windows, np.int64).T
+    following = np.minimum(np.searchsorted(highs, times, "left"), lows.size - 1)
+    return np.maximum(times, lows[following])
 
 
 def levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:

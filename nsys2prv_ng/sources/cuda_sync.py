@@ -13,7 +13,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, contexts
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source
-from nsys2prv_ng.sources.cuda_api import sound_calls
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"

@@ -68,3 +68,29 @@ def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
         ends[depth] = end[i]
         depth += 1
     return crosses
+
+
+def ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
+    """Ends of intervals of which some have none (`forever`): within an earlier one that ends, they end with it."""
+    order = np.lexsort((-end, begin, group))
+    return _ends_within_parents(group, begin, end, order, forever)
+
+
+@nb.njit(cache=True, nogil=True)
+def _ends_within_parents(group, begin, end, order, forever):  # type: ignore[no-untyped-def]
+    closed = end.copy()
+    ends = np.empty(64, np.int64)
+    depth = 0
+    for position in range(order.size):
+        i = order[position]
+        if position == 0 or group[i] != group[order[position - 1]]:
+            depth = 0
+        while depth > 0 and ends[depth - 1] <= begin[i]:
+            depth -= 1
+        if depth > 0 and end[i] == forever:
+            closed[i] = ends[depth - 1]
+        if depth == ends.size:
+            ends = np.concatenate((ends, ends))
+        ends[depth] = closed[i]
+        depth += 1
+    return closed

@@ -7,18 +7,23 @@ event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.base import IntArray, Joined, Part, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
 from nsys2prv_ng.sources.nvtx_events import (
+    FOREVER,
     INTEGER_PAYLOADS,
     MARK,
     NVTX,
@@ -29,6 +34,10 @@ from nsys2prv_ng.sources.nvtx_events import (
     NvtxEvents,
     nvtx_events,
 )
+from nsys2prv_ng.sources.patterns import matches
+
+_OWN_PAYLOADS = ("NCCL", "Python Periodic Sampling")
+"""Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python hold ids of other tables."""
 
 
 def read(reading: Reading) -> Result:
@@ -44,10 +53,22 @@ def read(reading: Reading) -> Result:
             _Domain(reading, result, found, domain).add()
         else:
             result.drop("outside --nvtx-domain", int((found.domain == found.domains.index(domain)).sum()))
+    result.shared = (reading.options.nvtx_domains, found.domains)
     if reading.options.nvtx_range:
         rows = found.matching(reading.options.nvtx_range)
         result.windows = np.stack([found.columns["start"][rows], found.end(rows)], axis=1)
     return result
+
+
+def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+    """Nothing is joined, but only now is it known whether some pattern fits no domain of any report."""
+    shared = [part.shared for part in parts if isinstance(part.shared, tuple)]
+    patterns = {pattern for wanted, _ in shared for pattern in wanted}
+    domains = sorted({name or "default" for _, found in shared for name in found})
+    for pattern in sorted(patterns):
+        if not any(matches(name, pattern) for name in domains):
+            raise UsageError(f"--nvtx-domain {pattern}: no domain has this name; there are {', '.join(domains)}")
+    return Joined()
 
 
 class _Domain:
@@ -87,17 +108,17 @@ class _Domain:
 
     def _ranges(self, rows: IntArray, event_type: types.EventType) -> None:
         """Intervals of rows that nest. Both ends are on the thread that began the range."""
-        open_ended = self.columns["end"][rows] == NULL
-        for part in (rows[~open_ended], rows[open_ended]):
+        end = self.found.end(rows)
+        self.result.closed += int((self.columns["end"][rows] == NULL).sum())
+        for part in (rows[end != FOREVER], rows[end == FOREVER]):
             if not part.size:
                 continue
             pairs = [self._name(event_type, part), *self._attributes(part)]
-            place, begin = self._place(part), self.columns["start"][part]
+            place, begin, end = self._place(part), self.columns["start"][part], self.found.end(part)
             closing = [self.labels.handle(event_type)]
-            if self.columns["end"][part[0]] != NULL:
-                self.result.records.append(intervals(place, begin, self.columns["end"][part], pairs, closing))
+            if end[0] != FOREVER:
+                self.result.records.append(intervals(place, begin, end, pairs, closing))
             else:
-                self.result.closed += part.size
                 self.result.unended.append(Unended(place, begin, pairs, closing))
 
     def _name(self, event_type: types.EventType, rows: IntArray) -> Pair:
@@ -143,7 +164,7 @@ class _Domain:
         if fits.any():
             value = np.rint(np.where(fits, scaled, 0)).astype(np.int64)
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
-        if self.domain != "NCCL":
+        if self.domain not in _OWN_PAYLOADS:
             pairs += self._json(rows)
         return pairs
 
@@ -170,4 +191,4 @@ class _Domain:
         return self.labels.name_ids(space, names)[codes]
 
 
-SOURCE = Source("nvtx", "NVTX ranges and marks", (TABLE,), read)
+SOURCE = Source("nvtx", "NVTX ranges and marks", (TABLE,), read, join)

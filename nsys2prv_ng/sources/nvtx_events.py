@@ -12,6 +12,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, unsound_times
+from nsys2prv_ng.sources.lanes import ends_within_parents
 from nsys2prv_ng.sources.mpi_nvtx import mpi_ranges
 from nsys2prv_ng.sources.nvtx_names import split_numbers
 from nsys2prv_ng.sources.patterns import matches
@@ -84,6 +85,8 @@ class NvtxEvents:
     read: int
     rows: IntArray
     domain: IntArray
+    ends: IntArray
+    """End of every row of the table."""
     domains: list[str]
     """Names of the domains, sorted; the default domain has an empty one."""
     categories: dict[tuple[int, int, int], str]
@@ -105,9 +108,8 @@ class NvtxEvents:
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
     def end(self, rows: IntArray) -> IntArray:
-        """End of ranges; one without an end lasts for ever."""
-        end = self.columns["end"][rows]
-        return np.where(end == NULL, FOREVER, end)
+        """End of ranges; FOREVER for one without an end, unless it is within one that ends and so ends with it."""
+        return self.ends[rows]
 
 
 def nvtx_events(reading: Reading) -> NvtxEvents:
@@ -128,7 +130,19 @@ def nvtx_events(reading: Reading) -> NvtxEvents:
     domain = np.array([domains.index(name) for name in of_pair], np.int64)[index]
     categories = _category_names(columns, texts)
     chosen = frozenset(name for name in domains if _is_chosen(name, reading.options.nvtx_domains))
-    return NvtxEvents(columns, texts, int(is_event.sum()), rows, domain, domains, categories, chosen, dropped)
+    ends = _ends(columns, rows, domain)
+    read = int(is_event.sum())
+    return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, chosen, dropped)
+
+
+def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
+    """End of every row; push/pop ranges nest by thread and domain."""
+    end = np.where(columns["end"] == NULL, FOREVER, columns["end"])
+    push_pop = np.isin(columns["eventType"][rows], PUSH_POP)
+    nesting = rows[push_pop]
+    group = pd.MultiIndex.from_arrays([columns["globalTid"][nesting], domain[push_pop]]).factorize()[0]
+    end[nesting] = ends_within_parents(group.astype(np.int64), columns["start"][nesting], end[nesting], FOREVER)
+    return end
 
 
 def _is_chosen(domain: str, patterns: tuple[str, ...]) -> bool:

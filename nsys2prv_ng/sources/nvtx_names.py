@@ -14,9 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-LABEL_LENGTH = 500
-"""Longest name in characters. Longer ones are cut, so two names that agree up to there become one."""
-
 # One line, one blank between words: control characters (Cc), line and paragraph separators, all other blanks (Z).
 _BLANKS = r"[\p{Cc}\p{Z}]+"
 # The first PyTorch field and all that follows it. A number must end there or be followed by the next field.
@@ -44,7 +41,6 @@ def split_numbers(
        and 8. Digits within words stay (`layer0`, `bf16`, `v2.5`, `step_3`).
     4. Nothing is cut that would leave no name (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays in
        the name with all that rules 2 or 3 would have cut.
-    5. Names are cut to `LABEL_LENGTH` characters.
 
     A missing text (None) has a missing name and no number. The work is done once per distinct text.
     """
@@ -83,7 +79,6 @@ def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], n
 
     found = pc.not_equal(digits, "")
     numbers = pc.cast(pc.if_else(found, digits, "0"), pa.int64())
-    name = pc.utf8_rtrim(pc.utf8_slice_codeunits(name, 0, LABEL_LENGTH), " ")
     return name, numbers.to_numpy(zero_copy_only=False), found.to_numpy(zero_copy_only=False)
 
 

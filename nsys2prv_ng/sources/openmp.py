@@ -18,7 +18,7 @@ from nsys2prv_ng.paraver.event_types import EventType
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.cuda_api import sound_calls
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 _ANY = -1
 """Stands for every kind that is not named, and for the rows of tables that have none."""

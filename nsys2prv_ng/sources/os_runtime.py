@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.cuda_api import sound_calls
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 OSRT = "OSRT_API"
 _CALL = 27

@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.cuda_api import sound_calls
+from nsys2prv_ng.sources.host_calls import sound_calls
 
 NSYS = "PROFILER_OVERHEAD"
 CUPTI = "CUPTI_ACTIVITY_KIND_OVERHEAD"

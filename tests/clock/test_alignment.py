@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align, from_matches, parse_
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, matches_of
-from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table, write_table
+from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
 
@@ -26,7 +26,7 @@ def test_utc_and_none() -> None:
     assert alignment.utc_base == UTC
     assert maps == [ClockMap(0), ClockMap(500), ClockMap(2000), ClockMap(0)]
     alignment, maps = align("none", REPORTS, ["a", "b"])
-    assert alignment.utc_base == 0
+    assert alignment.utc_base == UTC
     assert maps == [ClockMap(0)] * 4
 
 
@@ -47,7 +47,7 @@ def test_table_round_trip(tmp_path: Path) -> None:
     ]
     alignment = Alignment("auto", UTC, nodes, Violations(3, 5, 7.0), Violations(0, 5, 0.0))
     path = tmp_path / "clocks.toml"
-    write_table(alignment, path)
+    path.write_text(alignment.toml(), encoding="utf-8")
     read = read_table(path)
     assert list(read) == [node.name for node in nodes]
     for node in nodes:
@@ -63,7 +63,7 @@ def test_drift_survives_exactly_enough(tmp_path: Path) -> None:
     """A trace made by the file is the same, to the ns, over a hundred days."""
     simulated = run(Program(2, [[0, 1]], 300, 60.0))
     alignment = from_matches("auto", simulated.matches, UTC, simulated.names)
-    write_table(alignment, tmp_path / "c.toml")
+    (tmp_path / "c.toml").write_text(alignment.toml(), encoding="utf-8")
     times = np.linspace(0, 2**53, 1001).astype(np.int64)
     for node in alignment.nodes:
         again = read_table(tmp_path / "c.toml")[node.name]
@@ -101,11 +101,9 @@ def test_files_that_are_no_table(tmp_path: Path, text: str, said: str) -> None:
     assert said in str(raised.value) and str(path) in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(TranslationError, match="cannot be read"):
         read_table(tmp_path / "none.toml")
-    with pytest.raises(TranslationError, match="cannot write"):
-        write_table(Alignment("utc", 0, []), tmp_path / "no" / "c.toml")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TranslationError, match="not a table"):
         read_table(tmp_path / "binary")
@@ -127,8 +125,8 @@ def test_the_table_for_a_terminal() -> None:
     assert [row.split()[0] for row in rows] == simulated.names
     assert rows[0].endswith("reference") and rows[1].endswith("offset and drift") and rows[2].endswith("utc")
     assert f"{alignment.nodes[1].offset_us:,.1f}" in rows[1] and f"{alignment.nodes[1].drift_ppm:.2f}" in rows[1]
-    before = alignment.before
-    assert f"broken by {before.broken} of {before.checked} " in last and "0 after" in last
+    before, after = alignment.before, alignment.after
+    assert f"broken by {before.broken} of {before.checked} " in last and last.endswith(f" {after.broken} after")
 
 
 # ---- causality -------------------------------------------------------------------------------------------------------

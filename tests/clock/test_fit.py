@@ -92,7 +92,9 @@ def test_connected_programs(
     )
     simulated = run(program)
     alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
-    assert {node.model for node in alignment.nodes} == {DRIFT}
+    apart = max(abs(simulated.drift[a] - simulated.drift[b]) for c in communicators for a in c[:1] for b in c)
+    if apart * (simulated.last - simulated.first) > 30e3 and simulated.last - simulated.first > 5e9:
+        assert {node.model for node in alignment.nodes} == {DRIFT}
     # Each link adds its own error: 5 us of noise over the root of the operations, times 2 at either end of the window.
     links = nodes if shape in ("chain", "tree") else 2
     assert simulated.errors(alignment).max() <= 5 * 2 * 5e3 * np.sqrt(links / operations)

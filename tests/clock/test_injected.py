@@ -184,7 +184,7 @@ def test_a_chain_of_communicators(mpi_set: list[Path], tmp_path: Path) -> None:
             with sqlite3.connect(path) as database:
                 _leave_pairs(database, rank)
     result = aligned(truth, copies, tmp_path, source="mpi")
-    assert result.worst_us < 5
+    assert result.worst_apart_us < 5
     assert result.models == {"offset"}
     assert violations(result)[1:] == (0, 24)
 

@@ -102,11 +102,17 @@ def test_numbers_and_labels_of_types_are_unique():
         ("", "(unnamed)"),
         (" \n", "(unnamed)"),
         ("é·漢", "é·漢"),
-        ("x" * 9000, "x" * LABEL_LENGTH),
     ],
 )
 def test_labels_are_one_line(label, expected):
     assert one_line(label) == expected
+
+
+def test_long_labels_are_cut_and_stay_apart():
+    labels = [one_line("x" * 9000 + end) for end in ("", "a", "b")]
+    assert len(set(labels)) == 3
+    assert all(len(label) <= LABEL_LENGTH and label.startswith("x" * (LABEL_LENGTH - 10)) for label in labels)
+    assert one_line("y" * LABEL_LENGTH) == "y" * LABEL_LENGTH
 
 
 def kept_from(numbering, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.nvtx_names import LABEL_LENGTH, split_numbers
+from nsys2prv_ng.sources.nvtx_names import split_numbers
 
 MAX = 2**63 - 1
 
@@ -173,14 +173,14 @@ def brute_force(text: str) -> tuple[str, int | None]:
         number = fields.get("op_id", fields.get("seq"))
         stem = whole[: starts[0]].strip(" ")
         if not stem or (number is not None and not -(2**63) <= number < 2**63):
-            return whole[:LABEL_LENGTH].rstrip(" "), None
+            return whole, None
         name = stem
     if match := re.search(r"[ :=#](-?[0-9]+)\Z", name):
         stem, final = name[: match.start()].rstrip(" :=#"), int(match.group(1))
         if stem.strip("-0123456789 :=#") and -(2**63) <= final < 2**63:
             name = stem
             number = final if number is None else number
-    return name[:LABEL_LENGTH].rstrip(" "), number
+    return name, number
 
 
 def test_brute_force_agrees_with_the_literals() -> None:
@@ -208,10 +208,9 @@ def test_agrees_with_brute_force(texts: list[str | None]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(TEXTS, max_size=12))
-def test_labels_are_short_single_lines(texts: list[str]) -> None:
+def test_names_are_single_lines(texts: list[str]) -> None:
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     for name in split_numbers(texts)[0].to_pylist():
-        assert len(name) <= LABEL_LENGTH
         assert name == " ".join(name.split()) and len(name.splitlines()) <= 1
 
 

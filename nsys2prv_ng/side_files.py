@@ -1,0 +1,39 @@
+"""Files that a translation writes besides the trace: they never take the place of another file unasked."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+
+
+def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
+    """Refuse files that could not or must not be written, before anything is read.
+
+    `taken`: reports, the trace and what else the translation reads; not even `force` replaces these. Raises UsageError
+    and TranslationError.
+    """
+    used = {path.resolve() for path in taken}
+    for file in files:
+        if file.resolve() in used:
+            raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
+        used.add(file.resolve())
+        if not file.parent.is_dir():
+            raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
+        if file.is_dir():
+            raise TranslationError(f"{file}: is a folder; choose another name")
+        if file.exists() and not force:
+            raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a text file, which appears whole or not at all. Raises TranslationError."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+            temporary = Path(folder) / file.name
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(file)
+    except OSError as error:
+        raise TranslationError(f"{file}: cannot be written: {error.strerror or error}") from None
