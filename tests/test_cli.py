@@ -147,6 +147,33 @@ def test_last_argument_that_is_a_report_is_never_overwritten(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize("option", ["--summary", "--align-report"])
+def test_side_files_take_no_other_files_place(tmp_path, option):
+    shutil.copy(SAMPLE, tmp_path / "a.sqlite")
+    (tmp_path / "mine.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in ("a.sqlite", "out.prv", "out.pcf", "./out.row", "no/folder/x"):
+        assert_one_line(run("a.sqlite", "out.prv", option, name, "--force", cwd=tmp_path), 2)
+    assert "--force" in assert_one_line(run("a.sqlite", "out.prv", option, "mine.txt", cwd=tmp_path), 1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--metrics", "SM*", "--sources", "kernels"], "gpu_metrics"),
+        (["--nvtx-domain", "a", "--sources", "kernels"], "nvtx"),
+        (["--nvtx-range", "a", "--sources", "kernels"], "nvtx"),
+        (["--nvtx-domain", "nothing"], "no domain has this name"),
+        (["--metrics-changes", "--time", "1ms:"], "does not go with"),
+        (["--ranks", "0-99999999999"], "longer than any job"),
+    ],
+)
+def test_options_that_would_do_nothing(tmp_path, options, says):
+    assert says in assert_one_line(run(SAMPLE, tmp_path / "out.prv", *options), 2)
+    assert files(tmp_path) == []
+
+
 def broken(folder):
     """Files that are no sound export, by name, with what the message must say."""
     (folder / "empty.sqlite").write_bytes(b"")
@@ -248,13 +275,13 @@ def test_full_disk(tmp_path):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_killed_at_any_moment(tmp_path, name):
     """Nothing half-written is under the final names; unless killed outright, nothing is left at all."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     assert run(*reports, tmp_path / "whole.prv").returncode == 0
     whole = {suffix: (tmp_path / f"whole.{suffix}").read_bytes() for suffix in ("pcf", "prv")}
-    for i, delay in enumerate((0.2, 0.7, 1.2, 1.7, 2.2)):
+    for i, delay in enumerate((0.3, 0.9, 1.5, 2.1)):
         folder = tmp_path / str(i)
         folder.mkdir()
         command = [sys.executable, "-m", "nsys2prv_ng", *map(str, reports), str(folder / "out.prv")]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.lanes import crossing, free_lanes
+from nsys2prv_ng.sources.lanes import crossing, ends_within_parents, free_lanes
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 6)), max_size=40)
 
@@ -54,3 +54,25 @@ def test_what_does_not_cross_nests(intervals):
 def test_deep_nesting_does_not_cross():
     n = 500
     assert not crossing(np.zeros(n, np.int64), np.arange(n), 2000 - np.arange(n)).any()
+
+
+FOREVER = 2**62
+
+
+@settings(max_examples=300, deadline=None)
+@given(INTERVALS, st.lists(st.booleans(), min_size=40, max_size=40))
+def test_open_intervals_end_with_the_one_around_them(intervals, opens):
+    group, begin, end = columns(intervals)
+    nest = ~crossing(group, begin, end)
+    group, begin, end = group[nest], begin[nest], end[nest]
+    is_open = np.array(opens[: group.size], np.bool_)
+    given_end = np.where(is_open, FOREVER, end)
+    closed = ends_within_parents(group, begin, given_end, FOREVER)
+    assert (closed[~is_open] == end[~is_open]).all()
+    for i in np.flatnonzero(is_open):
+        around = [
+            given_end[j]
+            for j in range(group.size)
+            if group[j] == group[i] and not is_open[j] and begin[j] < begin[i] < given_end[j]
+        ]
+        assert closed[i] == min(around, default=FOREVER)

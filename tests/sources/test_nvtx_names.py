@@ -107,11 +107,8 @@ CASES: list[tuple[str, str, int | None]] = [
     (" \t\n", "", None),
     ("aten::to,\top_id = 3", "aten::to", 3),
     # long
-    ("x" * 600, "x" * 500, None),
-    ("x" * 600 + " 3", "x" * 500, 3),
-    ("x" * 500, "x" * 500, None),
-    ("é" * 501, "é" * 500, None),
-    ("x" * 499 + " yz", "x" * 499, None),
+    ("x" * 600, "x" * 600, None),  # labels are cut in the .pcf, not names
+    ("x" * 600 + " 3", "x" * 600, 3),
 ]
 
 
