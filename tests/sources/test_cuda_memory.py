@@ -8,8 +8,12 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from nsys2prv_ng.sources import cuda_memory
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, account, export, trace_of
 from tests.trace_reader import Trace
@@ -261,3 +265,16 @@ def test_level_within_a_window(tmp_path: Path) -> None:
     assert summary.start_utc_ns == UTC + 5 + 20
     (levels,) = _levels(trace).values()
     assert levels == [(0, 1064), (15, 1072)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 100), max_size=30), st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True))
+def test_each_window_begins_with_what_is_in_use(times: list[int], limits: list[int]) -> None:
+    limits = sorted(limits)[: len(limits) // 2 * 2]
+    windows = list(zip(limits[::2], limits[1::2], strict=True))
+    changes = np.array(times, np.int64)
+    shown = cuda_memory._shown_at(changes, windows)
+    for low, high in windows:
+        assert (shown <= low).sum() == (changes <= low).sum()
+        inside = (changes >= low) & (changes <= high)
+        assert (shown[inside] == changes[inside]).all()
