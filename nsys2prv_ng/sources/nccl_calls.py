@@ -81,7 +81,8 @@ def calls(reading: Reading, result: Result) -> Calls:
     end = np.where(end == NULL, OPEN, end)
     no_thread = tid == NULL
     reasons = {"no thread": no_thread}
-    reasons |= {reason: mask & ~no_thread for reason, mask in unsound_times(begin, end).items()}
+    known_end = np.where(end == OPEN, np.maximum(begin, 1), end)
+    reasons |= {reason: mask & ~no_thread for reason, mask in unsound_times(begin, known_end).items()}
     sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
     crosses = np.zeros(rows.size, np.bool_)
     crosses[sound] = crossing(tid[sound], begin[sound], end[sound])
