@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
 from nsys2prv_ng.paraver.value_tables import (
     BARRIERS,
+    GPU_ACTIVITIES,
     KERNEL_CLASSES,
     MEMORY_KINDS,
     MEMORY_OPERATIONS,
@@ -81,6 +82,13 @@ DYNAMIC_SHARED_MEMORY = EventType(9108, "Dynamic shared memory", "kernels", unit
 LOCAL_MEMORY = EventType(9109, "Local memory", "kernels", unit="bytes per thread")
 REGISTERS = EventType(9110, "Registers", "kernels", unit="per thread")
 CORRELATION = EventType(9200, "Correlation id", "kernels")
+
+# ---- what a GPU does as a whole: all streams of all processes together -----------------------------------------------
+GPU_ACTIVITY = EventType(63000400, "GPU activity", "device_activity", interval=True, values=GPU_ACTIVITIES)
+KERNELS_RUNNING = EventType(63000401, "Kernels running", "device_activity")
+KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", "device_activity")
+GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", "device_activity", unit="ns")
+QUEUE_DELAY = EventType(63000404, "Kernel queue delay", "device_activity", unit="ns")
 
 # ---- the capture, where nothing else is in the trace -----------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
@@ -370,7 +378,7 @@ NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", "nccl", unit="bytes")
 # Of a collective: its number among those of its process on its communicator, from 1. Of a send or receive: its number
 # among those to, or from, the same peer. So what belongs together has the same number on every rank.
 NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", "nccl")
-NCCL_CALLS = EventType(9510, "NCCL calls of the kernel", "nccl")
+NCCL_CALLS = EventType(9510, "NCCL calls carried out", "nccl")
 # ncclRedOp_t plus 1; other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 

@@ -62,6 +62,19 @@ KERNEL_CLASSES = {
 }
 
 
+# A sum of what runs: 1 compute, 2 communication, 4 memory operations; 8 is none of them.
+GPU_ACTIVITIES = {
+    1: "Compute",
+    2: "Communication",
+    3: "Compute and communication",
+    4: "Memory",
+    5: "Memory and compute",
+    6: "Memory and communication",
+    7: "Memory, compute and communication",
+    8: "Idle",
+}
+
+
 BARRIERS = {
     1: "Barrier",
     2: "Implicit barrier",
