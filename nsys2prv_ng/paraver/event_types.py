@@ -84,7 +84,7 @@ REGISTERS = EventType(9110, "Registers", "kernels", unit="per thread")
 CORRELATION = EventType(9200, "Correlation id", "kernels")
 
 # ---- what a GPU does as a whole: all streams of all processes together -----------------------------------------------
-GPU_ACTIVITY = EventType(63000400, "GPU activity", "device_activity", interval=True, values=GPU_ACTIVITIES)
+GPU_ACTIVITY = EventType(63000400, "GPU activity", "device_activity", values=GPU_ACTIVITIES)
 KERNELS_RUNNING = EventType(63000401, "Kernels running", "device_activity")
 KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", "device_activity")
 GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", "device_activity", unit="ns")
