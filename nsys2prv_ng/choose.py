@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.analysis.windows import pieces_in_windows
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.clip import clip_to_windows, without_short
@@ -146,12 +147,7 @@ def cut(results: Iterable[Result], windows: Sequence[tuple[int, int]]) -> None:
 
 def _cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
     """The pieces of states within windows, which are sorted and apart."""
-    lows, highs = np.array(windows, np.int64).T
-    from_window = np.searchsorted(highs, states.begin, "right")
-    count = np.maximum(np.searchsorted(lows, states.end, "left") - from_window, 0)
-    index = np.repeat(np.arange(states.begin.size), count)
-    window = from_window[index] + np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    begin, end = np.maximum(states.begin[index], lows[window]), np.minimum(states.end[index], highs[window])
+    index, _, begin, end = pieces_in_windows(states.begin, states.end, windows)
     return StateIntervals(states.place[index], begin, end, states.state[index])
 
 

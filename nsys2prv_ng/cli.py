@@ -106,6 +106,9 @@ def translate(
         Optional[str],  # noqa: UP045 (typer reads the annotation at run time)
         typer.Option(metavar="NAME,...", help="Kinds of event to translate.", show_default="all that the reports hold"),
     ] = None,
+    no_derived: Annotated[
+        bool, typer.Option("--no-derived", help="Leave out what is made of all operations of a GPU: activity, gaps.")
+    ] = False,
     align: Annotated[
         str,
         typer.Option(
@@ -189,8 +192,8 @@ def translate(
 
     if kernel_names not in ("short", "demangled"):
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
-    chosen = choose_sources(sources)
-    names = [source.name for source in chosen]
+    chosen = choose_sources(sources, derived=not no_derived)
+    names = [source.name for source in chosen if not source.derived]
     for option, value, source in (
         ("--nvtx-range", nvtx_range, "nvtx"),
         ("--nvtx-domain", nvtx_domain, "nvtx"),

@@ -36,7 +36,7 @@ from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords, read_reports
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.side_files import check_side_files, write_whole
-from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
 from nsys2prv_ng.summary import SourceAccount, Summary
 
@@ -45,7 +45,7 @@ from nsys2prv_ng.summary import SourceAccount, Summary
 class Options:
     """How to translate: which sources and how, what of the reports, and whether to replace a trace."""
 
-    sources: tuple[Source, ...] = SOURCES
+    sources: tuple[Source, ...] = SOURCES + DERIVED
     of_sources: SourceOptions = field(default_factory=SourceOptions)
     choice: Choice = field(default_factory=Choice)
     align: str | Path = "auto"
@@ -357,7 +357,9 @@ def _accounts(
 ) -> list[SourceAccount]:
     """Events by source over all reports, then what was made of the reports together."""
     accounts = [
-        _account(source.name, source.title, [report.results[source.name] for report in read]) for source in sources
+        _account(source.name, source.title, [report.results[source.name] for report in read])
+        for source in sources
+        if not source.derived
     ]
     return accounts + [_account(name, name, [result]) for each in joined for name, result in each.accounts.items()]
 

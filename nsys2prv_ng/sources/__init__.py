@@ -7,6 +7,7 @@ from nsys2prv_ng.sources import (
     cuda_libraries,
     cuda_memory,
     cuda_sync,
+    device_activity,
     gpu_metrics,
     kernels,
     launch_lines,
@@ -44,14 +45,26 @@ SOURCES: tuple[Source, ...] = (
 """Every source, in the order in which it is read and reported."""
 
 
+DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
+"""What is made of the operations that these sources read."""
+_DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
+
+
 WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
 """Sources that tell of clocks; they are read for that also where they are not chosen."""
 
 
-def choose(names: str | None) -> tuple[Source, ...]:
-    """Sources by their names, separated by commas; all of them for None. Raises UsageError for a name that is none."""
-    if names is None:
-        return SOURCES
+def choose(names: str | None, *, derived: bool = True) -> tuple[Source, ...]:
+    """Sources by their names, separated by commas; all of them for None. Raises UsageError for a name that is none.
+
+    `derived`: with what is made of the chosen ones.
+    """
+    chosen = SOURCES if names is None else _named(names)
+    has_operations = any(source in _DERIVED_FROM for source in chosen)
+    return chosen + DERIVED if derived and has_operations else chosen
+
+
+def _named(names: str) -> tuple[Source, ...]:
     known = {source.name: source for source in SOURCES}
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]

@@ -129,6 +129,8 @@ class Source:
     tables: tuple[Table, ...]
     read: Callable[[Reading], Result]
     join: Callable[[Sequence[Part], ObjectTree], Joined] | None = None
+    derived: bool = False
+    """Made of what other sources read: only its join has an account."""
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,28 @@ NO_CALL = "no call recorded with its correlation id"
 
 
 class Calls(NamedTuple):
-    """Begin (ns) and thread of the calls that have a correlation id."""
+    """Begin and end (ns) and thread of the calls that have a correlation id."""
 
     key: pd.MultiIndex
     begin: IntArray
+    end: IntArray
     global_tid: IntArray
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
         """Index of the call with each correlation id in each process; -1 where none was recorded."""
         call = self.key.get_indexer(pd.MultiIndex.from_arrays([process, correlation]))
         return np.where(correlation == NULL, -1, call).astype(np.int64)
+
+
+def queue_delays(reading: Reading, process: IntArray, correlation: IntArray, begin: IntArray) -> IntArray:
+    """Time (ns) from the end of the call that launched each kernel to its begin, as in NVIDIA's cuda_kern_exec_trace.
+
+    NULL for a kernel that began before its call ended: it did not wait. So for one without a recorded call.
+    """
+    by_id = reading.once(recorded_calls)
+    call = by_id.find(process, correlation)
+    launched = np.where(call >= 0, by_id.end[call], NULL) if by_id.end.size else np.full(begin.size, NULL, np.int64)
+    return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 
 
 def recorded_calls(reading: Reading) -> Calls:
@@ -42,4 +54,5 @@ def recorded_calls(reading: Reading) -> Calls:
     key = pd.MultiIndex.from_arrays([process_of(tid[rows]), correlation[rows]])
     # Of calls that share an id the outermost began first.
     first = ~key.duplicated()
-    return Calls(key[first], begin[rows][first], tid[rows][first])
+    rows = rows[first]
+    return Calls(key[first], begin[rows], columns["end"][rows], tid[rows])

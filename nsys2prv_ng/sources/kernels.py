@@ -7,7 +7,9 @@ import numpy as np
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.calls import queue_delays
 from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
 from nsys2prv_ng.sources.device_operations import COLUMNS, KERNEL, locate
 from nsys2prv_ng.sources.kernel_classes import classify
@@ -66,6 +68,10 @@ def read(reading: Reading) -> Result:
         ),
         *graph_ids(reading, columns, rows),
     ]
+    if "device_activity" in reading.chosen:
+        process = process_of(columns["globalPid"][rows])
+        delay = queue_delays(reading, process, columns["correlationId"][rows], begin)
+        opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
     result.records.append(intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
     result.states.append(StateIntervals(place, begin, end, state))
