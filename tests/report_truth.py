@@ -213,6 +213,12 @@ class Report:
         found = self.connection.execute(query, (process & PID, device)).fetchone()
         return device if found is None else found[0]
 
+    def gpu_uuid(self, number: int) -> str:
+        """uuid of the GPU with nsys's number; where the export has none, the number has to do."""
+        query = "SELECT uuid FROM TARGET_INFO_GPU WHERE id = ?"
+        found = self.connection.execute(query, (number,)).fetchone() if self.has("TARGET_INFO_GPU") else None
+        return found[0] if found and found[0] else str(number)
+
     def process_name(self, process: int) -> str:
         query = "SELECT name FROM PROCESSES WHERE globalPid >> 24 = ? AND name IS NOT NULL"
         found = self.connection.execute(query, (process,)).fetchone() if self.has("PROCESSES") else None
@@ -260,7 +266,9 @@ class Objects:
     """Tasks and rows that reports of different processes must have, ranks first.
 
     tasks: names. rows: names. thread_row: row by (index of the report, globalTid); stream_row: row by (index of the
-    report, process, device, context, stream, lane); task_of_process: task, from 0, by (index of the report, process).
+    report, process, device, context, stream, lane); device_row: row of the GPU as a whole, on the first task that used
+    it, by (index of the report, nsys's number of the GPU); task_of_process: task, from 0, by (index of the report,
+    process).
     """
 
     def __init__(self, reports: Sequence[Report]) -> None:
@@ -273,6 +281,8 @@ class Objects:
         self.tasks, self.rows, self.hosts = [], [], []
         self.thread_row: dict[tuple[int, int], int] = {}
         self.stream_row: dict[tuple[int, ...], int] = {}
+        self.device_row: dict[tuple[int, int], int] = {}
+        self._row_of_gpu: dict[tuple[str, str], int] = {}
         self.task_of_process: dict[tuple[int, int], int] = {}
         names = [task.name for task in found]
         for task in found:
@@ -333,6 +343,12 @@ class Objects:
             self.stream_row[task.report, task.process, device, context, number, lane] = len(self.rows)
             several = f"-C{context}" if len(contexts[gpu, number]) > 1 else ""
             self.rows.append(f"CUDA-D{gpu}.S{number}{several}" + (f"-{lane + 1}" if lane else ""))
+        for gpu in sorted({gpu for gpu, *_ in by_gpu}):
+            identity = (report.host, report.gpu_uuid(gpu))
+            if identity not in self._row_of_gpu:
+                self._row_of_gpu[identity] = len(self.rows)
+                self.rows.append(f"Metrics GPU{gpu}")
+            self.device_row[task.report, gpu] = self._row_of_gpu[identity]
 
 
 # ---- events of several reports ---------------------------------------------------------------------------------------
@@ -353,6 +369,29 @@ def operations(objects: Objects) -> pd.DataFrame:
             for index, report in enumerate(objects.reports)
         ],
     )
+
+
+def gpu_operations(objects: Objects) -> pd.DataFrame:
+    """`operations` with the row of the GPU as `gpu_row`; kind: 1 compute, 2 communication, 4 memory; and from the call
+    that has the correlation id in the process, `launched` (UTC, of kernels and graphs) and `delay` (ns from its end).
+    """
+    found = operations(objects)
+    devices, calls_of = [], []
+    for index, report in enumerate(objects.reports):
+        first = report.calls.assign(process=[int(tid) >> 24 for tid in report.calls["tid"]]).sort_values("begin")
+        first = first.drop_duplicates(["process", "correlation"])[["process", "correlation", "begin", "end"]]
+        first = first.astype({"begin": "Int64", "end": "Int64"})  # a call that is missing must not make them floats
+        of_report = report.operations.merge(first, "left", ["process", "correlation"], suffixes=("", "_call"))
+        calls_of.append(of_report[["begin_call", "end_call"]] + report.utc)
+        pairs = zip(of_report["process"], of_report["device"], strict=True)
+        devices += [objects.device_row[index, report.gpu(*pair)] for pair in pairs]
+    call = pd.concat(calls_of, ignore_index=True).where(found["correlation"] != 0)
+    is_nccl = (found["table"] == "KERNEL") & found["name"].str.startswith("nccl")
+    kind = np.where(found["table"].isin(("MEMCPY", "MEMSET")), 4, np.where(is_nccl, 2, 1))
+    launched = call["begin_call"].fillna(found["begin"]).astype(np.int64)
+    delay = found["begin"] - call["end_call"]
+    launched = np.minimum(launched, found["begin"])
+    return found.assign(gpu_row=devices, kind=kind, launched=launched, delay=delay.where(delay >= 0))
 
 
 def calls(objects: Objects) -> pd.DataFrame:

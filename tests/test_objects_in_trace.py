@@ -122,11 +122,12 @@ def test_one_pid_on_two_hosts_is_two_tasks(samples: Path, tmp_path: Path) -> Non
     other = changed(sample, tmp_path / "other.sqlite", [*as_rank(1), *moved("elsewhere", 0.25)])
     translated = translated_set([sample, other], tmp_path / "trace")
     trace = translated.trace
-    assert rows_of_tasks(trace) == {"rank 0": ["MPI Rank 0", "CUDA-D0.S7"], "rank 1": ["MPI Rank 0", "CUDA-D0.S7"]}
+    rows = ["MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]
+    assert rows_of_tasks(trace) == {"rank 0": rows, "rank 1": rows}
     assert node_names(trace) == ["vm", "elsewhere"]
     found = translated.intervals(KERNEL, CUDA_API)
-    first, second = (found[found["row"].isin(rows)] for rows in ([0, 1], [2, 3]))
-    shifted = first.assign(row=first["row"] + 2, begin=first["begin"] + SECOND // 4, end=first["end"] + SECOND // 4)
+    first, second = (found[found["row"].isin(rows)] for rows in ([0, 1, 2], [3, 4, 5]))
+    shifted = first.assign(row=first["row"] + 3, begin=first["begin"] + SECOND // 4, end=first["end"] + SECOND // 4)
     assert len(first) > 1000
     assert differences(second, shifted, ["type", "row", "begin", "end", "name"]) == ""
     assert check_trace(trace.path).problems == []
@@ -167,7 +168,9 @@ def test_ranks_of_one_report_are_those_of_mpi(shared_reports: Path, tmp_path: Pa
     path = shared_reports / "gpu/mpi-one-report.sqlite"
     translated = translated_set([path], tmp_path)
     trace = translated.trace
-    assert rows_of_tasks(trace) == {f"rank {rank}": [f"MPI Rank {rank}", f"CUDA-D{rank}.S7"] for rank in range(4)}
+    assert rows_of_tasks(trace) == {
+        f"rank {rank}": [f"MPI Rank {rank}", f"CUDA-D{rank}.S7", f"Metrics GPU{rank}"] for rank in range(4)
+    }
     assert set(trace.nodes) == {1}
     by_rank = Report(path).sql(
         """SELECT m.rank, COUNT(*) AS number FROM CUPTI_ACTIVITY_KIND_RUNTIME r
@@ -343,7 +346,7 @@ def test_three_operations_at_once_have_three_rows(samples: Path, tmp_path: Path)
     ]
     report = changed(sample, tmp_path / "report.sqlite", statements)
     translated = translated_set([report], tmp_path / "trace")
-    assert translated.trace.names["THREAD"] == ["MPI Rank 0", "CUDA-D0.S7", "CUDA-D0.S7-2", "CUDA-D0.S7-3"]
+    assert translated.trace.names["THREAD"][1:] == ["CUDA-D0.S7", "CUDA-D0.S7-2", "CUDA-D0.S7-3", "Metrics GPU0"]
     found = translated.intervals(KERNEL).sort_values("begin")
     assert found["row"].tolist()[:4] == [1, 2, 3, 1]
     assert fourth["start"] >= third["end"] + 5
@@ -360,7 +363,7 @@ def test_an_operation_that_begins_as_another_ends_stays_on_its_row(samples: Path
         WHERE rowid = {starts["rowid"][0]}"""
     report = changed(sample, tmp_path / "report.sqlite", [statement])
     translated = translated_set([report], tmp_path / "trace")
-    assert translated.trace.names["THREAD"] == ["MPI Rank 0", "CUDA-D0.S7"]
+    assert translated.trace.names["THREAD"] == ["MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]
     assert len(translated.intervals(KERNEL)) == len(starts)
     assert check_trace(translated.trace.path).problems == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,12 @@ import pytest
 from nsys2prv_ng.choose import Choice, Window
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.check import check_trace
+from tests import translated as of_tests
 from tests.trace_reader import Trace, intervals
-from tests.translated import CUDA_API, Translated, changed, translated_set
+from tests.translated import CUDA_API, Translated, changed
+
+# What is made of the events of a window is not a part of what is made of all: tests/sources/test_device_activity.py.
+translated_set = partial(of_tests.translated_set, derived=False)
 
 OUTSIDE = "outside the chosen time"
 Attributes = tuple[tuple[int, int], ...]

@@ -70,14 +70,20 @@ class Translated:
 
 
 def translated_set(
-    reports: Sequence[Path], folder: Path, sources: str = SOURCES, choice: Choice | None = None
+    reports: Sequence[Path],
+    folder: Path,
+    sources: str = SOURCES,
+    choice: Choice | None = None,
+    *,
+    derived: bool = True,
 ) -> Translated:
     """Translate reports into a trace in a folder, which is made."""
     folder.mkdir(exist_ok=True)
     output = folder / "trace.prv"
     choice = choice or Choice()
     of_sources = SourceOptions(nvtx_range=choice.nvtx_range)
-    summary = translate(reports, output, Options(sources=choose(sources), of_sources=of_sources, choice=choice))
+    chosen = choose(sources, derived=derived)
+    summary = translate(reports, output, Options(sources=chosen, of_sources=of_sources, choice=choice))
     return Translated(summary, read_trace(output), Objects([Report(path) for path in reports]))
 
 

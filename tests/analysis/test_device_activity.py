@@ -1,0 +1,99 @@
+"""The sweep over a device's operations, against a brute-force look at every instant."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsys2prv_ng.analysis.device_activity import (
+    COMMUNICATION,
+    COMPUTE,
+    IDLE,
+    IN_FLIGHT,
+    MEMORY,
+    Changes,
+    device_activity,
+)
+
+KINDS = (COMPUTE, COMMUNICATION, MEMORY, IN_FLIGHT)
+LAST = 40
+
+Interval = tuple[int, int, int, int]
+intervals_of_devices = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, LAST), st.integers(0, 8), st.sampled_from(KINDS)), max_size=30
+)
+
+
+def sweep(intervals: list[Interval]) -> Changes:
+    """Changes of intervals (device, begin, length, kind)."""
+    columns = np.array(intervals, np.int64).reshape(-1, 4).T
+    return device_activity(columns[0], columns[1], columns[1] + columns[2], columns[3])
+
+
+def expected_at(of_device: list[Interval], instant: int) -> tuple[int, int, int]:
+    """Activity, kernels and flights in [instant, instant + 1): times are integers, so nothing changes within."""
+    open_now = [kind for _, begin, length, kind in of_device if begin <= instant < begin + length]
+    kernels = open_now.count(COMPUTE) + open_now.count(COMMUNICATION)
+    activity = sum({kind for kind in open_now if kind != IN_FLIGHT})
+    operations = [(begin, begin + length) for _, begin, length, kind in of_device if kind != IN_FLIGHT]
+    if not activity and any(end <= instant for _, end in operations) and any(b > instant for b, _ in operations):
+        activity = IDLE
+    return activity, kernels, open_now.count(IN_FLIGHT)
+
+
+def expected_gaps(of_device: list[Interval]) -> list[tuple[int, int]]:
+    """(end, length) of each gap, as NVIDIA's gpu_gaps finds them: the i-th end before the (i + 1)-th begin."""
+    operations = [(begin, begin + length) for _, begin, length, kind in of_device if kind != IN_FLIGHT]
+    begins, ends = sorted(begin for begin, _ in operations), sorted(end for _, end in operations)
+    return [(begin, begin - end) for end, begin in zip(ends[:-1], begins[1:], strict=True) if begin > end]
+
+
+@settings(deadline=None)  # numba compiles in the first example
+@given(intervals_of_devices)
+def test_every_instant_is_as_a_look_at_all_operations_tells(intervals: list[Interval]) -> None:
+    changes = sweep(intervals)
+    for device in range(3):
+        of_device = [each for each in intervals if each[0] == device]
+        mine = changes.device == device
+        times = changes.time[mine]
+        for instant in range(LAST + 10):
+            before = np.searchsorted(times, instant, "right") - 1
+            columns = (changes.activity, changes.kernels, changes.in_flight)
+            found = tuple(int(column[mine][before]) for column in columns) if before >= 0 else (0, 0, 0)
+            assert found == expected_at(of_device, instant), (device, instant)
+
+
+@settings(deadline=None)  # numba compiles in the first example
+@given(intervals_of_devices)
+def test_idle_stretches_are_nvidias_gaps(intervals: list[Interval]) -> None:
+    changes = sweep(intervals)
+    for device in range(3):
+        at_end = (changes.device == device) & (changes.idle > 0)
+        found = list(zip(changes.time[at_end].tolist(), changes.idle[at_end].tolist(), strict=True))
+        assert found == expected_gaps([each for each in intervals if each[0] == device])
+
+
+@settings(deadline=None)  # numba compiles in the first example
+@given(intervals_of_devices)
+def test_each_change_changes_what_it_says(intervals: list[Interval]) -> None:
+    changes = sweep(intervals)
+    for device in range(3):
+        mine = changes.device == device
+        assert np.all(np.diff(changes.time[mine]) > 0)
+        for bit, column in ((1, changes.activity), (2, changes.kernels), (4, changes.in_flight)):
+            values = np.concatenate([[0], column[mine]])
+            assert np.array_equal(changes.differs(bit)[mine], values[1:] != values[:-1])
+            assert not mine.any() or values[-1] == 0
+        assert np.all((changes.changed[mine] > 0) | (changes.idle[mine] > 0))
+
+
+def test_an_operation_without_length_parts_an_idle_stretch() -> None:
+    changes = sweep([(0, 0, 10, COMPUTE), (0, 15, 0, MEMORY), (0, 30, 5, COMPUTE)])
+    assert changes.time.tolist() == [0, 10, 15, 30, 35]
+    assert changes.idle.tolist() == [0, 0, 5, 15, 0]
+    assert changes.activity.tolist() == [COMPUTE, IDLE, IDLE, COMPUTE, 0]
+
+
+def test_nothing_is_nothing() -> None:
+    assert sweep([]).time.size == 0
