@@ -19,7 +19,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-COMMANDS = ("translate", "check")
+COMMANDS = ("translate", "check", "cfgs")
 
 
 def main() -> NoReturn:
@@ -255,6 +255,27 @@ def check(
         print(f"{trace}: {counts}; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes")
     if report.problems:
         raise TranslationError(f"{trace}: {len(report.problems)} kinds of problem")
+
+
+@app.command()
+def cfgs(
+    install: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="DIR", help="Copy the presets there, with their folders."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
+) -> None:
+    """List the Paraver presets (.cfg) that come with the program, or copy them."""
+    from nsys2prv_ng import presets
+
+    if install is not None:
+        copies = presets.install(install, force=force)
+        print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
+        return
+    found = presets.presets()
+    width = max(len(preset.name) for preset in found)
+    for preset in found:
+        print(f"{preset.name.ljust(width)}  {preset.summary}")
 
 
 def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], Path]:
