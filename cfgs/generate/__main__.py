@@ -1,0 +1,42 @@
+"""Writes all presets and their table: `python -m cfgs.generate` (`--check` only says which files differ)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cfgs.generate.files import files
+
+FOLDER = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    wanted = files()
+    present = {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.cfg")}
+    differ = [path for path, text in wanted.items() if _text(FOLDER / path) != text]
+    surplus = sorted(present - set(wanted))
+    if arguments:
+        for path in differ:
+            print(f"differs: {path}")
+        for path in surplus:
+            print(f"not declared: {path}")
+        return 1 if differ or surplus else 0
+    for path in differ:
+        (FOLDER / path).parent.mkdir(exist_ok=True)
+        (FOLDER / path).write_bytes(wanted[path].encode())
+        print(f"wrote {path}")
+    for path in surplus:
+        (FOLDER / path).unlink()
+        print(f"removed {path}")
+    return 0
+
+
+def _text(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.exists() else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""Presets as the text of .cfg files.
+
+Paraver reads a line `key value` at a time, ignores keys that it does not know, and gives up the window at a value that
+it cannot read. Windows are known by their order in the file, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Function, Histogram, Preset, View, Window
+
+_RULE = "#" * 80
+_WIDTH, _HEIGHT, _LEFT, _TOP, _STEP = 1000, {TASK: 220, NODE: 200}, 40, 40, 60
+_TALL = 560
+
+
+def cfg_text(preset: Preset) -> str:
+    """The whole file."""
+    views = preset.views
+    shown = list(preset.shown)
+    lines = [
+        "#ParaverCFG",
+        "ConfigFile.Version: 3.4",
+        f"ConfigFile.NumWindows: {len(views)}",
+        "ConfigFile.BeginDescription",
+        preset.summary,
+        *preset.description.strip().splitlines(),
+        "ConfigFile.EndDescription",
+        "",
+    ]
+    for view in views:
+        lines += [_RULE, f"< NEW DISPLAYING WINDOW {view.name} >", _RULE]
+        lines += _view(view, views, shown)
+        lines.append("")
+    for histogram in preset.histograms:
+        lines += _histogram(histogram, views, shown)
+        lines.append("")
+    return "\n".join(lines)
+
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
+
+
+def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
+    is_shown = view in shown
+    yield f"window_name {view.name}"
+    yield f"window_type {'composed' if isinstance(view, Derived) else 'single'}"
+    yield f"window_id {views.index(view) + 1}"
+    if isinstance(view, Derived):
+        yield "window_factors 1 1"
+        yield "window_shifts 0 0"
+        yield f"window_operation {view.operation}"
+        yield f"window_identifiers {views.index(view.first) + 1} {views.index(view.second) + 1}"
+    position = shown.index(view) if is_shown else 0
+    yield f"window_position_x {_LEFT + _STEP * position}"
+    yield f"window_position_y {_TOP + _STEP * position}"
+    yield f"window_width {_WIDTH}"
+    yield f"window_height {_HEIGHT.get(view.level, _TALL)}"
+    yield f"window_comm_lines_enabled {_small(view.messages is not None)}"
+    yield "window_flags_enabled false"
+    yield from _look(view)
+    if isinstance(view, Window):
+        yield "window_logical_filtered true"
+        yield "window_physical_filtered false"
+        yield "window_comm_fromto true"
+        yield "window_comm_tagsize true"
+        yield "window_comm_typeval true"
+    yield f"window_units {view.units}"
+    yield f"window_level {view.level}"
+    yield "window_begin_time_relative 0.0"
+    yield "window_end_time_relative 1.0"
+    yield "window_object appl { 1, { All } }"
+    yield f"window_open {_small(is_shown)}"
+    yield f"window_drawmode {view.look.draw}"
+    yield f"window_drawmode_rows {view.look.draw}"
+    yield "window_pixel_size 1"
+    yield from _functions(view)
+    if isinstance(view, Window):
+        yield from _filters(view)
+    if is_shown and len(shown) > 1:
+        yield "window_synchronize 1"
+
+
+def _look(view: View) -> Iterator[str]:
+    look = view.look
+    yield f"window_noncolor_mode {_small(not look.line)}"
+    yield f"window_color_mode {'window_in_code_mode' if look.colours else 'window_in_null_gradient_mode'}"
+    if look.colours:
+        palette = ",".join(f"{{{value}:{r},{g},{b}}}" for value, (r, g, b) in sorted(look.colours.items()))
+        yield "window_custom_color_enabled true"
+        yield f"window_custom_color_palette {palette}"
+    else:
+        yield f"window_gradient_function gradient_function_{'log' if look.logarithmic else 'linear'}"
+    yield "window_semantic_scale_min_at_zero true"
+    yield f"window_maximum_y {_number(1 if look.maximum is None else look.maximum)}"
+    yield "window_minimum_y 0"
+    yield f"window_compute_y_max {_small(look.maximum is None)}"
+
+
+def _functions(view: View) -> Iterator[str]:
+    above = {level: Function(view.above) for level in ("appl", "task", "node", "system", "workload")}
+    functions = {f"{{{level}, {each.name}}}": None for level, each in above.items()}
+    used: list[tuple[str, Function]] = [("compose_thread", view.compose)]
+    if isinstance(view, Window):
+        functions |= {"{cpu, Active Thd}": None, f"{{thread, {view.thread.name}}}": None}
+        # Paraver gives up a file of whose types the trace has none, unless a window of it has selected `All`. Of two
+        # functions for one filter the last counts, so that this one has no other effect: the window is empty instead.
+        selected = [f"{{evt_type, {each}}}" for each in dict.fromkeys(("All", view.events.function))]
+        functions |= dict.fromkeys(["{from_obj, All}", "{to_obj, All}", "{size_msg, All}", "{bw_msg, All}"])
+        functions |= {f"{{tag_msg, {view.messages.function if view.messages else 'All'}}}": None}
+        functions |= dict.fromkeys([*selected, "{evt_value, All}"])
+        used.append(("thread", view.thread))
+    yield f"window_selected_functions {{ {len(functions)}, {{ {', '.join(functions)} }} }}"
+
+    # Applied from topcompose2 to topcompose1 to what is extra.
+    inner, outer, *extra = [*view.top, *[AS_IS] * (2 - len(view.top))]
+    tops = [("topcompose2", inner), ("topcompose1", outer), *(("extratopcompose1", each) for each in extra)]
+    composed = [f"{{{level}, {each.name}}}" for level, each in (("compose_thread", view.compose), *tops)]
+    yield f"window_compose_functions {{ {len(composed)}, {{ {', '.join(composed)} }} }}"
+    for level, each in (*used, *tops):
+        if each.parameters:
+            parameters = ", ".join(f"{len(p)} {' '.join(map(_number, p))}" for p in each.parameters)
+            yield f"window_semantic_module {level} {each.name} {{ {len(each.parameters)}, {{ {parameters} }} }}"
+
+
+def _filters(window: Window) -> Iterator[str]:
+    if window.messages:
+        yield f"window_filter_module tag_msg {_counted(window.messages.tags)}"
+    types: Events = window.events
+    if types.types:
+        yield f"window_filter_module evt_type {_counted(number for number, _ in types.types)}"
+        labels = [f'"{label}"' for _, label in types.types]
+        yield f"window_filter_module evt_type_label {_counted(labels)}"
+
+
+# ---- histograms ------------------------------------------------------------------------------------------------------
+
+
+def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
+    control = views.index(histogram.control) + 1
+    position = shown.index(histogram)
+    yield "< NEW ANALYZER2D >"
+    yield f"Analyzer2D.Name: {histogram.name}"
+    yield f"Analyzer2D.X: {_LEFT + _STEP * position}"
+    yield f"Analyzer2D.Y: {_TOP + _STEP * position}"
+    yield f"Analyzer2D.Width: {_WIDTH}"
+    yield f"Analyzer2D.Height: {_TALL}"
+    yield f"Analyzer2D.ControlWindow: {control}"
+    yield f"Analyzer2D.DataWindow: {views.index(histogram.data) + 1 if histogram.data else control}"
+    yield "Analyzer2D.Accumulator: Semantic"
+    yield f"Analyzer2D.Statistic: {histogram.statistic}"
+    yield "Analyzer2D.CalculateAll: True"
+    yield "Analyzer2D.HideCols: True"
+    yield "Analyzer2D.HorizVert: Horizontal"
+    yield "Analyzer2D.Color: True"
+    yield "Analyzer2D.SemanticColor: False"
+    yield "Analyzer2D.Zoom: Enabled"
+    yield "Analyzer2D.SortCols: False"
+    yield "Analyzer2D.SortCriteria: Average"
+    yield "Analyzer2D.AnalysisLimits: Allwindow"
+    yield "Analyzer2D.ComputeYScale: False"
+    yield f"Analyzer2D.Minimum: {_number(histogram.minimum)}"
+    yield f"Analyzer2D.Maximum: {_number(histogram.maximum)}"
+    yield f"Analyzer2D.Delta: {_number(histogram.delta)}"
+    yield "Analyzer2D.UseFixedDelta: True"
+    yield "Analyzer2D.ComputeGradient: True"
+    yield "Analyzer2D.Objects: All"
+    yield "Analyzer2D.DrawModeObjects: draw_maximum"
+    yield "Analyzer2D.DrawModeColumns: draw_maximum"
+    yield "Analyzer2D.PixelSize: 1"
+    yield "Analyzer2D.ColorMode: window_in_null_gradient_mode"
+    # Labels may have brackets, of which "short" ones would lose what is inside.
+    yield "Analyzer2D.ShortHeaderLabels: False"
+    if len(shown) > 1:
+        yield "Analyzer2D.Synchronize: 1"
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def _small(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _counted(values: Iterable[object]) -> str:
+    each = [str(value) for value in values]
+    return f"{len(each)} {' '.join(each)}"

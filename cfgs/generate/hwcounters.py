@@ -1,0 +1,5 @@
+"""todo"""
+
+from cfgs.generate.paraver_cfg import Preset
+
+PRESETS: list[Preset] = []

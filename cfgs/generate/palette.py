@@ -1,0 +1,132 @@
+"""One palette for all presets: a kind of activity has its colour in every window.
+
+The hues are those of Okabe and Ito, which people with any colour vision tell apart; what is of one kind differs in
+lightness only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.mpi_values import CLASSES
+
+Colour = tuple[int, int, int]
+Colours = Mapping[int, Colour]
+
+ORANGE = (230, 159, 0)
+SKY_BLUE = (86, 180, 233)
+GREEN = (0, 158, 115)
+YELLOW = (240, 228, 66)
+BLUE = (0, 114, 178)
+VERMILLION = (213, 94, 0)
+PURPLE = (204, 121, 167)
+GREY = (153, 153, 153)
+
+NOTHING = (32, 32, 32)
+IDLE = (225, 225, 225)
+COMPUTE = BLUE
+COMMUNICATION = ORANGE
+OVERLAP = GREEN
+MEMORY = PURPLE
+HOST_API = SKY_BLUE
+SYNCHRONISATION = VERMILLION
+MPI = YELLOW
+OPERATING_SYSTEM = GREY
+
+
+def shade(colour: Colour, step: int) -> Colour:
+    """Lighter for steps above 0, darker below; 5 steps to white or black."""
+    towards = 255 if step > 0 else 0
+    red, green, blue = (round(each + (towards - each) * abs(step) / 5) for each in colour)
+    return red, green, blue
+
+
+# ---- values of types -------------------------------------------------------------------------------------------------
+
+GPU_ACTIVITY = {
+    0: NOTHING,
+    1: COMPUTE,
+    2: COMMUNICATION,
+    3: OVERLAP,
+    4: MEMORY,
+    5: shade(COMPUTE, 2),
+    6: shade(COMMUNICATION, 2),
+    7: shade(OVERLAP, 2),
+    8: IDLE,
+}
+"""With memory operations beside, the colour of the rest, lighter."""
+
+KINDS = {
+    0: NOTHING,
+    types.CUDA_API.number: HOST_API,
+    types.MEMORY_OPERATION.number: MEMORY,
+    types.KERNEL.number: COMPUTE,
+    types.NCCL_KERNEL.number: COMMUNICATION,
+    types.GRAPH_LAUNCH.number: shade(COMPUTE, 3),
+}
+"""Of the types of what CUDA does, by their numbers."""
+
+STATES = {
+    types.IDLE: NOTHING,
+    types.RUNNING: COMPUTE,
+    types.WAITING_MESSAGE: shade(MPI, -1),
+    types.BLOCKING_SEND: shade(MPI, 1),
+    types.SYNCHRONIZATION: SYNCHRONISATION,
+    types.TEST_PROBE: shade(MPI, 3),
+    types.WAITING: shade(MPI, -2),
+    types.BLOCKED: OPERATING_SYSTEM,
+    types.IMMEDIATE_SEND: shade(MPI, 2),
+    types.IMMEDIATE_RECEIVE: shade(MPI, -3),
+    types.INPUT_OUTPUT: shade(OPERATING_SYSTEM, 2),
+    types.GROUP_COMMUNICATION: COMMUNICATION,
+    types.OTHERS: MPI,
+    types.SEND_RECEIVE: shade(MPI, 1),
+    types.MEMORY_TRANSFER: MEMORY,
+    types.PROFILING: shade(OPERATING_SYSTEM, -3),
+    types.ONE_SIDED: shade(MEMORY, 2),
+}
+
+MEMORY_OPERATIONS = {0: NOTHING} | {
+    value: shade(MEMORY, step)
+    for value, step in zip(types.MEMORY_OPERATION.values or {}, cycle((3, -1, 1, -3, 2, -2, 0)), strict=False)
+}
+
+_FAMILIES = (
+    (range(1, 10), COMPUTE),
+    (range(10, 12), SKY_BLUE),
+    (range(12, 14), GREEN),
+    (range(14, 16), VERMILLION),
+    (range(16, 20), PURPLE),
+    (range(20, 22), YELLOW),
+    (range(22, 24), COMMUNICATION),
+    (range(24, 25), GREY),
+)
+KERNEL_CLASSES = {0: NOTHING} | {
+    value: shade(colour, step)
+    for values, colour in _FAMILIES
+    for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
+}
+"""Matrix products are blue, what moves data is purple, and so on."""
+
+
+def _mpi_calls() -> dict[int, Colour]:
+    colours: dict[int, Colour] = {0: NOTHING}
+    for of_class, hue in zip(CLASSES, (MPI, COMMUNICATION, GREY, PURPLE, SKY_BLUE), strict=True):
+        values = types.MPI_CALLS[of_class].values or {}
+        steps = cycle((0, 2, -2, 3, -1, 1, -3))
+        colours |= {value: shade(hue, step) for value, step in zip(values, steps, strict=False) if value}
+    return colours
+
+
+MPI_CALLS = _mpi_calls()
+"""Point-to-point, collective, other, one-sided and I/O calls differ in hue."""
+
+_HUES = (BLUE, ORANGE, GREEN, PURPLE, SKY_BLUE, VERMILLION, YELLOW, GREY)
+NAMES: Colours = {0: NOTHING} | {
+    1 + i + len(_HUES) * turn: shade(hue, step)
+    for turn, step in enumerate((0, 2, -2, 3, -1))
+    for i, hue in enumerate(_HUES)
+}
+"""Of names that depend on the program; beyond these, Paraver's own colours."""

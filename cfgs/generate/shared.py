@@ -1,0 +1,62 @@
+"""Windows that several presets are made of.
+
+Each call makes windows of their own: in one preset they may be parents of several, between presets nothing is shared.
+"""
+
+from __future__ import annotations
+
+from cfgs.generate import palette
+from cfgs.generate.paraver_cfg import (
+    ANY_DRAW,
+    LAST_TYPE,
+    NESTING,
+    SIGN,
+    STACKED,
+    Derived,
+    Events,
+    Look,
+    Messages,
+    Window,
+    codes,
+    function,
+    only,
+    product,
+    span,
+)
+from nsys2prv_ng.paraver import event_types as types
+
+NAMES = codes(palette.NAMES, ANY_DRAW)
+FLAG = Look(maximum=1)
+
+MOST_NAMES = 4000
+"""Columns for ids of names; Paraver hides those that no name has."""
+
+NVTX_RANGES = only(types.nvtx_range(""), types.NVTX_DEFAULT)
+NCCL_RANGES = only(types.nvtx_range("NCCL"), types.NVTX_NCCL)
+KERNELS = span(types.KERNEL, types.NCCL_KERNEL)
+"""Compute kernels and NCCL's."""
+
+LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
+
+
+def names(name: str, events: Events, **properties: object) -> Window:
+    """Names of intervals that may nest."""
+    return Window(name, NAMES, events=events, compose=STACKED, **properties)  # type: ignore[arg-type]
+
+
+def inside(name: str, events: Events, **properties: object) -> Window:
+    """1 inside of such an interval, else 0. They may nest."""
+    return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)  # type: ignore[arg-type]
+
+
+def cuda_kinds(name: str, **properties: object) -> Derived:
+    """Event type of what goes on: API call, memory operation, kernel, NCCL kernel or graph.
+
+    The type of the last event does not drop to 0 when an interval ends: it is cut to the inside of intervals. A memory
+    operation begins with two types, of which the last is that of its size.
+    """
+    events = span(types.CUDA_API, types.GRAPH_LAUNCH)
+    sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
+    last = Window("Kind of the last event", codes(palette.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
+    within = inside("Inside of a call or operation", events)
+    return product(name, codes(palette.KINDS), last, within, **properties)
