@@ -39,9 +39,9 @@ def _run(arguments: list[str]) -> int:
     except TranslationError as error:
         return _fail(str(error), error.exit_code)
     except _Terminated as error:
-        return _fail("terminated; nothing was written", 128 + error.signal)
+        return _fail("terminated; no unfinished trace is left", 128 + error.signal)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", 128 + signal.SIGINT)
+        return _fail("interrupted; no unfinished trace is left", 128 + signal.SIGINT)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
         return 1

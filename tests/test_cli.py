@@ -277,7 +277,7 @@ def test_full_disk(tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_killed_at_any_moment(tmp_path, name):
-    """Nothing half-written is under the final names; unless killed outright, nothing is left at all."""
+    """Nothing half-written is under the final names; unless killed outright, nothing else is left at all."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     assert run(*reports, tmp_path / "whole.prv").returncode == 0
     whole = {suffix: (tmp_path / f"whole.{suffix}").read_bytes() for suffix in ("pcf", "prv")}
@@ -297,7 +297,7 @@ def test_killed_at_any_moment(tmp_path, name):
                 path = folder / f"out.{suffix}"
                 assert not path.exists() or path.read_bytes() == content
             if name != "SIGKILL":
-                assert files(folder) == []
+                assert files(folder) in ([], ["out.pcf", "out.prv", "out.row"])
                 assert "internal error" not in error
 
 
