@@ -1,5 +1,266 @@
-"""todo"""
+"""Presets that measure: how GPUs and streams spend their time, gaps, delays, sizes and durations."""
 
-from cfgs.generate.paraver_cfg import Preset
+from __future__ import annotations
+
+from cfgs.generate import palette
+from cfgs.generate.paraver_cfg import (
+    ANY_DRAW,
+    GRADIENT,
+    JOINED,
+    LAST_TYPE,
+    LOGARITHMIC,
+    MILLISECONDS,
+    NESTING,
+    STACKED,
+    TASK,
+    Derived,
+    Histogram,
+    Preset,
+    View,
+    Window,
+    any_of,
+    at_least,
+    codes,
+    divided,
+    equal_to,
+    logarithm,
+    only,
+    product,
+)
+from cfgs.generate.shared import (
+    IN_ANY,
+    IN_COMPUTE,
+    MOST_NAMES,
+    NVTX_RANGES,
+    gpus,
+    idle_stretches,
+    inside,
+    names,
+)
+from nsys2prv_ng.paraver import event_types as types
 
 PRESETS: list[Preset] = []
+
+
+def _preset(
+    name: str, summary: str, description: str, *shown: View | Histogram, hidden_first: tuple[View, ...] = ()
+) -> None:
+    PRESETS.append(Preset("analysis", name, summary, description, shown, hidden_first))
+
+
+# ---- GPUs as a whole -------------------------------------------------------------------------------------------------
+
+_preset(
+    "gpu-gaps",
+    "How long GPUs are idle between operations: each idle stretch by its length (us)",
+    """
+A row for each rank; of several GPUs the longest stretch at each time. The colour is the length of the whole stretch,
+on a logarithmic scale. A GPU is idle from the end of an operation (kernel, copy, set or graph of any stream and
+process) to the begin of the next, never before its first nor after its last: NVIDIA's gpu_gaps.
+How many there are of which length is in analysis/gap_histogram.
+""",
+    idle_stretches("Idle stretches of GPUs [us]", LOGARITHMIC, level=TASK, above="Maximum", top=(divided(1000),)),
+)
+
+_preset(
+    "gpu_active",
+    "When GPUs are active: any kernel, copy, set or graph runs",
+    """
+A row for each rank; the value is the number of its GPUs that are active, 0 or 1 where a rank has one.
+""",
+    gpus("Active GPUs", IN_ANY, palette.OVERLAP, level=TASK),
+)
+
+_preset(
+    "gpu_useful",
+    "When GPUs do useful work: compute kernels run",
+    """
+A row for each rank; the value is the number of its GPUs that are in compute kernels or graphs, 0 or 1 where a rank
+has one. NCCL kernels, copies and sets are not useful here: this is Useful of the POP metrics for accelerators.
+""",
+    gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, level=TASK),
+)
+
+_useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS)
+_preset(
+    "gpu_useful_sumtime_2dh",
+    "Useful time of each GPU: sum of the time in compute kernels (ms)",
+    """
+A row for each GPU (Metrics GPUn). Kernels that overlap on a GPU count once.
+Average over maximum of the column is the load balance of GPUs; with statistic % Window Time it is the share of the
+trace.
+""",
+    Histogram("Useful time of each GPU [ms]", _useful, "Time", maximum=1),
+)
+
+_preset(
+    "kernels-inflight",
+    "Kernels in flight on each rank: launched and not finished",
+    """
+A kernel or graph is in flight from the begin of its launch call to its end, running or waiting in a stream. GPUs of a
+rank are added. Where it falls to 0 while the host is busy, the GPU waits for the host; where it is high all the time,
+the host is far ahead and a synchronisation will take long.
+""",
+    Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
+)
+
+_activity = Window("Activity of each GPU", codes(palette.GPU_ACTIVITY), events=only(types.GPU_ACTIVITY))
+_preset(
+    "overlap-communication-compute-2dh-timeline",
+    "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
+    """
+Timeline and histogram on the rows Metrics GPUn. Communication is time in NCCL kernels. Alone it is exposed; Compute
+and communication is hidden. Values with Memory are the same with copies or sets beside.
+Percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.
+""",
+    _activity,
+    Histogram("Activity of each GPU [%]", _activity, "% Time", maximum=8),
+)
+
+# Decades of ns in halves: gaps are from 10 ns to 10^10 ns (10 s).
+_gap_decades = idle_stretches("log10 of the idle stretch [ns]", GRADIENT, top=(logarithm(10),))
+_preset(
+    "gap_histogram",
+    "Number of idle stretches of each GPU by their length, in half decades of nanoseconds",
+    """
+A row for each GPU (Metrics GPUn). Columns are powers of ten: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms
+to 3.2 ms. Choose statistic Time to see which lengths cost most. Definition: see analysis/gpu-gaps.
+""",
+    Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
+)
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+_preset(
+    "in_useful_kernel",
+    "When each stream is in a compute kernel",
+    """
+1 in a compute kernel, else 0; NCCL kernels, copies and sets are not counted. For whole GPUs see analysis/gpu_useful.
+""",
+    Window("In a compute kernel", codes(palette.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
+)
+
+_preset(
+    "kernel-timepercent",
+    "Share of each compute kernel in the kernel time of each stream (%)",
+    """
+A row for each stream, a column for each name. Rows add up to 100: the time of the stream in compute kernels. Choose
+statistic % Window Time for the share of the trace, Time for microseconds, # Bursts for the number of kernels.
+""",
+    Histogram("Time in kernels [%]", names("Compute kernels", only(types.KERNEL)), "% Time", maximum=MOST_NAMES),
+)
+
+_class = Window("Kernel classes", codes(palette.KERNEL_CLASSES, ANY_DRAW), events=only(types.KERNEL_CLASS))
+_preset(
+    "kernel_classes",
+    "Time of each stream in classes of kernels: matrix products by precision, attention, NCCL, ... (%)",
+    """
+Timeline and histogram. Classes are told from the kernels' names; rows of the histogram add up to 100, the time of the
+stream in kernels. Choose statistic Time for microseconds, # Bursts for the number of kernels.
+Matrix products (GEMM) are blue, NCCL is orange, what moves data is purple.
+""",
+    _class,
+    Histogram("Time in classes of kernels [%]", _class, "% Time", maximum=24),
+)
+
+
+def _threads_of_kernels() -> View:
+    attributes = [Window(each.label, GRADIENT, events=only(each)) for each in (*types.GRID, *types.BLOCK)]
+    # Attributes are given at the begin of a kernel and not taken back at its end.
+    result: View = inside("In a compute kernel", only(types.KERNEL))
+    for i, each in enumerate(attributes):
+        name = "Threads of the kernel" if i == len(attributes) - 1 else f"Threads of the kernel, factor {i + 1}"
+        result = product(name, LOGARITHMIC, each, result)
+    return result
+
+
+_preset(
+    "evolution_of_nb_threads_per_kernel",
+    "Number of threads of each compute kernel over time",
+    """
+Grid times block (x, y and z) of the kernel that runs on each stream, on a logarithmic scale. A GPU of 132
+multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly empty.
+""",
+    _threads_of_kernels(),
+)
+
+# On the line of a kernel's begin the delay is the last event; at its end, and where there is no delay, the kernel is.
+_has_delay = Window(
+    "In a kernel that has a delay",
+    GRADIENT,
+    events=any_of(types.KERNEL, types.NCCL_KERNEL, types.QUEUE_DELAY),
+    thread=LAST_TYPE,
+    compose=equal_to(types.QUEUE_DELAY.number),
+)
+_delay = Window("Queue delay of the last kernel that had one", GRADIENT, events=only(types.QUEUE_DELAY))
+_queue_delay = product("Queue delay of the kernel [us]", LOGARITHMIC, _delay, _has_delay, top=(divided(1000),))
+_delay_decades = product("log10 of the queue delay [ns]", GRADIENT, _delay, _has_delay, top=(logarithm(10),))
+_preset(
+    "queue_delay",
+    "How long kernels waited in their stream: from the end of the launch call to their start (us)",
+    """
+Timeline: while a kernel runs, how long it had waited, on a logarithmic scale. Histogram: number of kernels of each
+stream by their delay, in half decades of nanoseconds: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms to 3.2
+ms. Kernels that started before their call returned have no delay and are left out, as are those without a call in the
+trace. Some microseconds are the latency of a launch; more is work before it in the stream, or waiting for another
+stream.
+""",
+    _queue_delay,
+    Histogram("Kernels by log10 of the queue delay in ns", _delay_decades, "# Bursts", maximum=11, delta=0.5),
+    hidden_first=(_has_delay,),
+)
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+_size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
+_preset(
+    "memcpy_sizes",
+    "Number of copies and sets of each stream by their size, in powers of two of bytes",
+    """
+A row for each stream. Column 10 is from 1 KiB to 2 KiB, column 20 from 1 MiB to 2 MiB. Choose statistic Time to see
+which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in basics/memory_operations.
+""",
+    Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
+)
+
+# ---- iterations ------------------------------------------------------------------------------------------------------
+
+
+def _ranges_of_depth(depth: int) -> View:
+    """Ranges at a depth of nesting, whole: what is nested deeper does not cut them."""
+    within = Window(
+        f"In a range of depth {depth}",
+        GRADIENT,
+        events=NVTX_RANGES,
+        compose=NESTING,
+        top=(at_least(depth), JOINED),
+        units=MILLISECONDS,
+    )
+    name = Window(f"Innermost range (for depth {depth})", GRADIENT, events=NVTX_RANGES, compose=STACKED)
+    is_depth = Window(f"Depth is {depth}", GRADIENT, events=NVTX_RANGES, compose=NESTING, top=(equal_to(depth),))
+    at_depth = product(f"Range while it is of depth {depth}", GRADIENT, name, is_depth)
+    look = codes(palette.NAMES)
+    title = f"NVTX ranges of depth {depth}"
+    return Derived(title, look, operation="controlled: maximum", first=at_depth, second=within, units=MILLISECONDS)
+
+
+def _durations(ranges: View, name: str) -> Histogram:
+    return Histogram(name, ranges, "Average Burst Time", maximum=MOST_NAMES)
+
+
+_outer, _inner = _ranges_of_depth(1), _ranges_of_depth(2)
+_preset(
+    "iteration_time",
+    "Average duration of NVTX ranges by name and host thread (ms): outermost ranges, and those inside of them",
+    """
+Timelines and histograms of push/pop ranges of the default domain: those of depth 1, as iterations or steps, and those
+of depth 2, as their phases. Durations are of whole ranges, what is nested included; a number in a range's name ("step
+3") is cut off, so that all steps are one column. Choose statistic Maximum or Stdev Burst Time for what varies, #
+Bursts for how many. If iterations are deeper, change the depth in the functions Is In Range and Is Equal of the
+windows.
+""",
+    _outer,
+    _inner,
+    _durations(_inner, "Average duration of ranges of depth 2 [ms]"),
+    _durations(_outer, "Average duration of ranges of depth 1 [ms]"),
+)

@@ -33,9 +33,9 @@ _preset(
     "states",
     "What each thread and stream does: running, waiting, communicating, moving memory",
     """
-A stream is Running in compute kernels and graphs, in Group Communication in NCCL kernels, in Memory transfer in copies
-and sets, and idle otherwise. A host thread is Running from its first event to its last; calls that wait for the device
-are Synchronization, blocking calls of the operating system Blocked; MPI calls have the states of Extrae.
+A stream is Running in compute kernels and graphs, in Group Communication in NCCL kernels, in Memory transfer in
+copies and sets, and idle otherwise. A host thread is Running from its first event to its last; calls that wait for
+the device are Synchronization, blocking calls of the operating system Blocked; MPI calls have the states of Extrae.
 Dark is time without a state.
 """,
     Window("States", codes(palette.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
@@ -100,8 +100,8 @@ _preset(
     "NCCL calls of each host thread and NCCL kernels of each stream, by name, with messages between ranks",
     """
 First window: NCCL's kernels. Lines connect sends and receives that belong together (where NCCL's payload was traced).
-Second window: NCCL's calls, from NVTX domain NCCL. A call returns when its kernel is queued: the time that a collective
-takes is that of its kernel, which waits for the slowest rank.
+Second window: NCCL's calls, from NVTX domain NCCL. A call returns when its kernel is queued: the time that a
+collective takes is that of its kernel, which waits for the slowest rank.
 """,
     names("NCCL kernels", only(types.NCCL_KERNEL), messages=Messages((types.TAG_NCCL,))),
     _calls,
@@ -141,8 +141,8 @@ _preset(
     "graphs",
     "CUDA graphs that were traced as a whole, of each stream, by name",
     """
-Where nsys traced graphs by node (--cuda-graph-trace=node), their kernels are in basics/kernels instead, and this window
-is empty.
+Where nsys traced graphs by node (--cuda-graph-trace=node), their kernels are in basics/kernels instead, and this
+window is empty.
 """,
     names("CUDA graphs", only(types.GRAPH_LAUNCH)),
 )
@@ -151,8 +151,8 @@ _preset(
     "launch_lines",
     "Lines from each CUDA call to the kernel, graph, copy or set that it launched",
     """
-Zoom in: a trace has thousands of lines. A line begins at the begin of the call and ends at the begin of the operation; a
-long line is work that waited for the stream (see analysis/queue_delay).
+Zoom in: a trace has thousands of lines. A line begins at the begin of the call and ends at the begin of the
+operation; a long line is work that waited for the stream (see analysis/queue_delay).
 Light blue is an API call, blue a kernel, orange an NCCL kernel, purple a memory operation, pale blue a graph.
 """,
     cuda_kinds("Calls, operations and launches", messages=LAUNCH_LINES),

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from cfgs.generate import analysis, basics, hwcounters, views
+from cfgs.generate import analysis, basics, communication, hwcounters, views
 from cfgs.generate.cfg_text import cfg_text
 from cfgs.generate.paraver_cfg import Preset
 
-PRESETS: list[Preset] = [*views.PRESETS, *basics.PRESETS, *analysis.PRESETS, *hwcounters.PRESETS]
+PRESETS: list[Preset] = [
+    *views.PRESETS,
+    *basics.PRESETS,
+    *analysis.PRESETS,
+    *communication.PRESETS,
+    *hwcounters.PRESETS,
+]
 
 README = """\
 # Presets for Paraver
 
-Load a trace in wxParaver, then a preset with File > Load Configuration; begin with `views/cuda_activities`. Each works
-with any trace, and shows an empty window where the trace has none of its events. What to look at, units and definitions
-are in the description at its top, which wxParaver shows when the file is chosen.
+Load a trace in wxParaver, then a preset with File > Load Configuration; begin with `views/cuda_activities`. Each
+works with any trace, and shows an empty window where the trace has none of its events. What to look at, units and
+definitions are in the description at its top, which wxParaver shows when the file is chosen.
 
-Most windows have a row for each thread, stream and GPU. To see only some, open the row selection in the window's menu and
-enter a regular expression: `CUDA` for streams, `Metrics` for GPUs.
+Most windows have a row for each thread, stream and GPU. To see only some, open the row selection in the window's menu
+and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs.
 
 {table}
 
 Presets are generated from the declarations in `generate/`: `python -m cfgs.generate` writes them, and with `--check`
-says which differ. To add one, declare it in the module of its folder, with event types from `event_types.py` and colours
-from `palette.py`. Then generate, run the tests, and commit the declaration together with what was written.
+says which differ. To add one, declare it in the module of its folder, with event types from `event_types.py` and
+colours from `palette.py`. Then generate, run the tests, and commit the declaration together with what was written.
 """
 
 

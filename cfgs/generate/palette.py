@@ -43,6 +43,15 @@ def shade(colour: Colour, step: int) -> Colour:
     return red, green, blue
 
 
+def counts(colour: Colour) -> dict[int, Colour]:
+    """One in the colour, more of them lighter."""
+    return {0: NOTHING} | {count: shade(colour, min(count - 1, 4)) for count in range(1, 65)}
+
+
+NCCL_AND_OTHERS = {0: NOTHING, 1: COMMUNICATION} | {1 + count: OVERLAP for count in range(1, 65)}
+"""NCCL's kernels alone, and with kernels beside."""
+
+
 # ---- values of types -------------------------------------------------------------------------------------------------
 
 GPU_ACTIVITY = {

@@ -86,7 +86,6 @@ SIGN = Function("Sign")
 STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
-BURST_TIME = Function("Burst Time")
 
 
 def one_of(*values: float) -> Function:
@@ -102,9 +101,18 @@ def logarithm(base: float) -> Function:
     return function("log N", base)
 
 
+def plus(value: float) -> Function:
+    return function("Add", value)
+
+
 def at_least(value: float) -> Function:
     """1 where the value is that or more, else 0."""
-    return function("Is In Range", 1e15, value)
+    return function("Is In Range", 1_000_000_000, value)
+
+
+def equal_to(value: float) -> Function:
+    """1 where the value is that, else 0."""
+    return function("Is Equal (Sign)", value)
 
 
 # ---- windows and histograms ------------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
+    LOGARITHMIC,
     NESTING,
+    NEXT_VALUE,
     SIGN,
     STACKED,
     Derived,
@@ -19,6 +21,7 @@ from cfgs.generate.paraver_cfg import (
     Window,
     codes,
     function,
+    one_of,
     only,
     product,
     span,
@@ -33,8 +36,13 @@ MOST_NAMES = 4000
 
 NVTX_RANGES = only(types.nvtx_range(""), types.NVTX_DEFAULT)
 NCCL_RANGES = only(types.nvtx_range("NCCL"), types.NVTX_NCCL)
-KERNELS = span(types.KERNEL, types.NCCL_KERNEL)
-"""Compute kernels and NCCL's."""
+
+IN_COMPUTE = (1, 3, 5, 7)
+IN_COMMUNICATION = (2, 3, 6, 7)
+IN_BOTH = (3, 7)
+IN_ANY = (1, 2, 3, 4, 5, 6, 7)
+IN_IDLE = (8,)
+"""Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication) and 4 (memory); 8 is idle."""
 
 LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
@@ -60,3 +68,18 @@ def cuda_kinds(name: str, **properties: object) -> Derived:
     last = Window("Kind of the last event", codes(palette.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
     within = inside("Inside of a call or operation", events)
     return product(name, codes(palette.KINDS), last, within, **properties)
+
+
+def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: object) -> Window:
+    """Number of GPUs that do one of these, 0 or 1 at the level of threads."""
+    look = codes(palette.counts(colour))
+    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)  # type: ignore[arg-type]
+
+
+def idle_stretches(name: str, look: Look, **properties: object) -> Derived:
+    """While a GPU is idle, the length of the stretch in ns: that of the event at its end."""
+    idle = gpus("GPU idle", IN_IDLE, palette.IDLE)
+    length = Window(
+        "Length of the idle stretch that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE
+    )
+    return product(name, look, length, idle, **properties)

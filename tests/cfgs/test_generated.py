@@ -1,0 +1,130 @@
+"""The presets in cfgs/ are what their declarations say, and name only what a trace can hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cfgs.generate.cfg_text import cfg_text
+from cfgs.generate.files import PRESETS, files
+from cfgs.generate.paraver_cfg import TRACE_LACKS, Events, Preset, Window
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_types import EventType
+
+CFGS = Path(__file__).parents[2] / "cfgs"
+
+WANTED = {
+    "basics": "states cuda_api kernels memory_operations nvtx nccl mpi os_runtime graphs launch_lines",
+    "views": "cuda_activities nvtx_on_gpu per_gpu_activity memory_level node_view",
+    "analysis": "gpu-gaps gpu_active gpu_useful gpu_useful_sumtime_2dh in_useful_kernel kernel-timepercent "
+    "kernels-inflight evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
+    "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "
+    "memcpy_sizes iteration_time kernel_classes",
+    "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie",
+}
+
+# Names of NVIDIA's for metrics of which a preset is to show exactly these, of several kinds of GPU.
+METRICS = {
+    "SM* Active [*%]": ["SMs Active [Throughput %]", "SM Active [Throughput %]"],
+    "SM Issue* [*%]": ["SM Issue [Throughput %]"],
+    "Tensor Active* [*%]": ["Tensor Active [Throughput %]", "Tensor Active / FP16 Active [Throughput %]"],
+    "*RAM Read Bandwidth [*%]": ["DRAM Read Bandwidth [Throughput %]", "VRAM Read Bandwidth [Throughput %]"],
+    "*RAM Write Bandwidth [*%]": ["DRAM Write Bandwidth [Throughput %]", "VRAM Write Bandwidth [Throughput %]"],
+    "NVLink RX Requests User Data [*%]": ["NVLink RX Requests User Data [Throughput %]"],
+    "NVLink RX Responses User Data [*%]": ["NVLink RX Responses User Data [Throughput %]"],
+    "NVLink TX Requests User Data [*%]": ["NVLink TX Requests User Data [Throughput %]"],
+    "NVLink TX Responses User Data [*%]": ["NVLink TX Responses User Data [Throughput %]"],
+    "PCIe RX Throughput [*%]": ["PCIe RX Throughput [Throughput %]"],
+    "PCIe TX Throughput [*%]": ["PCIe TX Throughput [Throughput %]"],
+}
+OTHER_METRICS = [
+    "GR Active [Throughput %]",
+    "Unallocated Warps in Active SMs [Throughput %]",
+    "NVLink RX Requests Protocol Data [Throughput %]",
+    "NVLink TX Responses Protocol Data [Throughput %]",
+]
+
+
+def _declared() -> dict[int, str]:
+    """Label by number of all event types but GPU metrics, of NVTX those of domains with fixed numbers."""
+    fixed: list[EventType] = []
+    for value in vars(types).values():
+        each = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        fixed += [event_type for event_type in each if isinstance(event_type, EventType)]
+    labels = {event_type.number: event_type.title for event_type in fixed}
+    for domain, base in types.NVTX_RESERVED.items():
+        ranges = [types.nvtx_range(domain), *(types.nvtx_on_gpu(domain, lane) for lane in range(types.NVTX_GPU_LANES))]
+        labels |= {base + event_type.number: event_type.title for event_type in ranges}
+    return labels
+
+
+def _read(preset: Preset) -> list[Events]:
+    return [view.events for view in preset.views if isinstance(view, Window)]
+
+
+def _fits(pattern: str, label: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), label) is not None
+
+
+def test_committed_files_are_what_the_declarations_say() -> None:
+    present = {path.relative_to(CFGS).as_posix() for path in (*CFGS.glob("*/*.cfg"), CFGS / "README.md")}
+    wanted = files()
+    assert present == set(wanted)
+    differ = [path for path, text in wanted.items() if (CFGS / path).read_bytes().decode() != text]
+    assert not differ, "run python -m cfgs.generate"
+
+
+def test_all_presets_that_users_know_by_name_are_there() -> None:
+    named: dict[str, set[str]] = {}
+    for preset in PRESETS:
+        named.setdefault(preset.folder, set()).add(preset.name)
+    assert named == {folder: set(names.split()) for folder, names in WANTED.items()}
+
+
+def test_summaries_differ_and_are_one_line() -> None:
+    summaries = [preset.summary for preset in PRESETS]
+    assert len(set(summaries)) == len(PRESETS)
+    assert all(summary and "\n" not in summary and "|" not in summary for summary in summaries)
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
+def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None:
+    declared = _declared()
+    for events in _read(preset):
+        for number, label in events.types:
+            if number == TRACE_LACKS:
+                assert "*" in label
+            else:
+                assert declared[number] == label
+
+
+def test_no_type_has_the_number_beside_patterns() -> None:
+    assert TRACE_LACKS not in _declared()
+    assert TRACE_LACKS < types.GPU_METRIC_OTHERS
+    assert not any(number <= TRACE_LACKS < number + types.NVTX_BLOCK for number in types.NVTX_RESERVED.values())
+
+
+def test_patterns_fit_the_metrics_that_they_are_meant_for() -> None:
+    patterns = {
+        label
+        for preset in PRESETS
+        for events in _read(preset)
+        for number, label in events.types
+        if number == TRACE_LACKS and not label.startswith("NVTX")
+    }
+    assert patterns == set(METRICS)
+    known = [*OTHER_METRICS, *(name for names in METRICS.values() for name in names)]
+    for pattern, names in METRICS.items():
+        assert [name for name in known if _fits(pattern, name)] == names
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
+def test_a_preset_loads_on_any_trace(preset: Preset) -> None:
+    text = cfg_text(preset)
+    # Paraver refuses a file of whose types the trace has none unless `All` is selected; rows by number fit one trace.
+    functions = [line for line in text.splitlines() if line.startswith("window_selected_functions")]
+    assert any("{evt_type, All}" in line for line in functions)
+    assert set(re.findall(r"window_object .*", text)) == {"window_object appl { 1, { All } }"}
+    assert all(int(re.search(r"\d+", line)[0]) == line.count("{") - 2 for line in functions)  # type: ignore[index]
