@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn, Optional
@@ -28,9 +29,12 @@ def main() -> NoReturn:
     # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
         arguments.insert(0, "translate")
-    for each in (signal.SIGTERM, signal.SIGHUP):
+    for each in _SIGNALS:
         signal.signal(each, _terminate)
-    sys.exit(_run(arguments))
+    code = _run(arguments)
+    for each in _SIGNALS:  # what is done is done: a signal from now on does not change how it ended
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
@@ -39,15 +43,15 @@ def _run(arguments: list[str]) -> int:
     except TranslationError as error:
         return _fail(str(error), error.exit_code)
     except _Terminated as error:
-        return _fail("terminated; no unfinished trace is left", 128 + error.signal)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; no unfinished trace is left", 128 + signal.SIGINT)
+        return error.fail()
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
         return 1
     except MemoryError:
         return _fail("out of memory; translate fewer reports at once, or fewer kinds of event with --sources", 1)
     except Exception as error:
+        if _received:  # compiled code and imports turn what a signal raises into errors of their own
+            return _received[0].fail()
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
             return _fail(f"{error.format_message()} (see nsys2prv-ng --help)", 2)
         if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
@@ -67,16 +71,27 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class _Terminated(BaseException):
     """A signal that ends the program."""
 
     def __init__(self, number: int) -> None:
         self.signal = number
 
+    def fail(self) -> int:
+        how = "interrupted" if self.signal == signal.SIGINT else "terminated"
+        return _fail(f"{how}; no unfinished trace is left", 128 + self.signal)
+
+
+_received: list[_Terminated] = []
+
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
     """End by an exception, so that temporary files are removed."""
-    raise _Terminated(signum)
+    _received.append(_Terminated(signum))
+    raise _received[-1]
 
 
 def _version(wanted: bool) -> None:
@@ -237,24 +252,45 @@ def translate(
 @app.command()
 def check(
     trace: Annotated[Path, typer.Argument(metavar="OUT.prv", help="A trace: .prv or .prv.gz.", show_default=False)],
+    cfg: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(metavar="FILE.cfg", help="Check a Paraver cfg against the trace as well; can be repeated."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
 ) -> None:
-    """Check that a trace keeps every rule of Paraver; exit code 1 if it does not."""
+    """Check that a trace, and cfgs for it, keep every rule of Paraver; exit code 1 if they do not."""
     from nsys2prv_ng.paraver.check import check_trace
+    from nsys2prv_ng.paraver.check_cfg import check_cfg, read_contents
     from nsys2prv_ng.progress import progress_for
 
     size = trace.stat().st_size if trace.is_file() else 0
     with progress_for(quiet=quiet).step(f"checking {trace}", size, "B") as step:
         report = check_trace(trace, progress=step.update)
-    for problem in report.problems:
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
+    counts += f"; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes"
+    _print_findings(trace, report.problems, report.warnings, counts, quiet)
+    wrong = [f"{trace}: {len(report.problems)} kinds of problem"] if report.problems else []
+    if cfg:
+        with progress_for(quiet=quiet).step(f"event types of {trace}", size, "B") as step:
+            contents = read_contents(trace, progress=step.update)
+    for each in cfg or []:
+        found = check_cfg(each, contents.config, contents.header, contents.types)
+        counts = f"{found.windows:,} windows, {found.histograms:,} histograms"
+        _print_findings(each, found.problems, found.warnings, counts, quiet)
+        wrong += [f"{each}: {len(found.problems)} kinds of problem"] if found.problems else []
+    if wrong:
+        raise TranslationError("; ".join(wrong))
+
+
+def _print_findings(
+    path: Path, problems: Sequence[object], warnings: Sequence[object], counts: str, quiet: bool
+) -> None:
+    for problem in problems:
         print(problem)
     if not quiet:
-        for warning in report.warnings:
+        for warning in warnings:
             print(f"warning: {warning}")
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
-        print(f"{trace}: {counts}; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes")
-    if report.problems:
-        raise TranslationError(f"{trace}: {len(report.problems)} kinds of problem")
+        print(f"{path}: {counts}")
 
 
 @app.command()
