@@ -104,7 +104,7 @@ the host is far ahead and a synchronisation will take long.
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
 )
 
-_activity = Window("Activity of each GPU", codes(palette.GPU_ACTIVITY), events=only(types.GPU_ACTIVITY))
+_activity = Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY))
 _preset(
     "overlap-communication-compute-2dh-timeline",
     "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
@@ -124,7 +124,8 @@ _preset(
     "Number of idle stretches of each GPU by their length, in half decades of nanoseconds",
     """
 A row for each GPU (Metrics GPUn). Columns are powers of ten: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms
-to 3.2 ms. Choose statistic Time to see which lengths cost most. Definition: see analysis/gpu-gaps.
+to 3.2 ms. Choose statistic Time to see which lengths cost most. Definition: see
+analysis/gpu-gaps. Stretches below 10 ns are left out.
 """,
     Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
 )
@@ -202,8 +203,8 @@ _preset(
 Timeline: while a kernel runs, how long it had waited, on a logarithmic scale. Histogram: number of kernels of each
 stream by their delay, in half decades of nanoseconds: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms to 3.2
 ms. Kernels that started before their call returned have no delay and are left out, as are those without a call in the
-trace. Some microseconds are the latency of a launch; more is work before it in the stream, or waiting for another
-stream.
+trace. Delays below 10 ns are not in the histogram. Some microseconds are the latency of a launch; more is work before
+it in the stream, or waiting for another stream.
 """,
     _queue_delay,
     Histogram("Kernels by log10 of the queue delay in ns", _delay_decades, "# Bursts", maximum=11, delta=0.5),

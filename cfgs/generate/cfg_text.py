@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Function, Histogram, Preset, View, Window
 
 _RULE = "#" * 80
-_WIDTH, _HEIGHT, _LEFT, _TOP, _STEP = 1000, {TASK: 220, NODE: 200}, 40, 40, 60
-_TALL = 560
+_WIDTH = 1000
+_LOW = {TASK: 240, NODE: 200}
+"""Height of windows of levels with few rows."""
 
 
 def cfg_text(preset: Preset) -> str:
@@ -52,11 +53,11 @@ def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Itera
         yield "window_shifts 0 0"
         yield f"window_operation {view.operation}"
         yield f"window_identifiers {views.index(view.first) + 1} {views.index(view.second) + 1}"
-    position = shown.index(view) if is_shown else 0
-    yield f"window_position_x {_LEFT + _STEP * position}"
-    yield f"window_position_y {_TOP + _STEP * position}"
+    x, y, height = _place(view, shown)
+    yield f"window_position_x {x}"
+    yield f"window_position_y {y}"
     yield f"window_width {_WIDTH}"
-    yield f"window_height {_HEIGHT.get(view.level, _TALL)}"
+    yield f"window_height {_LOW.get(view.level, height)}"
     yield f"window_comm_lines_enabled {_small(view.messages is not None)}"
     yield "window_flags_enabled false"
     yield from _look(view)
@@ -139,13 +140,13 @@ def _filters(window: Window) -> Iterator[str]:
 
 def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
     control = views.index(histogram.control) + 1
-    position = shown.index(histogram)
+    x, y, height = _place(histogram, shown)
     yield "< NEW ANALYZER2D >"
     yield f"Analyzer2D.Name: {histogram.name}"
-    yield f"Analyzer2D.X: {_LEFT + _STEP * position}"
-    yield f"Analyzer2D.Y: {_TOP + _STEP * position}"
+    yield f"Analyzer2D.X: {x}"
+    yield f"Analyzer2D.Y: {y}"
     yield f"Analyzer2D.Width: {_WIDTH}"
-    yield f"Analyzer2D.Height: {_TALL}"
+    yield f"Analyzer2D.Height: {height}"
     yield f"Analyzer2D.ControlWindow: {control}"
     yield f"Analyzer2D.DataWindow: {views.index(histogram.data) + 1 if histogram.data else control}"
     yield "Analyzer2D.Accumulator: Semantic"
@@ -155,7 +156,7 @@ def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histo
     yield "Analyzer2D.HorizVert: Horizontal"
     yield "Analyzer2D.Color: True"
     yield "Analyzer2D.SemanticColor: False"
-    yield "Analyzer2D.Zoom: Enabled"
+    yield "Analyzer2D.Zoom: Disabled"
     yield "Analyzer2D.SortCols: False"
     yield "Analyzer2D.SortCriteria: Average"
     yield "Analyzer2D.AnalysisLimits: Allwindow"
@@ -174,6 +175,13 @@ def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histo
     yield "Analyzer2D.ShortHeaderLabels: False"
     if len(shown) > 1:
         yield "Analyzer2D.Synchronize: 1"
+
+
+def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, int, int]:
+    """Position and height: two windows above each other, others a little aside."""
+    column, row = divmod(shown.index(this), 2) if this in shown else (0, 0)
+    height = 600 if len(shown) == 1 else 380
+    return 40 + 60 * column, 40 + (height + 70) * row + 40 * column, height
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

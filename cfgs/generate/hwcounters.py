@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cfgs.generate.paraver_cfg import PERCENT, TASK, Derived, Preset, Window, matching
+from cfgs.generate.paraver_cfg import NEXT_TYPE, PERCENT, SIGN, TASK, Derived, Preset, View, Window, matching, product
+from cfgs.generate.shared import FLAG
 
 _UNITS = """
 Percent of the peak, of each sample; it lasts until the next. A row for each rank: that of its busiest GPU. For a row
@@ -11,24 +12,22 @@ Needs --gpu-metrics-devices when profiling.
 """
 
 
-def _metric(name: str, *patterns: str) -> Window:
-    return Window(name, PERCENT, events=matching(*patterns), level=TASK, above="Maximum")
-
-
-def _sum(name: str, first: Window, second: Window) -> Derived:
-    return Derived(name, PERCENT, operation="add", first=first, second=second, level=TASK, above="Maximum")
-
-
-def _preset(name: str, summary: str, description: str, *shown: Window | Derived) -> Preset:
-    return Preset("hwcounters", name, summary, description.rstrip() + _UNITS, shown)
+def _metric(name: str, *patterns: str) -> Derived:
+    """The sum of the metrics of these names. The last sample would last to the end of the trace: it is cut off."""
+    values = [Window(pattern.replace("*", ""), PERCENT, events=matching(pattern)) for pattern in patterns]
+    total: View = values[0]
+    for value in values[1:]:
+        total = Derived(f"{name}, all samples", PERCENT, operation="add", first=total, second=value)
+    sampled = Window("Another sample follows", FLAG, events=matching(patterns[0]), thread=NEXT_TYPE, compose=SIGN)
+    return product(name, PERCENT, total, sampled, level=TASK, above="Maximum")
 
 
 def _nvlink(direction: str, name: str) -> Derived:
-    requests, responses = (
-        Window(f"NVLink {direction} {kind}", PERCENT, events=matching(f"NVLink {direction} {kind} User Data [*%]"))
-        for kind in ("Requests", "Responses")
-    )
-    return _sum(name, requests, responses)
+    return _metric(name, *(f"NVLink {direction} {kind} User Data [*%]" for kind in ("Requests", "Responses")))
+
+
+def _preset(name: str, summary: str, description: str, *shown: View) -> Preset:
+    return Preset("hwcounters", name, summary, description.rstrip() + _UNITS, shown)
 
 
 PRESETS = [

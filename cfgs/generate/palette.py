@@ -117,7 +117,7 @@ KERNEL_CLASSES = {0: NOTHING} | {
     for values, colour in _FAMILIES
     for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
 }
-"""Matrix products are blue, what moves data is purple, and so on."""
+"""Matrix products are blue, what moves data is purple, and so on; classes that follow have Paraver's colours."""
 
 
 def _mpi_calls() -> dict[int, Colour]:

@@ -79,6 +79,8 @@ def function(name: str, *parameters: float | tuple[float, ...]) -> Function:
 LAST_VALUE = Function("Last Evt Val")
 LAST_TYPE = Function("Last Evt Type")
 NEXT_VALUE = Function("Next Evt Val")
+NEXT_TYPE = Function("Next Evt Type")
+"""0 after the last event."""
 STATE = Function("State As Is")
 
 AS_IS = Function("As Is")

@@ -39,7 +39,6 @@ NCCL_RANGES = only(types.nvtx_range("NCCL"), types.NVTX_NCCL)
 
 IN_COMPUTE = (1, 3, 5, 7)
 IN_COMMUNICATION = (2, 3, 6, 7)
-IN_BOTH = (3, 7)
 IN_ANY = (1, 2, 3, 4, 5, 6, 7)
 IN_IDLE = (8,)
 """Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication) and 4 (memory); 8 is idle."""

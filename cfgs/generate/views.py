@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfgs.generate import palette
-from cfgs.generate.paraver_cfg import LINE, NODE, TASK, Preset, Window, codes, divided, only
+from cfgs.generate.paraver_cfg import ANY_DRAW, LINE, NODE, TASK, Preset, Window, codes, divided, only
 from cfgs.generate.shared import IN_ANY, IN_COMMUNICATION, IN_COMPUTE, cuda_kinds, gpus, names
 from nsys2prv_ng.paraver import event_types as types
 
@@ -61,7 +61,7 @@ All streams of all processes together: compute (blue), communication in NCCL ker
 hidden communication), memory operations alone (purple; a lighter colour is the same with memory operations beside),
 idle between the first and the last operation of the GPU (light grey).
 """,
-        (Window("Activity of each GPU", codes(palette.GPU_ACTIVITY), events=only(types.GPU_ACTIVITY)),),
+        (Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY)),),
     ),
     Preset(
         "views",
