@@ -12,7 +12,7 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.paraver.records import Records
+from nsys2prv_ng.paraver.records import Records, used_handles
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
@@ -86,6 +86,7 @@ def read_reports(
                     progress.warn(f"{path}: {warning}")
                 report = ReportRecords(path, metadata, reading.places, reading.labels, results, evidence)
                 _drop_without_row(report)
+                reading.labels.note_used(_used_handles(report))
                 read.append(report)
             finally:
                 database.close()
@@ -120,6 +121,16 @@ def _drop_without_row(report: ReportRecords) -> None:
     for result in report.results.values():
         result.drop_places(no_task, "its process made no traced call")
         result.drop_places(no_call, "its thread made no traced call")
+
+
+def _used_handles(report: ReportRecords) -> set[int]:
+    """Handles of the types of all events, also of those that the end of the trace will close."""
+    used = {int(handle) for records in report.records() for handle in used_handles(records)}
+    for result in report.results.values():
+        for unended in result.unended:
+            pairs = [np.unique(pair.handle).tolist() for pair in unended.opening]
+            used.update(*pairs, map(int, unended.closing))
+    return used
 
 
 def _reports(count: int) -> str:

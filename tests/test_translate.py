@@ -84,6 +84,11 @@ def test_the_checker_finds_nothing(translated: Translated) -> None:
     assert check_trace(translated.trace.path).problems == []
 
 
+def test_the_pcf_names_the_types_that_are_in_the_trace_and_no_others(translated: Translated) -> None:
+    """Paraver takes what the .pcf names for present, and asks about presets that use what is not."""
+    assert set(translated.trace.types) == set(translated.trace.events["type"])
+
+
 def test_objects_are_those_of_the_reports(translated: Translated) -> None:
     objects, trace = translated.objects, translated.trace
     if not objects.rows:

@@ -28,6 +28,9 @@ class Labels:
     def __init__(self) -> None:
         self.types: list[EventType] = []
         self._handles: dict[EventType, int] = {}
+        self._declared: set[EventType] = set()
+        self.unused: set[EventType] = set()
+        """Types of which no record is: the .pcf does not name them, since Paraver takes what it names for present."""
         self.names: dict[str, dict[str, int]] = {}
 
     def handle(self, event_type: EventType) -> int:
@@ -37,6 +40,16 @@ class Labels:
             known = self._handles[event_type] = len(self.types)
             self.types.append(event_type)
         return known
+
+    def declare(self, event_type: EventType) -> None:
+        """The type will be in records that are made of all reports together."""
+        self.handle(event_type)
+        self._declared.add(event_type)
+
+    def note_used(self, handles: Iterable[int]) -> None:
+        """The handles of which there are records, once all have been made."""
+        used = self._declared.union(self.types[handle] for handle in handles)
+        self.unused = set(self.types) - used
 
     def name_ids(self, space: str, names: Iterable[str]) -> IntArray:
         """Local ids (from 1) of names in a name space. Call with distinct names, then index with the result."""
@@ -71,8 +84,9 @@ class Numbering:
         self._numbers: dict[EventType, int] = {}
         for family, numbers_of in FAMILIES.items():
             self._numbers.update(numbers_of([t for t in types if t.family == family], kept.types))
+        used = {t for each in labels for t in each.types if t not in each.unused}
         # Types of a family can agree in number and label: they are one.
-        self.types = list({(self.number(t), t.label): t for t in sorted(types, key=self.number)}.values())
+        self.types = list({(self.number(t), t.label): t for t in sorted(used, key=self.number)}.values())
         self.values: dict[str, dict[str, Value]] = {}
         """Value of each name in each name space."""
         for space in sorted({space for each in labels for space in each.names}):

@@ -259,6 +259,12 @@ def _take_words(first, handle, value, order):  # type: ignore[no-untyped-def]
     return new_first, new_handle, new_value
 
 
+def used_handles(records: Records) -> IntArray:
+    """Handles of the types of which there are events, sorted."""
+    words = np.repeat(records.kind, np.diff(records.first)) == EVENT
+    return np.flatnonzero(np.bincount(records.handle[words]))
+
+
 def shift(records: Records, offset: int) -> None:
     """Move records in time by `offset` ns, in place."""
     if offset:

@@ -143,7 +143,7 @@ def _changes(
     gpus = np.array([reading.metadata.gpu(int(p), int(d)).number for p, d in pairs], np.int64)
     place[~on_host] = reading.places.devices(gpus[codes])
     for each in np.unique(kind[rows]):
-        reading.labels.handle(types.MEMORY_LEVELS[each])
+        reading.labels.declare(types.MEMORY_LEVELS[each])
     return Changes(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
 
 

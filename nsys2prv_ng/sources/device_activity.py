@@ -44,7 +44,7 @@ def read(reading: Reading) -> Result:
     if joined is not None and joined.place.size:
         result.shared = joined
         for event_type in _TYPES:
-            reading.labels.handle(event_type)
+            reading.labels.declare(event_type)
     return result
 
 
