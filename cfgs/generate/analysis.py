@@ -213,14 +213,28 @@ it in the stream, or waiting for another stream.
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
+def _memory_kind(name: str, event_type: types.EventType) -> Histogram:
+    """Kinds are given at the begin of an operation and not taken back at its end."""
+    look = codes(palette.MEMORY_KINDS)
+    kind = Window(event_type.label, look, events=only(event_type))
+    within = inside("In a memory operation", only(types.MEMORY_OPERATION))
+    control = product(f"{event_type.label}, while it lasts", look, kind, within, units=MILLISECONDS)
+    return Histogram(name, control, "Time", maximum=len(palette.MEMORY_KINDS) - 1)
+
+
 _size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
 _preset(
     "memcpy_sizes",
-    "Number of copies and sets of each stream by their size, in powers of two of bytes",
+    "Copies and sets of each stream by size in powers of two of bytes, and by kind of memory (pageable, pinned, ...)",
     """
-A row for each stream. Column 10 is from 1 KiB to 2 KiB, column 20 from 1 MiB to 2 MiB. Choose statistic Time to see
-which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in basics/memory_operations.
+Three histograms with a row for each stream. By the kind of memory copied to and copied from: time of the operations
+(ms); # Bursts counts them. Copies between device and pageable memory are slower than with pinned memory, and their
+calls wait. By size: number of operations. Column 10 is from 1 KiB to 2 KiB, column 20 from 1 MiB to 2 MiB. Choose
+statistic Time to see which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in
+basics/memory_operations.
 """,
+    _memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND),
+    _memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND),
     Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
 )
 

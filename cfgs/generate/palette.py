@@ -102,6 +102,11 @@ MEMORY_OPERATIONS = {0: NOTHING} | {
     for value, step in zip(types.MEMORY_OPERATION.values or {}, cycle((3, -1, 1, -3, 2, -2, 0)), strict=False)
 }
 
+# Pageable and pinned memory, between which a reader must choose, are the two that differ most.
+MEMORY_KINDS = {0: NOTHING, 1: VERMILLION, 2: GREEN, 3: MEMORY} | {
+    value: shade(MEMORY, step) for value, step in zip(range(4, 9), (2, 3, -1, -2, 1), strict=True)
+}
+
 _FAMILIES = (
     (range(1, 10), COMPUTE),
     (range(10, 12), SKY_BLUE),
