@@ -132,6 +132,8 @@ def _is_explicit(window: CfgWindow) -> bool:
 
 
 def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnings: CfgFindings) -> None:
+    if any(window.entry("window_selected_functions") is not None and not window.functions for window in windows):
+        return  # a list that cannot be read, which is a problem already
     explicit = any(map(_is_explicit, windows))
     typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
     for window in windows:

@@ -16,6 +16,7 @@ _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:"
 def check_histogram(
     cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
 ) -> None:
+    """All rules that a histogram can break."""
     _check_statistic(histogram, problems)
     _check_windows(cfg, histogram, problems, warnings)
     _check_limits(histogram, problems)
