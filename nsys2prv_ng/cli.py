@@ -259,8 +259,8 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
 ) -> None:
     """Check that a trace, and cfgs for it, keep every rule of Paraver; exit code 1 if they do not."""
-    from nsys2prv_ng.paraver.check import check_trace
-    from nsys2prv_ng.paraver.check_cfg import check_cfg, read_contents
+    from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
+    from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.progress import progress_for
 
     size = trace.stat().st_size if trace.is_file() else 0

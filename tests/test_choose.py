@@ -8,7 +8,7 @@ import pytest
 
 from nsys2prv_ng import choose
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose as choose_sources
 from nsys2prv_ng.sources.base import SourceOptions
 from nsys2prv_ng.translate import Options, translate

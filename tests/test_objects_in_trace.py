@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.translate import translate
 from tests.conftest import Unpacked
 from tests.report_truth import Report

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import report_truth as truth
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report

@@ -14,7 +14,7 @@ import pytest
 
 from nsys2prv_ng.choose import Choice, Window
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import translated as of_tests
 from tests.trace_reader import Trace, intervals
 from tests.translated import CUDA_API, Translated, changed

@@ -213,6 +213,7 @@ it in the stream, or waiting for another stream.
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
+
 def _memory_kind(name: str, event_type: types.EventType) -> Histogram:
     """Kinds are given at the begin of an operation and not taken back at its end."""
     look = codes(palette.MEMORY_KINDS)

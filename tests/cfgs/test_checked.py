@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.paraver.check_cfg import check_cfg, read_contents
+from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
 from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
 from tests.translated import translated_set

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.sources.base import SourceOptions
 from nsys2prv_ng.summary import SourceAccount, Summary

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nsys2prv_ng.choose import Choice
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.sources.base import SourceOptions
 from nsys2prv_ng.summary import SourceAccount, Summary

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.choose import Choice
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.conftest import NO_REPORTS, REPORTS, Unpacked
 from tests.report_truth import gpu_operations
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, changed, translated_set

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pytest
 
-from nsys2prv_ng.paraver.check import check_trace
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.translate import Options, translate
 from tests.trace_reader import read_trace

@@ -1,0 +1,203 @@
+"""Rules for the filters of a cfg: numbers and labels of event types and values, and whether the trace has them.
+
+Where a cfg gives labels, Paraver takes the types of these labels in the trace's .pcf, and the numbers only for labels
+that it does not find. It asks whether to load a cfg none of whose event types is in the trace, unless a window chooses
+the filter function All or None for evt_type. What is chosen later wins, but the question is not asked any more: so
+`{evt_type, All}, {evt_type, =}` always loads, and filters by its types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
+from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
+from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig
+
+_RANGE = "[x,y]"
+
+
+@dataclass(frozen=True)
+class EventTypes:
+    """What an item of an evt_type filter stands for: numbers in the trace, and what to call it in messages."""
+
+    numbers: tuple[int, ...]
+    name: str
+
+
+def check_events(
+    cfg: CfgFile,
+    config: ParaverConfig | None,
+    types: Collection[int] | None,
+    problems: CfgFindings,
+    warnings: CfgFindings,
+) -> None:
+    """All filters of a cfg. types: those with events in the trace; None if that is not known."""
+    windows = [window for window in cfg.windows if not window.derived]
+    for window in windows:
+        for kind in LABELLED:
+            _check_labels(window, kind, problems)
+        _check_ranges(window, config, problems)
+        if config is not None:
+            _check_values(window, config, warnings)
+    _check_without_types(windows, problems, warnings)
+    if types is not None:
+        asks = _is_asked(cfg, config, types)
+        typed = [window for window in windows if window.numbers.get("evt_type")]
+        found = [_check_presence(window, config, types, asks, warnings) for window in typed]
+        if found and not any(found):
+            warnings.tell(0, "none of the event types of this cfg is in the trace")
+
+
+def event_types(window: CfgWindow, config: ParaverConfig | None) -> list[EventTypes]:
+    """What the evt_type filter of a window stands for with a .pcf, item by item."""
+    numbers = [int(number) for number in window.numbers.get("evt_type", [])]
+    labels = window.labels.get("evt_type", [])
+    if len(labels) != len(numbers):
+        labels = [""] * len(numbers)
+    return [_event_type(number, label, config) for number, label in zip(numbers, labels, strict=True)]
+
+
+def _event_type(number: int, label: str, config: ParaverConfig | None) -> EventTypes:
+    declared = config.types if config is not None else {}
+    found = []
+    if label not in ("", "Unknown"):
+        pattern = re.compile(".*".join(map(re.escape, label.split("*"))), re.DOTALL)
+        found = sorted(type_ for type_, known in declared.items() if pattern.fullmatch(known.label))
+    if "*" not in label:
+        found = found[-1:]  # of types with the same label Paraver knows the highest
+    if "*" in label and found:
+        return EventTypes(tuple(found), f'event types "{label}"')
+    number = found[0] if found else number
+    name = label or (declared[number].label if number in declared else "")
+    return EventTypes((number,), f'event type {number} "{name}"' if name else f"event type {number}")
+
+
+def _line(window: CfgWindow, start: str) -> int:
+    """Where a filter of a window stands."""
+    lines = (entry.line for entry in window.entries if f"{entry.key} {entry.value} ".startswith(start + " "))
+    return next(lines, window.line)
+
+
+def _is_unread(window: CfgWindow, kind: str) -> bool:
+    """Whether a window has a list of numbers that cannot be read, which is a problem already."""
+    start = f"{kind} "
+    lines = (entry.value for entry in window.entries if entry.key == "window_filter_module")
+    return kind not in window.numbers and any(value.startswith(start) for value in lines)
+
+
+def _check_labels(window: CfgWindow, kind: str, problems: CfgFindings) -> None:
+    numbers, labels = len(window.numbers.get(kind, [])), len(window.labels.get(kind, []))
+    if labels and labels != numbers and not _is_unread(window, kind):
+        line = _line(window, f"window_filter_module {kind}_label")
+        problems.tell(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
+
+
+def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: CfgFindings) -> None:
+    for kind in FILTERS:
+        numbers = window.numbers.get(kind, [])
+        if window.function(kind) != _RANGE or not numbers:
+            continue
+        if kind == "evt_type":
+            numbers = [float(number) for item in event_types(window, config) for number in item.numbers]
+        line = _line(window, f"window_filter_module {kind}")
+        if len(numbers) != 2:
+            problems.tell(
+                line, f"{kind} {_RANGE} needs two numbers, there are {len(numbers)}: Paraver lets others pass"
+            )
+        elif numbers[0] > numbers[1]:
+            problems.tell(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
+
+
+def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFindings) -> None:
+    """A label of a value is looked up in all event types of the .pcf, not only in those of the window."""
+    values: dict[str, set[int]] = {}
+    for declared in config.types.values():
+        for value, label in (declared.values or {}).items():
+            values.setdefault(label, set()).add(value)
+    for label in window.labels.get("evt_value", []):
+        several = sorted(values.get(label, ()))
+        if label not in ("", "Unknown") and len(several) > 1:
+            line = _line(window, "window_filter_module evt_value_label")
+            shown = ", ".join(map(str, several[:5])) + (", ..." if len(several) > 5 else "")
+            warnings.tell(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
+
+
+def _is_explicit(window: CfgWindow) -> bool:
+    """Whether a window makes Paraver load the cfg without a question."""
+    return any(chosen.level == "evt_type" and chosen.name in ("All", "None") for chosen in window.functions)
+
+
+def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnings: CfgFindings) -> None:
+    if any(window.entry("window_selected_functions") is not None and not window.functions for window in windows):
+        return  # a list that cannot be read, which is a problem already
+    explicit = any(map(_is_explicit, windows))
+    typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
+    for window in windows:
+        if window in typed:
+            continue
+        line = _line(window, "window_selected_functions")
+        filters = window.function("evt_type")
+        message = "a window without event types must choose {evt_type, All} or {evt_type, None}"
+        if not explicit and not typed:
+            problems.tell(line, f"{message}: {REFUSES}")
+        elif not explicit:
+            warnings.tell(
+                line, f"{message}: Paraver asks where the event types of the other windows are not in the trace"
+            )
+        if filters not in ("All", "None") and window.function("thread") in EVENT:
+            warnings.tell(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
+
+
+def _numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
+    return [number for item in event_types(window, config) for number in item.numbers]
+
+
+def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
+    """Whether a window filters by a range in which the trace has a type."""
+    in_range = window.function("evt_type") == _RANGE and len(numbers) > 1
+    return in_range and any(numbers[0] <= number <= numbers[1] for number in types)
+
+
+def _is_asked(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
+    """Whether Paraver asks about absent types.
+
+    Where it finds one in a range, it forgets those of the windows above. When a histogram begins it looks at the last
+    window once more, and of a derived one at what that is made of in the first place.
+    """
+    absent = False
+    windows = [window for window in cfg.windows if not window.derived]
+    if cfg.histograms and cfg.windows:
+        last = cfg.windows[-1]
+        while last.derived and last.parents and 0 < last.parents[0] < last.number:
+            last = cfg.windows[last.parents[0] - 1]
+        windows += [last]
+    for index, window in enumerate(windows):
+        numbers = _numbers(window, config)
+        absent |= window not in windows[:index] and any(number not in types for number in numbers)
+        absent &= not _has_range(window, numbers, types)
+    return absent
+
+
+def _check_presence(
+    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], asks: bool, warnings: CfgFindings
+) -> bool:
+    """Warns of event types without an event in the trace; returns whether there is any."""
+    items, numbers = event_types(window, config), _numbers(window, config)
+    line = _line(window, "window_filter_module evt_type")
+    if _has_range(window, numbers, types):
+        return True
+    question = "Paraver asks before it shows an empty window" if asks else "Paraver shows an empty window"
+    if window.function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
+        warnings.tell(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
+        return False
+    absent = [item for item in items if not any(number in types for number in item.numbers)]
+    if len(absent) < len(items):
+        question = "Paraver asks, and shows the others" if asks else "Paraver shows the others"
+    for item in dict.fromkeys(absent):
+        are = "are" if item.name.startswith("event types") else "is"
+        warnings.tell(line, f"{item.name} {are} not in the trace: {question}")
+    return len(absent) < len(items)

@@ -1,0 +1,213 @@
+"""The keys that Paraver reads in a .cfg, and what their values must be.
+
+A value that Paraver cannot read makes it refuse the file from there on: without a word where the line is. Of some keys
+it takes no notice of a wrong value. The lists in braces (functions, objects, filters) are left to `cfg_lists`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nsys2prv_ng.paraver.checker.cfg_functions import WINDOW_LEVELS
+
+NUMBER = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+HISTOGRAM_MARK = "< NEW ANALYZER2D >"
+"""The line that starts a histogram, to the letter."""
+WINDOW_MARK = re.compile(r"< NEW DISPLAYING WINDOW .*>")
+"""A line that Paraver writes in front of a window, and does not read."""
+
+UNITS = ("Nanoseconds", "Microseconds", "Milliseconds", "Seconds", "Minutes", "Hours", "Days")
+DRAW_MODES = (
+    *(f"draw_{mode}" for mode in ("last", "maximum", "minnotzero", "random", "randnotzero", "average")),
+    *(f"draw_{mode}" for mode in ("averagenotzero", "mode", "absolute_maximum", "absolute_minimum")),
+)
+OLD_DRAW_MODES = tuple("01234567")
+HISTOGRAM_COLOURS = tuple(f"window_in_{mode}_mode" for mode in ("code", "gradient", "null_gradient"))
+HISTOGRAM_COLOURS += ("window_in_alternative_gradient_mode",)
+WINDOW_COLOURS = (*HISTOGRAM_COLOURS, "window_in_punctual_mode", "window_in_fused_lines_mode")
+GRADIENTS = tuple(f"gradient_function_{name}" for name in ("linear", "steps", "log", "exp"))
+SORT_CRITERIA = ("Average", "Total", "Maximum", "Minimum", "Stdev", "Avg/Max", "Custom")
+
+
+def is_number(text: str) -> bool:
+    """Whether Paraver reads all of the text as a number (it knows no infinity)."""
+    return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a value must be.
+
+    what: for messages, "X is not {what}". accepts: whether a value is that.
+    kept: what Paraver does with another value, where it does not refuse it: "Paraver {kept}".
+    numeric: of another number it is not said what Paraver does; it takes some for others.
+    repeated: the key may be given more than once in a window. derived, single: which windows it means something to.
+    """
+
+    what: str = ""
+    accepts: Callable[[str], bool] = lambda _: True
+    kept: str = ""
+    numeric: bool = False
+    repeated: bool = False
+    derived: bool = True
+    single: bool = True
+
+
+def _words(what: str, *words: str, kept: str = "", single_only: bool = False) -> Key:
+    return Key(what, frozenset(words).__contains__, kept, derived=not single_only)
+
+
+def _pattern(what: str, pattern: str, derived_only: bool = False) -> Key:
+    compiled = re.compile(pattern, re.ASCII)
+    return Key(what, lambda text: compiled.fullmatch(text) is not None, numeric=True, single=not derived_only)
+
+
+def _numbers(what: str, count: int, derived_only: bool = False) -> Key:
+    return Key(
+        what,
+        lambda text: len(text.split(" ")) == count and all(map(is_number, text.split(" "))),
+        numeric=True,
+        single=not derived_only,
+    )
+
+
+def _is_size(text: str) -> bool:
+    return re.fullmatch(r"\d{1,5}", text, re.ASCII) is not None and int(text) < 2**16
+
+
+def _is_palette(text: str) -> bool:
+    items = re.fullmatch(r"\{[^{}]*\}(,\{[^{}]*\})*", text)
+    return items is not None and all(map(_is_colour, text[1:-1].split("},{")))
+
+
+def _is_colour(text: str) -> bool:
+    value, _, colour = text.partition(":")
+    parts = colour.split(",")
+    return is_number(value) and len(parts) == 3 and all(_is_size(part) and int(part) < 256 for part in parts)
+
+
+_SWITCH = _words("true or false", "true", "false")
+_FILTER_SWITCH = _words("true or false", "true", "false", single_only=True)
+_SIZE = Key("a whole number from 0 to 65535", _is_size, numeric=True)
+_NUMBER = Key("a number", is_number, numeric=True)
+_FRACTION = Key("a part of the trace from 0 to 1", lambda text: is_number(text) and 0 <= float(text) <= 1, numeric=True)
+_TIME = Key("a time that is not negative", lambda text: is_number(text) and float(text) >= 0, numeric=True)
+_COUNT = _pattern("a whole number", r"\d{1,9}")
+_ID = _pattern("the number of a window", r"\d{1,9}")
+_DRAW_MODE = _words("a draw mode", *DRAW_MODES, *OLD_DRAW_MODES, kept="keeps its own")
+_LIST = Key(repeated=True)
+_ANY = Key()
+
+WINDOW_KEYS: Mapping[str, Key] = {
+    "window_name": _ANY,
+    "window_type": _words("single or composed", "single", "composed"),
+    "window_id": _ANY,
+    "window_factors": _numbers("two numbers with a blank between them", 2, derived_only=True),
+    "window_shifts": _pattern("two whole numbers with a blank between them", r"-?\d{1,4} -?\d{1,4}", derived_only=True),
+    "window_operation": Key(single=False),
+    "window_identifiers": _pattern("the numbers of two windows", r"\d{1,9} \d{1,9}", derived_only=True),
+    "window_position_x": _SIZE,
+    "window_position_y": _SIZE,
+    "window_width": _SIZE,
+    "window_height": _SIZE,
+    "window_comm_lines_enabled": _SWITCH,
+    "window_flags_enabled": _SWITCH,
+    "window_noncolor_mode": _SWITCH,
+    "window_color_mode": _words("a colour mode", *WINDOW_COLOURS, kept="paints each value in its own colour"),
+    "window_gradient_function": _words("a gradient function", *GRADIENTS),
+    "window_custom_color_enabled": _SWITCH,
+    "window_custom_color_palette": Key(
+        "a palette {value:red,green,blue},{...} of colours up to 255", _is_palette, "takes others, or refuses the cfg"
+    ),
+    "window_semantic_scale_min_at_zero": _SWITCH,
+    "window_units": _words("a unit of time", *UNITS, kept="takes Microseconds"),
+    "window_maximum_y": _NUMBER,
+    "window_minimum_y": _NUMBER,
+    "window_compute_y_max": _words("true or false", "true", "false", ""),
+    "window_level": _words(
+        f"a level ({', '.join(WINDOW_LEVELS)})", *WINDOW_LEVELS, "ptask", kept="shows nothing, or crashes"
+    ),
+    "window_scale_relative": _FRACTION,
+    "window_end_time_relative": _FRACTION,
+    "window_begin_time_relative": _FRACTION,
+    "window_begin_time": _TIME,
+    "window_stop_time": _TIME,
+    "window_end_time": _TIME,
+    "window_number_of_row": _ANY,
+    "window_object": _LIST,
+    "window_zoom_objects": _pattern("the numbers of two rows", r"\d{1,9} \d{1,9}"),
+    "window_selected_functions": _ANY,
+    "window_compose_functions": _ANY,
+    "window_semantic_module": _LIST,
+    "window_filter_module": Key(repeated=True, derived=False),
+    "window_logical_filtered": _FILTER_SWITCH,
+    "window_physical_filtered": _FILTER_SWITCH,
+    "window_intracomms_enabled": _FILTER_SWITCH,
+    "window_intercomms_enabled": _FILTER_SWITCH,
+    "window_comm_fromto": _FILTER_SWITCH,
+    "window_comm_tagsize": _FILTER_SWITCH,
+    "window_comm_typeval": _FILTER_SWITCH,
+    "window_open": _SWITCH,
+    "window_drawmode": _DRAW_MODE,
+    "window_drawmode_rows": _DRAW_MODE,
+    "window_pixel_size": _SIZE,
+    "window_labels_to_draw": _SIZE,
+    "window_object_axis_position": _SIZE,
+    "window_punctual_color_window": _ID,
+    "window_synchronize": _COUNT,
+}
+
+_BOOLEAN = _words("True or False", "True", "False")
+_COLOUR_SWITCH = _words("True or False", "True", "False", kept="keeps its own")
+
+HISTOGRAM_KEYS: Mapping[str, Key] = {
+    **dict.fromkeys(("Analyzer2D.X:", "Analyzer2D.Y:", "Analyzer2D.Width:", "Analyzer2D.Height:"), _SIZE),
+    **dict.fromkeys(("Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"), _ID),
+    **dict.fromkeys(("Analyzer2D.HideCols:", "Analyzer2D.SortCols:", "Analyzer2D.SortReverse:"), _BOOLEAN),
+    **dict.fromkeys(("Analyzer2D.ComputeYScale:", "Analyzer2D.ComputeYScaleZero:"), _BOOLEAN),
+    **dict.fromkeys(("Analyzer2D.UseFixedDelta:", "Analyzer2D.ComputeGradient:"), _BOOLEAN),
+    **dict.fromkeys(("Analyzer2D.CodeColor:", "Analyzer2D.ShowOnlyTotals:", "Analyzer2D.ShortHeaderLabels:"), _BOOLEAN),
+    **dict.fromkeys(("Analyzer2D.AccumulateByControlWindow:", "Analyzer2D.RelativeTime:"), _BOOLEAN),
+    **dict.fromkeys(("Analyzer2D.Color:", "Analyzer2D.SemanticColor:"), _COLOUR_SWITCH),
+    **dict.fromkeys(("Analyzer2D.Minimum:", "Analyzer2D.Maximum:", "Analyzer2D.Delta:"), _NUMBER),
+    **dict.fromkeys(("Analyzer2D.MinimumGradient:", "Analyzer2D.MaximumGradient:"), _NUMBER),
+    **dict.fromkeys(("Analyzer2D.3D_Minimum:", "Analyzer2D.3D_Maximum:", "Analyzer2D.3D_Delta:"), _NUMBER),
+    **dict.fromkeys(("Analyzer2D.DrawModeObjects:", "Analyzer2D.DrawModeColumns:"), _DRAW_MODE),
+    **dict.fromkeys(("Analyzer2D.Name:", "Analyzer2D.Accumulator:", "Analyzer2D.UseCustomDelta:"), _ANY),
+    "Analyzer2D.3D_FixedValue:": _NUMBER,
+    "Analyzer3D.ComputeYScale:": _BOOLEAN,
+    "Analyzer2D.Statistic:": _ANY,
+    "Analyzer2D.CalculateAll:": _words("True or False", "True", "False", kept="always takes True"),
+    "Analyzer2D.HorizVert:": _words("Horizontal or Vertical", "Horizontal", "Vertical"),
+    "Analyzer2D.Zoom:": _words("Enabled or Disabled", "Enabled", "Disabled", kept="keeps its own"),
+    "Analyzer2D.SortCriteria:": _words("a way to sort columns", *SORT_CRITERIA),
+    "Analyzer2D.Parameters:": Key(
+        "4 and four numbers", lambda text: text.startswith("4 ") and _numbers("", 5).accepts(text), numeric=True
+    ),
+    "Analyzer2D.AnalysisLimits:": _words("Alltrace, Allwindow or Region", "Alltrace", "Allwindow", "Region"),
+    "Analyzer2D.NumColumns:": _COUNT,
+    "Analyzer2D.Objects:": Key(
+        "All or numbers of rows: 0,1,2",
+        lambda text: re.fullmatch(r"All|\d{1,9}(,\d{1,9})*", text, re.ASCII) is not None,
+        "takes others, drops the histogram, or crashes",
+    ),
+    "Analyzer2D.PixelSize:": _SIZE,
+    "Analyzer2D.ColorMode:": _words("a colour mode of histograms", *HISTOGRAM_COLOURS),
+    "Analyzer2D.Synchronize:": _COUNT,
+}
+
+ALIAS_KEYS: Mapping[str, Key] = {
+    "cfg4d": Key("name|alias", lambda text: "|" in text, "makes something else of it", repeated=True),
+    "cfg4dlink": Key('group|"name"', lambda text: re.match(r'\d+\|"[^"]*"', text) is not None, repeated=True),
+    "cfg4dstatistic": Key("name|alias", lambda text: "|" in text, "makes something else of it", repeated=True),
+    "cfg4dparam": Key(
+        "level|function|number|alias",
+        lambda text: re.match(r"[^|]*\|[^|]*\|\d+\|", text) is not None,
+        repeated=True,
+    ),
+}
+"""Keys of simplified views, in windows and histograms; their names are not looked into."""

@@ -1,0 +1,173 @@
+"""Grammar of the values of a .cfg that are lists: functions, their parameters, filters, objects.
+
+    window_selected_functions { 2, { {level, function}, {level, function} } }
+    window_semantic_module LEVEL FUNCTION { 2, { 1 value, 2 value value } }
+    window_filter_module evt_type 2 number number
+    window_filter_module evt_type_label 2 "label" "label"
+    window_object thread { application, task, 2, { 1, 0 } }
+
+Paraver reads these from separator to separator and asks for few of them: a blank too many makes another name, a number
+that does not fit what follows leaves the rest unread. Here they must be as Paraver writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, FILTERS, WINDOW_LEVELS
+from nsys2prv_ng.paraver.checker.cfg_keys import is_number
+from nsys2prv_ng.paraver.checker.problems import Findings
+
+LABELLED = ("evt_type", "evt_value")
+"""Filters whose numbers may have labels."""
+OBJECT_INDICES = {"appl": 0, "task": 1, "thread": 2, "node": 0, "cpu": 1}
+"""Levels of window_object lines, and how many indices of larger objects stand before the count."""
+
+_LIST = re.compile(r"\{ (?P<count>\d{1,5}), ?\{(?P<items>.*)\} ?\}", re.ASCII)
+_FUNCTION = re.compile(r"\{([^,{}]*), ([^{}]*)\}")
+_PARAMETERS = re.compile(
+    r"(?P<level>\S+) (?P<function>[^{]*) \{ (?P<count>\d{1,5}), \{ (?P<values>[^{}]*)\} ?\}", re.ASCII
+)
+_LABELS = re.compile(r'(?P<count>\d{1,5})(?P<labels>( "[^"]*")*)', re.ASCII)
+_OBJECTS = re.compile(r"\{ (?P<numbers>(\d{1,9}, ){1,3})\{(?P<marks>.*)\} ?\}", re.ASCII)
+
+
+class CfgFindings(Findings):
+    """What is wrong with a .cfg. The files are short: every message is a kind of its own, unless one is named."""
+
+    def tell(self, line: int, message: str, kind: str = "") -> None:
+        self.add(kind or message, line, message)
+
+
+class CfgSyntaxError(Exception):
+    """A value that is not what its key asks for; the text is the problem."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that is chosen for a level, or for a filter (evt_type and the like)."""
+
+    level: str
+    name: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Values for the parameters of a function."""
+
+    level: str
+    function: str
+    values: tuple[tuple[float, ...], ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a line adds to a filter: numbers, or their labels; the other is None."""
+
+    kind: str
+    numbers: list[float] | None = None
+    labels: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which objects of a level are shown. within: indices (from 0) of the larger objects that hold them."""
+
+    level: str
+    within: tuple[int, ...]
+    marks: tuple[str, ...]
+    line: int
+
+
+def parse_functions(value: str, line: int, *, composes: bool = False) -> list[Function]:
+    """{ n, { {level, function}, ... } }; old names of levels are replaced, and those of composes without compose_."""
+    match = _LIST.fullmatch(value)
+    if match is None or re.sub(r"[, ]", "", _FUNCTION.sub("", match["items"])):
+        raise CfgSyntaxError(f"'{value[:60]}' is not {{ n, {{ {{level, function}}, ... }} }}")
+    found = [Function(_level(level, composes), name, line) for level, name in _FUNCTION.findall(match["items"])]
+    if len(found) != int(match["count"]):
+        raise CfgSyntaxError(f"{match['count']} functions are announced, {len(found)} follow: Paraver takes others")
+    return found
+
+
+def _level(name: str, composes: bool) -> str:
+    name = ALIASES.get(name, name)
+    return f"compose_{name}" if composes and name in WINDOW_LEVELS else name
+
+
+def parse_parameters(value: str, line: int) -> Parameters:
+    """LEVEL FUNCTION { parameters, { values value ..., values value ... } }."""
+    match = _PARAMETERS.fullmatch(value)
+    if match is None:
+        raise CfgSyntaxError(f"'{value[:60]}' is not 'level function {{ n, {{ values value ..., ... }} }}'")
+    texts = match["values"].removesuffix(" ").split(", ") if match["values"].strip() else []
+    if len(texts) != int(match["count"]):
+        raise CfgSyntaxError(f"{match['count']} parameters are announced, {len(texts)} follow: Paraver takes others")
+    return Parameters(_level(match["level"], False), match["function"], tuple(map(_parameter, texts)), line)
+
+
+def _parameter(text: str) -> tuple[float, ...]:
+    count, *values = text.split(" ")
+    if not count.isdecimal() or not all(map(is_number, values)):
+        raise CfgSyntaxError(f"'{text[:40]}' is not a number of values and the values: Paraver refuses the cfg")
+    if len(values) != int(count[:9]):
+        raise CfgSyntaxError(f"{count[:9]} values of a parameter are announced, {len(values)} follow")
+    return tuple(map(float, values))
+
+
+def parse_filter(value: str) -> Filter:
+    """FILTER n number ..., or FILTER_label n "label" ...."""
+    kind, _, rest = value.partition(" ")
+    labelled = kind.removesuffix("_label")
+    if labelled != kind and labelled in LABELLED:
+        return Filter(labelled, labels=_labels(kind, rest))
+    if kind not in FILTERS:
+        raise CfgSyntaxError(f"'{kind[:40]}' is not a filter ({', '.join(FILTERS)}): Paraver ignores the line")
+    count, *texts = rest.split(" ")
+    if not count.isdecimal() or not all(map(is_number, texts)):
+        raise CfgSyntaxError(f"'{rest[:60]}' is not a count and so many numbers: Paraver refuses the cfg")
+    if len(texts) != int(count[:9]):
+        raise CfgSyntaxError(f"{kind}: {count[:9]} numbers are announced, {len(texts)} follow: Paraver takes others")
+    return Filter(kind, [_filter_number(kind, text) for text in texts])
+
+
+def _filter_number(kind: str, text: str) -> float:
+    """Objects count from 1 and have 16 bits, event types 32; Paraver cuts what is larger, and fractions."""
+    number = float(text)
+    limits = {"evt_type": (1, 2**32 - 1), "from_obj": (1, 2**16 - 1), "to_obj": (1, 2**16 - 1)}
+    least, most = limits.get(kind, (-(2**63), 2**63 - 1))
+    whole = kind not in ("evt_value", "bw_msg")
+    if not least <= number <= most or (whole and not re.fullmatch(r"-?\d+", text, re.ASCII)):
+        raise CfgSyntaxError(f"{text[:40]} is not a number for {kind}: Paraver reads another one, or refuses the cfg")
+    return number
+
+
+def _labels(kind: str, text: str) -> list[str]:
+    match = _LABELS.fullmatch(text)
+    if match is None:
+        raise CfgSyntaxError(f"'{text[:60]}' is not a count and so many labels in \"quotes\": Paraver finds others")
+    labels = re.findall(r'"([^"]*)"', match["labels"])
+    if len(labels) != int(match["count"]):
+        raise CfgSyntaxError(f"{kind}: {match['count']} labels are announced, {len(labels)} follow")
+    return labels
+
+
+def parse_selection(value: str, line: int) -> Selection:
+    """LEVEL { index, ..., n, { mark, ... } }."""
+    level, _, rest = value.partition(" ")
+    level = ALIASES.get(level, level)
+    match = _OBJECTS.fullmatch(rest)
+    if level not in OBJECT_INDICES:
+        raise CfgSyntaxError(f"'{level[:40]}' has no objects to choose ({', '.join(OBJECT_INDICES)})")
+    numbers = [int(number) for number in match["numbers"].split(", ")[:-1]] if match else []
+    if match is None or len(numbers) != OBJECT_INDICES[level] + 1:
+        form = "".join(f"{name}, " for name in ("application", "task")[: OBJECT_INDICES[level]])
+        form = "node, " if level == "cpu" else form
+        raise CfgSyntaxError(f"'{value[:60]}' is not {level} {{ {form}n, {{ All, None, ... }} }}")
+    marks = tuple(match["marks"].strip(" ").split(", "))
+    if len(marks) != numbers[-1]:
+        raise CfgSyntaxError(f"{numbers[-1]} objects of level {level} are announced, {len(marks)} follow")
+    return Selection(level, tuple(numbers[:-1]), marks, line)

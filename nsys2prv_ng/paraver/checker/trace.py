@@ -1,0 +1,146 @@
+"""`check_trace`: does a trace keep every rule that Paraver expects of who writes it, and those it never tells about?
+
+Paraver itself accepts much in silence: it drops lines, cuts numbers, and shows wrong intervals without a word. This
+reader is stricter than Paraver on purpose: a trace about which it says nothing is shown as it was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.checker.header_reader import TraceHeader, check_communicator, read_header
+from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.checker.problems import Findings, Problem
+from nsys2prv_ng.paraver.checker.row_reader import read_row
+from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
+from nsys2prv_ng.paraver.checker.trace_stream import TraceStream
+
+__all__ = ["BLOCK_BYTES", "MAX_LINE_BYTES", "CheckReport", "Problem", "check_trace"]
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 4 << 20
+"""A longer line is a problem, and is not looked into."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check found. `problems` are wrong, `warnings` are accepted by Paraver and rarely meant.
+
+    records: well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
+    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: as the
+    header says; 0 if it cannot be read.
+    """
+
+    problems: list[Problem]
+    warnings: list[Problem]
+    records: dict[str, int]
+    duration: int
+    tasks: int
+    rows: int
+    nodes: int
+
+
+def check_trace(
+    path: Path,
+    *,
+    progress: Callable[[int], object] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    max_line: int = MAX_LINE_BYTES,
+) -> CheckReport:
+    """Checks x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
+
+    `progress` gets the bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot be read
+    or is no Paraver trace at all; everything else is in the report, one entry for each kind of problem.
+    """
+    if not path.name.endswith((".prv", ".prv.gz")):
+        raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
+    stem = path.name.removesuffix(".gz").removesuffix(".prv")
+    pcf_path, row_path = path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row")
+    prv, prv_warnings = Findings(path), Findings(path)
+    pcf, pcf_warnings = Findings(pcf_path), Findings(pcf_path)
+    with TraceStream(path, max_line, progress) as stream:
+        header = _read_header(stream, prv, prv_warnings)
+        head, lines = _read_communicators(stream, header, prv)
+        config = _read_config(pcf_path, pcf, pcf_warnings)
+        body = BodyCheck(path, header, config, lines, max_line)
+        for text, size in stream.blocks(block_bytes, head):
+            body.check(text, size)
+        _check_end(stream, body, prv)
+    row = _check_names(row_path, header)
+    return CheckReport(
+        problems=_by_line(prv.problems() + body.problems()) + _by_line(pcf.problems()) + _by_line(row.problems()),
+        warnings=_by_line(prv_warnings.problems() + body.warnings()) + _by_line(pcf_warnings.problems()),
+        records=body.records,
+        duration=header.duration or 0,
+        tasks=header.tasks,
+        rows=header.rows,
+        nodes=len(header.cpus),
+    )
+
+
+def _by_line(problems: Iterable[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda problem: problem.line)
+
+
+def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:
+    first = stream.line()
+    if not first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"#Paraver"):
+        if stream.damage:
+            raise TranslationError(f"{stream.path}: cannot be read: {stream.damage}")
+        compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
+        raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
+    line = first.decode("latin-1").removesuffix("\n")
+    if line.endswith("\r"):
+        problems.add("carriage return", 1, "carriage return: lines must end with a line feed alone")
+    return read_header(line.removesuffix("\r"), problems, warnings)
+
+
+def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
+    """Reads the communicators; returns what was read of the first line of the body, and the lines in front of that."""
+    for found in range(header.communicators):
+        line = stream.line()
+        if line[:1] not in (b"c", b"C", b"i", b"I"):
+            message = f"the header announces {header.communicators} communicators, and only {found} lines follow"
+            problems.add("communicators", found + 2, message)
+            return line, found + 1
+        check_communicator(line.decode("latin-1").removesuffix("\n"), found + 2, header, problems)
+    return b"", header.communicators + 1
+
+
+def _read_config(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig | None:
+    try:
+        return read_pcf(path, problems, warnings)
+    except OSError as error:
+        problems.add("unreadable", 0, f"cannot be read ({error.strerror}): labels and intervals are not checked")
+        return None
+
+
+def _check_end(stream: TraceStream, body: BodyCheck, problems: Findings) -> None:
+    if stream.damage:
+        problems.add("damage", body.lines, stream.damage)
+    elif not stream.complete:
+        problems.add("newline", body.lines, "the last line has no newline: the trace may not be complete")
+    if not any(body.records.values()):
+        problems.add("no record", 0, "no record at all: Paraver refuses such a trace")
+
+
+def _check_names(path: Path, header: TraceHeader) -> Findings:
+    """Reads the .row, and compares the sizes of its levels with the header's objects."""
+    problems = Findings(path)
+    try:
+        levels = read_row(path, problems)
+    except OSError as error:
+        problems.add("unreadable", 0, f"cannot be read ({error.strerror}): objects have numbers for names")
+        return problems
+    if not header.applications:
+        return problems
+    objects = {"WORKLOAD": 1, "APPL": len(header.applications), "TASK": header.tasks, "THREAD": header.rows}
+    objects |= {"SYSTEM": int(bool(header.cpus)), "NODE": len(header.cpus), "CPU": sum(header.cpus)}
+    for name, level in levels.items():
+        if name in objects and level.size != objects[name]:
+            message = f"level {name} has SIZE {level.size}, the header of the .prv has {objects[name]}"
+            problems.add(f"objects {name}", level.line, message)
+    return problems

@@ -1,0 +1,212 @@
+"""From the lines of a .prv to columns of integers, and what can be wrong with the form of a line.
+
+Fields of a record are counted from 1, as in messages:
+    1:cpu:appl:task:thread:begin:end:state
+    2:cpu:appl:task:thread:time:type:value[:type:value...]
+    3:cpu:appl:task:thread:send:physical send:cpu:appl:task:thread:receive:physical receive:size:tag
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.paraver.checker.trace_notes import Bytes, IntArray, kernel, note
+
+(
+    LONG_LINE, EMPTY_LINE, CARRIAGE_RETURN, TRAILING_COLON, UNKNOWN_KIND, KIND_4, COMMUNICATOR_LINE,
+    NOT_INTEGER, OVERFLOW, NEGATIVE, FIELD_COUNT, NO_PAIR, ODD_FIELDS,
+) = range(13)  # fmt: skip
+RULES = 13
+
+LINE_RULES = {
+    LONG_LINE: "a line of more than {0} bytes is not checked",
+    EMPTY_LINE: "empty line",
+    CARRIAGE_RETURN: "carriage return: lines must end with a line feed alone",
+    TRAILING_COLON: "the line ends with a colon",
+    UNKNOWN_KIND: "a line which starts with '{0:c}' is no record: its kind must be 1, 2 or 3",
+    KIND_4: "record of kind 4: Paraver ignores it",
+    COMMUNICATOR_LINE: "communicator line which the header does not count",
+    NOT_INTEGER: "field {0} is not an integer",
+    OVERFLOW: "field {0} does not fit 64 bits",
+    NEGATIVE: "field {0} must not be negative",
+    FIELD_COUNT: "a record of kind {0} needs {2} fields, this line has {1}",
+    NO_PAIR: "event without a type:value pair",
+    ODD_FIELDS: "event type {0} has no value: the line has an odd number of fields",
+}
+
+# What can be said of a field before its place is known; NOT_INTEGER and OVERFLOW are used as well.
+_UNSIGNED, _SIGNED = range(RULES, RULES + 2)
+
+LINE = 0
+"""Column with the line number; columns 1 to 15 are the fields of a record, the first its kind."""
+COLUMNS = 16
+RECORD, TYPE, VALUE = range(3)
+"""Columns of the pairs; RECORD is the index of the event they belong to."""
+STATE, EVENT, COMMUNICATION = 1, 2, 3
+
+_INT64_MAX_TENTH = (2**63 - 1) // 10
+_NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
+
+
+@kernel
+def split_fields(
+    text: Bytes, size: int, values: IntArray, forms: Bytes, line_end: IntArray, line_field: IntArray
+) -> None:
+    """Splits text[:size], whole lines, at colons and newlines; one loop without calls, which is where the time goes.
+
+    values and forms (colons and newlines): each field as an integer, and what it looks like (_UNSIGNED, _SIGNED,
+    NOT_INTEGER, OVERFLOW). line_end (lines): position of the newline. line_field (lines + 1): first field of each line.
+    A carriage return in front of a newline belongs to no field.
+    """
+    value = np.int64(0)
+    digits = fields = lines = 0
+    signed = wrong = overflow = False
+    for position in range(size):
+        char = np.int64(text[position])
+        digit = char - _ZERO
+        if 0 <= digit <= 9:
+            if digits >= 18:
+                # -2^63 wraps to itself here and is right; one more digit finds it negative.
+                highest = 8 if signed else 7
+                overflow |= not 0 <= value <= _INT64_MAX_TENTH or (value == _INT64_MAX_TENTH and digit > highest)
+            value = value * 10 + digit
+            digits += 1
+        elif char in (_COLON, _NEWLINE):
+            values[fields] = -value if signed else value
+            if wrong or digits == 0:
+                forms[fields] = NOT_INTEGER
+            elif overflow:
+                forms[fields] = OVERFLOW
+            else:
+                forms[fields] = _SIGNED if signed else _UNSIGNED
+            fields += 1
+            value = np.int64(0)
+            digits = 0
+            signed = wrong = overflow = False
+            if char == _NEWLINE:
+                line_end[lines] = position
+                lines += 1
+                line_field[lines] = fields
+        elif char == _MINUS and digits == 0 and not signed:
+            signed = True
+        elif char != _RETURN or text[position + 1] != _NEWLINE:
+            wrong = True
+
+
+@kernel
+def _record_kind(text: Bytes, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
+    """Kind of the record of a line, whose newline is at `end`; 0 if it has none."""
+    if end - start > max_line:
+        note(notes, LONG_LINE, line, max_line)
+        return 0
+    if end > start and text[end - 1] == _RETURN:
+        note(notes, CARRIAGE_RETURN, line)
+        end -= 1
+    if end == start:
+        note(notes, EMPTY_LINE, line)
+        return 0
+    kind = np.int64(text[start])
+    if kind == _HASH:
+        return 0
+    if kind in (67, 73, 99, 105):  # C I c i
+        note(notes, COMMUNICATOR_LINE, line)
+        return 0
+    if kind < 49 or kind > 52 or (end > start + 1 and text[start + 1] != _COLON):
+        note(notes, UNKNOWN_KIND, line, kind)
+        return 0
+    if kind == 52:
+        note(notes, KIND_4, line)
+        return 0
+    if end > start + 1 and text[end - 1] == _COLON:
+        note(notes, TRAILING_COLON, line)
+    return int(kind - _ZERO)
+
+
+@kernel
+def _check_forms(
+    forms: Bytes, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntArray
+) -> bool:
+    """Whether the first `wanted` of a line's `count` fields are integers, and up to `unsigned` not negative."""
+    right = True
+    for field in range(2, min(count, wanted) + 1):
+        form = np.int64(forms[first + field - 1])
+        if form in (NOT_INTEGER, OVERFLOW):
+            note(notes, form, line, field)
+            return False
+        if form == _SIGNED and field <= unsigned:
+            note(notes, NEGATIVE, line, field)
+            right = False
+    if count < wanted or (count > wanted and kind != EVENT):
+        note(notes, FIELD_COUNT, line, kind, count, wanted)
+        right = False
+    return right
+
+
+@kernel
+def _count_pairs(
+    values: IntArray, forms: Bytes, first: int, count: int, line: int, notes: IntArray
+) -> tuple[int, bool]:
+    """How many pairs an event of `count` fields has in front of an error (Paraver takes those), and if it has none."""
+    if count == 6:
+        note(notes, NO_PAIR, line)
+        return 0, False
+    for field in range(7, count + 1):
+        form = np.int64(forms[first + field - 1])
+        if form in (NOT_INTEGER, OVERFLOW):
+            note(notes, form, line, field)
+            return (field - 7) // 2, False
+    if count % 2:
+        note(notes, ODD_FIELDS, line, values[first + count - 1])
+    return (count - 6) // 2, count % 2 == 0
+
+
+@kernel
+def read_records(
+    text: Bytes,
+    lines_before: int,
+    max_line: int,
+    values: IntArray,
+    forms: Bytes,
+    line_end: IntArray,
+    line_field: IntArray,
+    notes: IntArray,
+    columns: IntArray,
+    pairs: IntArray,
+    well_formed: IntArray,
+) -> tuple[int, int]:
+    """Sorts the fields of lines into columns (COLUMNS, lines) and pairs (3, enough), from the left.
+
+    notes is made for LINE_RULES; well_formed[kind] counts records without a fault. Returns the number of columns used
+    (records of which at least the part before the pairs is right) and that of pairs.
+    """
+    records = n_pairs = start = 0
+    for index in range(line_end.size):
+        line = lines_before + index + 1
+        end = line_end[index]
+        kind = _record_kind(text, start, end, line, max_line, notes)
+        start = end + 1
+        if kind == 0:
+            continue
+        first = line_field[index]
+        count = line_field[index + 1] - first
+        if count > 1 and forms[first + count - 1] == NOT_INTEGER:
+            last = end - 1 if text[end - 1] == _RETURN else end
+            if text[last - 1] == _COLON:  # trailing: behind it there is no field
+                count -= 1
+        wanted, unsigned = (8, 8) if kind == STATE else ((6, 6) if kind == EVENT else (15, 13))
+        if not _check_forms(forms, first, count, wanted, unsigned, line, kind, notes):
+            continue
+        right = True
+        if kind == EVENT:
+            found, right = _count_pairs(values, forms, first, count, line, notes)
+            for pair in range(found):
+                pairs[RECORD, n_pairs] = records
+                pairs[TYPE, n_pairs] = values[first + 6 + 2 * pair]
+                pairs[VALUE, n_pairs] = values[first + 7 + 2 * pair]
+                n_pairs += 1
+        columns[LINE, records] = line
+        for field in range(1, wanted + 1):
+            columns[field, records] = values[first + field - 1]
+        records += 1
+        well_formed[kind] += right
+    return records, n_pairs

@@ -1,0 +1,258 @@
+"""What can be wrong with a record that is well-formed: its object, CPU, times, and its place among the others.
+
+Kernels over the columns of `trace_lines`: columns[f] is field f of the records, columns[LINE] their line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nsys2prv_ng.paraver.checker.trace_notes import IntArray, hash_slot, kernel, note, tally
+
+(
+    NO_OBJECT, CPU_UNKNOWN, CPU_NOT_OF_NODE, CPU_ZERO, CPU_WITHOUT_RESOURCES,
+    TIME_TOO_LARGE, AFTER_END, OUT_OF_ORDER, END_BEFORE_BEGIN, STATES_OVERLAP, TYPE_RANGE, STATE_RANGE, NEVER_OPENED,
+    RECEIVE_BEFORE_SEND,
+) = range(14)  # fmt: skip
+
+RECORD_RULES = {
+    NO_OBJECT: "object {0}.{1}.{2} (application.task.thread) is not in the header: Paraver drops the line",
+    CPU_UNKNOWN: "CPU {0} is not in the header, which has {1}: Paraver drops the line",
+    CPU_NOT_OF_NODE: "CPU {0} is not on the node of task {1}, whose CPUs are {2} to {3}: Paraver drops the line",
+    CPU_ZERO: "CPU 0: the record is not shown at the levels of nodes and CPUs",
+    CPU_WITHOUT_RESOURCES: "CPU {0}, but the header has no resources: Paraver drops the line",
+    TIME_TOO_LARGE: "time {0} is not below 2^53: Paraver rounds it",
+    AFTER_END: "time {0} is after the end of the trace, {1}",
+    OUT_OF_ORDER: "time {0} comes after time {1}: the records are not in order of time",
+    END_BEFORE_BEGIN: "the state begins at {0} and ends before that, at {1}",
+    STATES_OVERLAP: "the state begins at {0}, before another one on thread {2}.{3} (task.thread) ends at {1}",
+    TYPE_RANGE: "event type {0} is not between 1 and 2147483647",
+    STATE_RANGE: "state {0} is above 2147483647",
+    NEVER_OPENED: "value 0 ends an interval of event type {0} on {1}.{2}.{3}, where none is open",
+}
+RECORD_WARNINGS = {
+    RECEIVE_BEFORE_SEND: "received before it was sent: sent at {0}, received at {1} (physically at {2}, {3})",
+}
+
+STATE_LABELS = 0
+"""Number of the label table of the states; those of event types follow."""
+EMPTY = -1
+"""What a free entry of a table of keys holds."""
+
+# As in trace_lines: literals of this module, which numba's cache can see.
+_LINE, _KIND = 0, 1
+_STATE, _COMMUNICATION = 1, 3
+_RECORD, _TYPE, _VALUE = range(3)
+_TIME_LIMIT = 2**53
+_INT32_MAX = 2**31 - 1
+
+
+@kernel
+def find_rows(
+    columns: IntArray,
+    sender: bool,
+    first_task: IntArray,
+    first_row: IntArray,
+    node_cpus: IntArray,
+    total_cpus: int,
+    notes: IntArray,
+    rows: IntArray,
+) -> None:
+    """rows[i] becomes the row (from 0) of record i, or -1; checks its CPU. Without `sender`, does so for the receivers
+    of communications and leaves the other records alone.
+
+    first_task (applications + 1), first_row (tasks + 1): where the tasks and rows of each start.
+    node_cpus (tasks, 2): first and last CPU of the task's node.
+    """
+    at = 2 if sender else 8
+    for i in range(rows.size):
+        if not sender and columns[_KIND, i] != _COMMUNICATION:
+            continue
+        line = columns[_LINE, i]
+        cpu, application = columns[at, i], columns[at + 1, i]
+        task, thread = columns[at + 2, i], columns[at + 3, i]
+        row = np.int64(-1)
+        node_first, node_last = np.int64(1), np.int64(total_cpus)
+        if 1 <= application < first_task.size and 1 <= task <= first_task[application] - first_task[application - 1]:
+            index = first_task[application - 1] + task - 1
+            node_first, node_last = node_cpus[index, 0], node_cpus[index, 1]
+            if 1 <= thread <= first_row[index + 1] - first_row[index]:
+                row = first_row[index] + thread - 1
+        rows[i] = row
+        if row < 0:
+            note(notes, NO_OBJECT, line, application, task, thread)
+        if total_cpus == 0:
+            if cpu != 0:
+                note(notes, CPU_WITHOUT_RESOURCES, line, cpu)
+        elif cpu == 0:
+            note(notes, CPU_ZERO, line)
+        elif cpu > total_cpus:
+            note(notes, CPU_UNKNOWN, line, cpu, total_cpus)
+        elif cpu < node_first or cpu > node_last:
+            note(notes, CPU_NOT_OF_NODE, line, cpu, task, node_first, node_last)
+
+
+@kernel
+def check_times(columns: IntArray, records: int, previous: int, end_time: int, notes: IntArray) -> int:
+    """Order, range, and end of the trace (-1: not known). Takes and returns the time of the last record.
+
+    Order is against the record before, so that one which is too late counts once.
+    """
+    for i in range(records):
+        line, kind = columns[_LINE, i], columns[_KIND, i]
+        time = columns[6, i]
+        if time < previous:
+            note(notes, OUT_OF_ORDER, line, time, previous)
+        previous = time
+        last = time
+        if kind == _STATE:
+            last = max(time, columns[7, i])
+        elif kind == _COMMUNICATION:
+            last = max(max(time, columns[7, i]), max(columns[12, i], columns[13, i]))
+            if columns[12, i] < time or columns[13, i] < columns[7, i]:
+                note(notes, RECEIVE_BEFORE_SEND, line, time, columns[12, i], columns[7, i], columns[13, i])
+        if last >= _TIME_LIMIT:
+            note(notes, TIME_TOO_LARGE, line, last)
+        elif last > end_time and end_time >= 0:
+            note(notes, AFTER_END, line, last, end_time)
+    return previous
+
+
+@kernel
+def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
+    """States end after they begin, and those of a row follow each other. state_end (rows): end of the last one."""
+    for i in range(rows.size):
+        if columns[_KIND, i] != _STATE:
+            continue
+        line, begin, end, row = columns[_LINE, i], columns[6, i], columns[7, i], rows[i]
+        if columns[8, i] > _INT32_MAX:
+            note(notes, STATE_RANGE, line, columns[8, i])
+        if end < begin:
+            note(notes, END_BEFORE_BEGIN, line, begin, end)
+        elif row >= 0:
+            if begin < state_end[row]:
+                note(notes, STATES_OVERLAP, line, begin, state_end[row], columns[4, i], columns[5, i])
+            state_end[row] = max(end, state_end[row])
+
+
+@kernel
+def insert_keys(table: IntArray, slots: IntArray, keys: IntArray) -> None:
+    """Fills an empty hash table (all EMPTY, 2^k entries, more than the keys); slots[i] becomes the index of the key."""
+    mask = table.size - 1
+    for index in range(keys.size):
+        slot = hash_slot(keys[index], 0, mask)
+        while table[slot] != EMPTY:
+            slot = (slot + 1) & mask
+        table[slot] = keys[index]
+        slots[slot] = index
+
+
+@kernel
+def _find(table: IntArray, key: int) -> int:
+    """Slot of a key, or -1."""
+    mask = table.size - 1
+    slot = hash_slot(key, 0, mask)
+    while table[slot] != EMPTY:
+        if table[slot] == key:
+            return slot
+        slot = (slot + 1) & mask
+    return -1
+
+
+@kernel
+def _has_label(label_keys: IntArray, table: int, value: int) -> bool:
+    if value < -_INT32_MAX - 1 or value > _INT32_MAX:
+        return False
+    return _find(label_keys, (table << 32) | (value & 0xFFFFFFFF)) >= 0
+
+
+@kernel
+def check_state_labels(columns: IntArray, records: int, label_keys: IntArray, unlabelled: IntArray) -> None:
+    """Tallies states without a label."""
+    for i in range(records):
+        if columns[_KIND, i] == _STATE and columns[8, i] <= _INT32_MAX:
+            state = columns[8, i]
+            if not _has_label(label_keys, STATE_LABELS, state):
+                tally(unlabelled, columns[_LINE, i], state, 0)
+
+
+@kernel
+def check_types(columns: IntArray, pairs: IntArray, count: int, notes: IntArray) -> None:
+    """Event types are positive and fit 32 bits."""
+    for i in range(count):
+        if pairs[_TYPE, i] < 1 or pairs[_TYPE, i] > _INT32_MAX:
+            note(notes, TYPE_RANGE, columns[_LINE, pairs[_RECORD, i]], pairs[_TYPE, i])
+
+
+@kernel
+def find_types(
+    columns: IntArray, pairs: IntArray, keys: IntArray, slots: IntArray, undeclared: IntArray, types: IntArray
+) -> None:
+    """types[i] becomes the index of the declared type of pair i, or -1; tallies those which are not declared."""
+    for i in range(types.size):
+        event_type = pairs[_TYPE, i]
+        types[i] = -1
+        if 1 <= event_type <= _INT32_MAX:
+            slot = _find(keys, event_type)
+            if slot >= 0:
+                types[i] = slots[slot]
+            else:
+                tally(undeclared, columns[_LINE, pairs[_RECORD, i]], event_type, 0)
+
+
+@kernel
+def check_value_labels(
+    columns: IntArray,
+    pairs: IntArray,
+    types: IntArray,
+    type_labels: IntArray,
+    label_keys: IntArray,
+    unlabelled: IntArray,
+) -> None:
+    """Tallies values (not 0) without a label of types whose label table, type_labels[type], is not -1."""
+    for i in range(types.size):
+        value = pairs[_VALUE, i]
+        if value != 0 and types[i] >= 0:
+            table = type_labels[types[i]]
+            if table >= 0 and not _has_label(label_keys, table, value):
+                tally(unlabelled, columns[_LINE, pairs[_RECORD, i]], pairs[_TYPE, i], value)
+
+
+@kernel
+def follow_intervals(
+    columns: IntArray,
+    rows: IntArray,
+    pairs: IntArray,
+    types: IntArray,
+    type_columns: IntArray,
+    depth: NDArray[np.int32],
+    opened_at: IntArray,
+    notes: IntArray,
+) -> None:
+    """Counts intervals that are open; a type which is no interval has type_columns[type] -1.
+
+    depth, opened_at (rows, interval types): open intervals, and the line which opened the outermost one.
+    """
+    for i in range(types.size):
+        record = pairs[_RECORD, i]
+        row = rows[record]
+        if row < 0 or types[i] < 0 or type_columns[types[i]] < 0:
+            continue
+        column = type_columns[types[i]]
+        if pairs[_VALUE, i] != 0:
+            if depth[row, column] == 0:
+                opened_at[row, column] = columns[_LINE, record]
+            depth[row, column] += 1
+        elif depth[row, column] == 0:
+            note(
+                notes,
+                NEVER_OPENED,
+                columns[_LINE, record],
+                pairs[_TYPE, i],
+                columns[3, record],
+                columns[4, record],
+                columns[5, record],
+            )
+        else:
+            depth[row, column] -= 1

@@ -1,0 +1,201 @@
+"""Levels, limits and objects of windows. What paramedir does with each of these files was tried; messages say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.paraver.checker.cfg import check_cfg
+from nsys2prv_ng.paraver.checker.cfg_check_windows import effective_level
+from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
+from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
+from tests.paraver.checker.cfg_text import CONFIG, HEADER, TYPES, CfgText, assert_problem, messages, warned
+
+# Line that is replaced, what takes its place, and the only problem: its line from there, and how it begins.
+BROKEN = [
+    (
+        "window_maximum_y",
+        ["window_maximum_y -1"],
+        1,
+        "window_minimum_y 0 is not below window_maximum_y -1: Paraver shows nothing",
+    ),
+    (
+        "window_begin_time",
+        ["window_begin_time_relative 1.0"],
+        1,
+        "window_begin_time_relative 1.0 is not below window_end_time",
+    ),
+    (
+        "window_open",
+        ["window_begin_time 10", "window_stop_time 10"],
+        1,
+        "window_begin_time 10 is not below window_stop_time 10",
+    ),
+    ("window_open", ["window_zoom_objects 2 1"], 0, "window_zoom_objects 2 1: the first row is behind the last"),
+    ("window_open", ["window_punctual_color_window 1"], 0, "window_punctual_color_window 1: no window above this one"),
+    ("derived|window_factors", [], -3, "a derived window without window_factors"),
+    ("derived|window_shifts", [], -4, "a derived window without window_shifts"),
+    ("derived|window_identifiers", [], -6, "a derived window without window_identifiers: Paraver crashes"),
+    (
+        "derived|window_identifiers",
+        ["window_identifiers 1 3"],
+        0,
+        "window_identifiers: there is no window 3 above window 3",
+    ),
+    (
+        "derived|window_identifiers",
+        ["window_identifiers 0 1"],
+        0,
+        "window_identifiers: there is no window 0 above window 3",
+    ),
+    (
+        "derived|window_operation",
+        ["window_operation add", "window_begin_time_relative 0"],
+        1,
+        "'window_begin_time_relative' stands above window_identifiers: Paraver crashes",
+    ),
+    (
+        "derived|window_level",
+        ["window_level node"],
+        0,
+        "level node of a window that is derived from levels thread and task",
+    ),
+    (
+        "second|window_object",
+        ["window_object task { 0, 2, { All, All } }"],
+        0,
+        "objects of level task in a window of level task are marked 0 or 1, not 'All': Paraver refuses the cfg",
+    ),
+    (
+        "window_object",
+        ["window_object appl { 1, { 1 } }"],
+        0,
+        "objects of level appl in a window of level thread are marked All or None, not '1': Paraver takes it for All",
+    ),
+    (
+        "window_object",
+        ["window_object appl { 2, { All, All } }"],
+        0,
+        "2 objects of level appl, the trace has 1 there: Paraver ig",
+    ),
+    (
+        "window_object",
+        ["window_object task { 0, 3, { All, All, All } }"],
+        0,
+        "3 objects of level task, the trace has 2 there",
+    ),
+    (
+        "window_object",
+        ["window_object thread { 0, 1, 2, { 1, 1 } }"],
+        0,
+        "2 objects of level thread, the trace has 1 there",
+    ),
+    (
+        "window_object",
+        ["window_object thread { 0, 2, 1, { 1 } }"],
+        0,
+        "thread of 1.3, which the trace does not have: Paraver ign",
+    ),
+    ("window_object", ["window_object appl { 1, { None } }"], 0, "no object is chosen: Paraver shows no row"),
+    (
+        "window_object",
+        ["window_object appl { 1, { All } }"] * 2,
+        1,
+        "objects of the same appl are chosen twice: the last counts",
+    ),
+    (
+        "second|window_level",
+        ["window_object task { 1, 1, { 1 } }", "window_level task"],
+        0,
+        "window_object stands above window_level: Paraver reads it as for threads|task of 2, which the trace",
+    ),
+]
+
+
+@pytest.mark.parametrize(("start", "new", "after", "message"), BROKEN, ids=[f"{c[1]}-{c[3]}" for c in BROKEN])
+def test_a_broken_rule(tmp_path: Path, start: str, new: list[str], after: int, message: str) -> None:
+    assert_problem(tmp_path, start, new, after, message)
+
+
+KEPT = [
+    ("window_maximum_y", ["window_maximum_y 0"]),
+    ("window_object", []),
+    (
+        "window_object",
+        [
+            "window_object appl { 1, { All } }",
+            "window_object task { 0, 2, { All, None } }",
+            "window_object thread { 0, 0, 2, { 0, 1 } }",
+        ],
+    ),
+    ("second|window_object", ["window_object task { 0, 1, { 0 } }"]),
+    ("second|window_object", ["window_object appl { 1, { All } }"]),
+    ("derived|window_level", []),
+    ("derived|window_level", ["window_level workload"]),
+    ("derived|window_identifiers", ["window_identifiers 1 1"]),
+]
+
+
+@pytest.mark.parametrize(("start", "new"), KEPT, ids=[str(case) for case in KEPT])
+def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None:
+    report = CfgText().replace(start, *new).check(tmp_path)
+    assert report.problems == report.warnings == []
+
+
+WARNED = [
+    ("window_id", ["window_id 7"], "window_id 7: Paraver does not read it, for others this is window 1"),
+]
+
+
+@pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])
+def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list[str], message: str) -> None:
+    report = CfgText().replace(start, *new).check(tmp_path)
+    assert report.problems == []
+    assert [warning.startswith(message) for warning in warned(report)] == ([True] if message else []), report.warnings
+
+
+def test_levels_of_derived_windows(tmp_path: Path) -> None:
+    """A derived window is never finer than the finer of its parents, and its parents are of one kind."""
+    text = CfgText().replace("derived|window_identifiers", "window_identifiers 2 2")
+    text.replace("Analyzer2D.Objects")
+    assert text.check(tmp_path).problems == []
+    (message,) = messages(text.replace("derived|window_level", "window_level thread").check(tmp_path))
+    assert message == "level thread is finer than what the window is derived from: Paraver keeps task"
+    path = text.write(tmp_path)
+    cfg = read_cfg(path, *[CfgFindings(path)] * 2)
+    assert [effective_level(cfg, window) for window in cfg.windows] == ["thread", "task", "task"]
+    text = CfgText().replace("second|window_level", "window_level node").replace("second|window_object")
+    text.replace("Analyzer2D.Data", "Analyzer2D.DataWindow: 1")
+    (message,) = messages(text.check(tmp_path))
+    assert message.startswith("windows of levels thread and node cannot be combined: one has processes, one resources")
+
+
+@pytest.mark.parametrize("level", ["node", "cpu", "system"])
+def test_resources(tmp_path: Path, level: str) -> None:
+    text = CfgText().replace("second|window_level", f"window_level {level}").replace("second|window_object")
+    text.replace("derived|window_identifiers", "window_identifiers 1 1").replace(
+        "Analyzer2D.Data", "Analyzer2D.DataWindow: 1"
+    )
+    path = text.write(tmp_path)
+    assert check_cfg(path, CONFIG, HEADER, TYPES).problems == []
+    without = TraceHeader(1000, (), HEADER.applications)
+    report = check_cfg(path, CONFIG, without, TYPES)
+    assert messages(report) == [f"level {level} of a trace that has no resources: Paraver refuses the cfg"]
+    assert check_cfg(path, CONFIG, TraceHeader(), TYPES).problems == []
+
+
+def test_rows_of_nodes_and_cpus(tmp_path: Path) -> None:
+    text = CfgText().replace("derived|window_identifiers", "window_identifiers 1 1")
+    text.replace("Analyzer2D.Data", "Analyzer2D.DataWindow: 1").replace("second|window_level", "window_level cpu")
+    for lines, expected in (
+        (["window_object cpu { 0, 2, { 1, 0 } }"], []),
+        (["window_object cpu { 1, 2, { 1, 0 } }"], ["2 objects of level cpu, the trace has 1 there: Paraver ignores*"]),
+        (["window_object cpu { 2, 1, { 1 } }"], ["cpu of 3, which the trace does not have: Paraver ignores it"]),
+        (["window_object node { 2, { None, All } }", "window_object cpu { 1, 1, { 0 } }"], ["no object is chosen*"]),
+        (["window_object node { 2, { None, All } }", "window_object cpu { 1, 1, { 1 } }"], []),
+    ):
+        changed = CfgText(list(text.lines)).replace("second|window_object", *lines)
+        found = messages(changed.check(tmp_path))
+        assert len(found) == len(expected)
+        assert all(map(str.startswith, found, (wanted.rstrip("*") for wanted in expected)))
