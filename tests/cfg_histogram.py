@@ -1,0 +1,214 @@
+"""Paraver's histograms: a statistic of a data window by object and by the value of a control window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tests.cfg_file import HistogramSpec, RefusedError, WindowSpec
+from tests.cfg_machine import overlaps, scale
+from tests.cfg_names import COMMUNICATION_STATISTICS, STATISTICS
+
+if TYPE_CHECKING:
+    from tests.cfg_evaluator import Windows
+
+_COLUMNS = 200
+"""Columns where Paraver computes the scale, unless its preferences say otherwise."""
+_MOST_CELLS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Bins:
+    minimum: float
+    maximum: float
+    delta: float
+    count: int
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Bin of each value, all of which must be within the limits; the last bin has more than its share."""
+        return np.minimum(np.floor((values - self.minimum) / self.delta).astype(np.int64), self.count - 1)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Overlaps of bursts of the control window with bursts of the data window, and the cell of each."""
+
+    shape: tuple[int, int]
+    cell: np.ndarray
+    duration: np.ndarray
+    control: np.ndarray
+    value: np.ndarray
+
+    def total(self, amount: np.ndarray) -> np.ndarray:
+        return np.bincount(self.cell, amount, self.shape[0] * self.shape[1]).reshape(self.shape)
+
+    def row_share(self, amount: np.ndarray) -> np.ndarray:
+        found = self.total(amount)
+        return found * 100 / found.sum(axis=1, keepdims=True)
+
+    def maximum(self) -> np.ndarray:
+        """Not below 0."""
+        found = np.zeros(self.shape[0] * self.shape[1])
+        np.maximum.at(found, self.cell, self.value)
+        return found.reshape(self.shape)
+
+    def minimum(self) -> np.ndarray:
+        """Of values other than 0."""
+        found = np.full(self.shape[0] * self.shape[1], np.inf)
+        np.minimum.at(found, self.cell[self.value != 0], self.value[self.value != 0])
+        return np.where(np.isinf(found), 0.0, found).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    spec: HistogramSpec
+    _windows: Windows
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def cells(self) -> np.ndarray:
+        """The statistic, a row for each object and a column for each bin; 0 where no burst is in a cell."""
+        return self._cells[0]
+
+    @property
+    def is_any(self) -> np.ndarray:
+        """Whether any burst is in each cell."""
+        return self._cells[1]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The cells by object (from 0) and the lowest value of each bin."""
+        return pd.DataFrame(self.cells, columns=self.bins.minimum + np.arange(self.bins.count) * self.bins.delta)
+
+    @cached_property
+    def bins(self) -> Bins:
+        spec = self.spec
+        minimum, maximum, delta, columns, is_fixed = (
+            spec.minimum,
+            spec.maximum,
+            spec.delta,
+            spec.columns,
+            spec.fixed_delta,
+        )
+        if spec.compute_scale:
+            minimum, highest, has_zero = self._limits()
+            if spec.compute_scale_zero and has_zero and minimum > 0:
+                minimum = 0.0
+            span = highest - minimum
+            maximum = highest + span * 0.05
+            if not is_fixed and (span == 0 or (self._control.code_colour and span <= 10000)):
+                maximum = np.floor(maximum) if span else maximum
+                delta, is_fixed = 1.0, True
+            elif not is_fixed:
+                columns = _COLUMNS
+        if not is_fixed:
+            assert columns is not None
+            return Bins(minimum, maximum, (maximum - minimum) / columns, columns)
+        if delta <= 0:
+            raise RefusedError(f"{spec.name}: Delta {delta}")
+        count = np.ceil((maximum - minimum) / delta)
+        count += delta == 1 and count * delta + minimum <= maximum
+        return Bins(minimum, maximum, delta, max(int(count), 1))
+
+    @property
+    def _control(self) -> WindowSpec:
+        assert self.spec.control is not None
+        return self._windows.specs[self.spec.control]
+
+    @property
+    def _data(self) -> WindowSpec:
+        return self._control if self.spec.data is None else self._windows.specs[self.spec.data]
+
+    def _limits(self) -> tuple[float, float, bool]:
+        """Of the control window: minimum of values other than 0, maximum, and whether there is a 0."""
+        windows = self._windows
+        graph = windows.graph()
+        nodes = [graph.top(self.spec.control, row) for row in range(windows.objects.count(self._control.level))]
+        machine = graph.machine(windows.records.finish)
+        found = [scale(machine, node) for node in nodes]
+        lowest = min((minimum for minimum, _, _ in found if minimum != 0), default=0.0)
+        return lowest, max(maximum for _, maximum, _ in found), any(has_zero for _, _, has_zero in found)
+
+    def _pieces(self) -> _Pieces:
+        windows, control = self._windows, self.spec.control
+        data = control if self.spec.data is None else self.spec.data
+        rows = range(windows.objects.count(self._control.level))
+        if len(rows) * self.bins.count > _MOST_CELLS:
+            raise NotImplementedError(f"{self.bins.count} columns")
+        graph = windows.graph()
+        nodes = [(graph.top(control, row), graph.top(data, self._data_row(row))) for row in rows]
+        machine = graph.machine(windows.records.finish)
+        found = [overlaps(machine, *pair) for pair in nodes]
+        row = np.repeat(rows, [len(pieces) for pieces in found])
+        begin, end, by, value = np.concatenate(found).T
+        chosen = (by >= self.bins.minimum) & (by <= self.bins.maximum)
+        cell = row[chosen] * self.bins.count + self.bins.of(by[chosen])
+        return _Pieces((len(rows), self.bins.count), cell, (end - begin)[chosen], by[chosen], value[chosen])
+
+    def _data_row(self, row: int) -> int:
+        """The object of the data window that Paraver takes, which is not always the one that the row belongs to."""
+        count = self._windows.objects.count
+        if count(self._control.level) == count(self._data.level):
+            return row
+        if self._control.level in ("thread", "cpu"):
+            return 0
+        raise RefusedError(f"Paraver crashes with data of {self._data.level} by a control of {self._control.level}")
+
+    @cached_property
+    def _cells(self) -> tuple[np.ndarray, np.ndarray]:
+        spec = self.spec
+        if spec.statistic in COMMUNICATION_STATISTICS:
+            raise NotImplementedError(spec.statistic)
+        if spec.statistic not in STATISTICS:
+            raise RefusedError(f"unknown statistic {spec.statistic}")
+        if not spec.has_limits:
+            raise NotImplementedError("histogram without Analyzer2D.AnalysisLimits")
+        pieces = self._pieces()
+        is_any = pieces.total(np.ones(len(pieces.cell))) > 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cells = self._statistic(pieces)
+        return np.where(is_any, cells, 0.0), is_any
+
+    def _statistic(self, pieces: _Pieces) -> np.ndarray:
+        one = np.ones(len(pieces.cell))
+        duration, value, total = pieces.duration, pieces.value, pieces.total
+        is_value = (value != 0) * one
+        unit, data_unit = self._control.unit, self._data.unit
+        finish = self._windows.records.finish
+
+        def average_not_zero() -> np.ndarray:
+            time = total(duration * is_value)
+            return np.where(time > 0, total(value * duration) / time, 0.0)
+
+        def deviation() -> np.ndarray:
+            time = duration / unit
+            return np.sqrt(np.abs(total(time**2) / total(one) - (total(time) / total(one)) ** 2))
+
+        functions: dict[str, Callable[[], np.ndarray]] = {
+            "Time": lambda: total(duration) / unit,
+            "% Time": lambda: pieces.row_share(duration),
+            "% Time Not Zero": lambda: pieces.row_share(duration * (pieces.control != 0)),
+            "% Window Time": lambda: total(duration) * 100 / finish,
+            "# Bursts": lambda: total(one),
+            "% # Bursts": lambda: pieces.row_share(one),
+            "Integral": lambda: total(duration / data_unit * np.abs(value)),
+            "Average value": lambda: total(value * duration) / total(duration),
+            "Maximum": pieces.maximum,
+            "Minimum": pieces.minimum,
+            "Average Burst Time": lambda: total(duration) / unit / total(one),
+            "Stdev Burst Time": deviation,
+            "Average per Burst": lambda: total(value) / total(one),
+            "Average value != 0": average_not_zero,
+            "Average per Burst != 0": lambda: total(value) / total(is_value),
+            "# Bursts != 0": lambda: total(is_value),
+            "Sum bursts": lambda: total(value),
+        }
+        return functions[self.spec.statistic]()

@@ -1,0 +1,327 @@
+"""Paraver's intervals: each node is at one burst of its row and goes on to the next one when it is asked to.
+
+A window's nodes are, from below: the bursts that a function makes of a thread's records (LEAF), what compose functions
+make of these (COMPOSE, JOIN), what is made of several objects (UPPER) and of two windows (DERIVED, CONTROLLED, SHIFT).
+As in Paraver, nodes that have a child in common also have its place in common.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tests.cfg_functions import composed, controlled, of_children, of_two
+
+LEAF, COMPOSE, JOIN, UPPER, DERIVED, CONTROLLED, SHIFT = range(7)
+DONE = -1
+FIRST_THREAD_END = -1
+"""Identity of the end of the trace on the first thread; on thread i it is -1 - i. Those of records are not negative."""
+
+
+@njit(cache=True, error_model="numpy")
+def _set_begin(node, time, identity):
+    node.begin, node.begin_id = time, identity
+
+
+@njit(cache=True, error_model="numpy")
+def _set_end(node, time, identity):
+    node.end, node.end_id = time, identity
+
+
+@njit(cache=True, error_model="numpy")
+def _copy(node, child):
+    _set_begin(node, child.begin, child.begin_id)
+    _set_end(node, child.end, child.end_id)
+
+
+@njit(cache=True, error_model="numpy")
+def _leaf(m, node, start):
+    node.position = 0 if start else node.position + 1
+    if node.position < node.count:
+        burst = m.leaf[node.first + node.position]
+        _set_begin(node, burst.begin, burst.begin_id)
+        _set_end(node, burst.end, burst.end_id)
+        node.value = burst.value
+    else:
+        _set_begin(node, m.finish, node.finish_id)
+        _set_end(node, m.finish, node.finish_id)
+        node.value = node.tail
+    return DONE, False
+
+
+@njit(cache=True, error_model="numpy")
+def _compose(m, node, start, phase):
+    below = m.child[node.first].node
+    if phase == 0:
+        return below, start
+    child = m.node[below]
+    _copy(node, child)
+    if start:
+        node.value = 0.0
+    node.value = composed(m, node, child.value)
+    return DONE, False
+
+
+@njit(cache=True, error_model="numpy")
+def _join(m, node, start, phase):
+    """The child is always at the first burst that is not joined, or the last one of the trace."""
+    below = m.child[node.first].node
+    child = m.node[below]
+    if phase == 0 and start:
+        return below, True
+    if phase == start:
+        _copy(node, child)
+        node.value = child.value
+        node.position = FIRST_THREAD_END
+        return below, False
+    if child.value != node.value:
+        return DONE, False
+    _set_end(node, child.end, child.end_id)
+    if node.end_id in (FIRST_THREAD_END, node.position):
+        return DONE, False
+    node.position = node.end_id
+    return below, False
+
+
+@njit(cache=True, error_model="numpy")
+def _look(m, node, i, start):
+    """Remember of child i what it is at now; at the start, its begin and end may be the node's."""
+    slot = m.child[node.first + i]
+    child = m.node[slot.node]
+    slot.end, slot.value, slot.turn = child.end, child.value, int(node.memory_0)
+    node.memory_0 += 1.0
+    if start and (i == 0 or child.begin > node.begin):
+        _set_begin(node, child.begin, child.begin_id)
+    if start and (i == 0 or child.end < node.end):
+        _set_end(node, child.end, child.end_id)
+
+
+@njit(cache=True, error_model="numpy")
+def _due(m, node):
+    """The child whose burst ends first, as last looked at; of several, the one looked at first."""
+    best = 0
+    for i in range(1, node.count):
+        slot, best_slot = m.child[node.first + i], m.child[node.first + best]
+        if slot.end < best_slot.end or (slot.end == best_slot.end and slot.turn < best_slot.turn):
+            best = i
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def _upper(m, node, start, phase):
+    if start:
+        if phase == 0:
+            node.position, node.memory_0 = 0, 0.0
+        else:
+            _look(m, node, phase - 1, True)
+        if phase < node.count:
+            return m.child[node.first + phase].node, True
+        node.value = of_children(m, node)
+        return DONE, False
+    if phase == 0:
+        _set_begin(node, node.end, node.end_id)
+        node.step = 0
+    else:
+        _look(m, node, node.position, False)
+        node.step += 1
+    due = _due(m, node)
+    while node.step < node.count and m.child[node.first + due].end == node.begin:
+        # as many turns as there are children, even if that leaves some with bursts that have no length
+        below = m.child[node.first + due].node
+        if m.node[below].end <= node.begin:
+            node.position = due
+            return below, False
+        _look(m, node, due, False)
+        node.step += 1
+        due = _due(m, node)
+    child = m.node[m.child[node.first + due].node]
+    _set_end(node, child.end, child.end_id)
+    node.value = of_children(m, node)
+    return DONE, False
+
+
+@njit(cache=True, error_model="numpy")
+def _see_parent(m, node, i, start):
+    """Take the value of parent i of a derived window, and its end if it is the next one before the trace's."""
+    parent = m.node[m.child[node.first + i].node]
+    if start and (i == 0 or parent.begin > node.begin):
+        _set_begin(node, parent.begin, parent.begin_id)
+    if (start or parent.end < m.finish) and (node.position == 0 or parent.end < node.end):
+        _set_end(node, parent.end, parent.end_id)
+        node.position = 1
+    factor = node.factor_0 if i == 0 else node.factor_1
+    value = parent.value * factor
+    if abs(factor) < 1.0:  # Paraver divides here, which rounds otherwise
+        value = parent.value / (1.0 / abs(factor))
+        value = -value if factor < 0.0 else value
+    if i == 0:
+        node.left = value
+    else:
+        node.right = value
+
+
+@njit(cache=True, error_model="numpy")
+def _derived(m, node, start, phase):
+    if phase == 0:
+        if not start:
+            _set_begin(node, node.end, node.end_id)
+        node.position = node.step = 0
+    else:
+        _see_parent(m, node, node.step, start)
+        node.step += 1
+    while node.step < 2:
+        parent = m.child[node.first + node.step].node
+        if start or m.node[parent].end <= node.begin:
+            return parent, start
+        _see_parent(m, node, node.step, start)
+        node.step += 1
+    if node.position == 0:
+        _set_end(node, m.finish, node.finish_id)
+    node.value = of_two(node, m.node[m.child[node.first].node].begin)
+    return DONE, False
+
+
+@njit(cache=True, error_model="numpy")
+def _controlled(m, node, start, phase):
+    below, control = m.child[node.first].node, m.child[node.first + 1].node
+    data = m.node[below]
+    if phase == 0:
+        return control, start
+    if phase == 1 and start:
+        return below, True
+    if phase == 1 + start:
+        _copy(node, m.node[control])
+        node.value = 0.0
+        node.step = 0
+        if node.begin >= m.finish:
+            return DONE, False
+    if node.step == 0 and data.end <= node.begin:
+        return below, False
+    node.value = controlled(node, data.value * node.factor_0, data.end - data.begin, node.step == 0)
+    node.step = 1
+    return (below, False) if data.end < node.end else (DONE, False)
+
+
+@njit(cache=True, error_model="numpy")
+def _shifted(m, node, start, phase):
+    """Remember bursts of the child: the node is at one of them and has the value of another."""
+    below = m.child[node.first].node
+    if phase == 0:
+        return below, start
+    if phase == 1 and start:
+        node.position = 0
+    child, size = m.node[below], abs(node.shift) + 1
+    newest = node.parameter_0 + node.position % size
+    burst = m.ring[newest]
+    burst.begin, burst.end, burst.value = child.begin, child.end, child.value
+    burst.begin_id, burst.end_id = child.begin_id, child.end_id
+    node.position += 1
+    is_full = node.position >= size
+    oldest = node.parameter_0 + (node.position % size if is_full else 0)
+    place, seen = (m.ring[oldest], m.ring[newest]) if node.shift > 0 else (m.ring[newest], m.ring[oldest])
+    _copy(node, place)
+    node.value = seen.value if is_full else 0.0
+    return (below, False) if start and node.shift > 0 and not is_full else (DONE, False)
+
+
+@njit(cache=True, error_model="numpy")
+def advance(m, n, start):
+    """Go to the first burst of a node's row, or else to the next one.
+
+    Each kind of node says which child has to go on first (and whether to the first burst), or that it is done; it is
+    asked again with the number of children's moves so far.
+    """
+    depth = 0
+    m.frame[0, 0], m.frame[0, 1], m.frame[0, 2] = n, start, 0
+    while depth >= 0:
+        frame = m.frame[depth]
+        node, is_start, phase = m.node[frame[0]], frame[1] == 1, frame[2]
+        kind = node.kind
+        if kind == LEAF:
+            below, below_start = _leaf(m, node, is_start)
+        elif kind == COMPOSE:
+            below, below_start = _compose(m, node, is_start, phase)
+        elif kind == JOIN:
+            below, below_start = _join(m, node, is_start, phase)
+        elif kind == UPPER:
+            below, below_start = _upper(m, node, is_start, phase)
+        elif kind == DERIVED:
+            below, below_start = _derived(m, node, is_start, phase)
+        elif kind == CONTROLLED:
+            below, below_start = _controlled(m, node, is_start, phase)
+        else:
+            below, below_start = _shifted(m, node, is_start, phase)
+        frame[2] += 1
+        if below == DONE:
+            depth -= 1
+        else:
+            depth += 1
+            m.frame[depth, 0], m.frame[depth, 1], m.frame[depth, 2] = below, below_start, 0
+
+
+@njit(cache=True, error_model="numpy")
+def timeline(m, n):
+    """Begin, end and value of each burst of a node up to the end of the trace."""
+    advance(m, n, True)
+    node = m.node[n]
+    found = np.empty((64, 3))
+    size = 0
+    while True:
+        if size == len(found):
+            found = np.concatenate((found, np.empty_like(found)))
+        found[size, 0], found[size, 1], found[size, 2] = node.begin, node.end, node.value
+        size += 1
+        if node.end >= m.finish:
+            return found[:size]
+        advance(m, n, False)
+
+
+@njit(cache=True, error_model="numpy")
+def scale(m, n):
+    """Minimum (of values other than 0) and maximum of a node, 0 if there is none, and whether there is a 0."""
+    advance(m, n, True)
+    node = m.node[n]
+    minimum, maximum, zero = 0.0, 0.0, False
+    while True:
+        zero |= node.value == 0.0
+        if maximum < node.value:
+            maximum = node.value
+        if minimum == 0.0 or (minimum > node.value and node.value != 0.0):
+            minimum = node.value
+        if node.begin >= m.finish:
+            return minimum, maximum, zero
+        advance(m, n, False)
+
+
+@njit(cache=True, error_model="numpy")
+def overlaps(m, control_node, data_node):
+    """Begin, end, value of the control and value of the data, of each piece where a burst of both overlap."""
+    control, data = m.node[control_node], m.node[data_node]
+    found = np.empty((64, 4))
+    size = 0
+    advance(m, control_node, True)
+    is_data_started = control_node == data_node
+    while control.begin < m.finish:
+        begin, end = control.begin, control.end
+        if begin != end:
+            if not is_data_started:
+                advance(m, data_node, True)
+                is_data_started = True
+            while data.end <= begin and data.begin < m.finish:
+                advance(m, data_node, False)
+            while True:
+                if data.begin < end and data.begin != data.end:
+                    if size == len(found):
+                        found = np.concatenate((found, np.empty_like(found)))
+                    found[size, 0], found[size, 1] = max(begin, data.begin), min(end, data.end)
+                    found[size, 2], found[size, 3] = control.value, data.value
+                    size += 1
+                if data.end >= end or data.begin >= m.finish:
+                    break
+                advance(m, data_node, False)
+            while data.begin == data.end and data.end <= end and data.end < m.finish:
+                advance(m, data_node, False)
+        if end >= m.finish:  # what a node does beyond the end is not always to stay there
+            break
+        advance(m, control_node, False)
+    return found[:size]
