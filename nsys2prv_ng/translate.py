@@ -91,6 +91,9 @@ def translate(
         windows = _cut(read, options.choice, first, last)
         if windows:
             first, last = max(first, windows[0][0]), min(last, windows[-1][1])
+        # Of several events of a type and row Paraver takes at time 0 the last only, so that ranges which a window cut
+        # would lose those around them: its trace begins a ns before.
+        origin = first - 1 if windows else first
 
         joined = _join(read, whole, options.sources, windows or [(first, last)])
         assigned = {space: values for each in joined for space, values in each.assigned.items()}
@@ -100,12 +103,12 @@ def translate(
         runs += [_lines_of(each, new_row, windows) for each in joined]
         runs.append(_states(read, tree, spans, windows))
 
-        start_utc = first + alignment.utc_base
+        start_utc = origin + alignment.utc_base
         trace.write_text("pcf", pcf_text(numbering))
         trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
         communicators = _communicators(joined, whole, new_row, tree)
-        trace.write_prv(prv_header(tree.model, start_utc, last - first, communicators).encode())
-        size = _write_records(trace, tree, runs, first, progress)
+        trace.write_prv(prv_header(tree.model, start_utc, last - origin, communicators).encode())
+        size = _write_records(trace, tree, runs, origin, progress)
 
     warnings = [*tree.warnings, *alignment.warnings]
     if empty:
@@ -118,7 +121,7 @@ def translate(
         sources=_accounts(read, options.sources, joined),
         reports=[report.account() for report in read],
         start_utc_ns=start_utc,
-        duration_ns=last - first,
+        duration_ns=last - origin,
         nodes=len(tree.model.nodes),
         tasks=len(tree.model.tasks),
         rows=tree.model.row_count,
@@ -338,14 +341,14 @@ def _states(
 
 
 def _write_records(
-    trace: TraceOutput, tree: ObjectTree, runs: Sequence[Records], first: int, progress: Progress
+    trace: TraceOutput, tree: ObjectTree, runs: Sequence[Records], origin: int, progress: Progress
 ) -> int:
     """Merge, format and write all records; returns the number of bytes."""
     numbers = tree.model.row_numbers()
     size = 0
     with progress.step(f"writing {trace.path}", sum(map(len, runs)), "record") as step:
         for block in merged_blocks(runs):
-            text = encode(block, numbers, first)
+            text = encode(block, numbers, origin)
             trace.write_prv(text.data)
             size += text.size
             step.update(len(block))

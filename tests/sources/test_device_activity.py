@@ -206,7 +206,7 @@ def test_of_a_window_the_activity_is_that_of_the_whole_between_its_first_and_las
     whole = translated_set([report], tmp_path / "whole", SOURCES)
     length = whole.trace.duration
     cut = translated_set([report], tmp_path / "cut", SOURCES, Choice(window=(length // 3, length // 3 + length // 10)))
-    low, high = cut.start, cut.start + cut.trace.duration
+    low, high = cut.start + 1, cut.start + cut.trace.duration
     for event_type in (ACTIVITY, RUNNING, IN_FLIGHT):
         found, before = levels(cut, event_type), levels(whole, event_type)
         if event_type == ACTIVITY:  # idle on both sides of what is left
@@ -216,7 +216,7 @@ def test_of_a_window_the_activity_is_that_of_the_whole_between_its_first_and_las
         assert len(inside) > 10
         found = found[found["value"] != 0]
         assert found.reset_index(drop=True).equals(inside.reset_index(drop=True))
-        low, high = cut.start, cut.start + cut.trace.duration
+        low, high = cut.start + 1, cut.start + cut.trace.duration
 
 
 def _sql(report: Path, query: str) -> list[tuple]:
