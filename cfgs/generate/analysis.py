@@ -32,6 +32,8 @@ from cfgs.generate.shared import (
     IN_COMPUTE,
     MOST_NAMES,
     NVTX_RANGES,
+    activity,
+    activity_of_ranks,
     gpus,
     idle_stretches,
     inside,
@@ -104,17 +106,17 @@ the host is far ahead and a synchronisation will take long.
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
 )
 
-_activity = Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY))
 _preset(
     "overlap-communication-compute-2dh-timeline",
     "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
     """
-Timeline and histogram on the rows Metrics GPUn. Communication is time in NCCL kernels. Alone it is exposed; Compute
+Timeline: a row for each rank; of several GPUs what the busiest does; dark is idle. Histogram: on the rows Metrics
+GPUn, one for each GPU. Communication is time in NCCL kernels. Alone it is exposed; Compute
 and communication is hidden. Values with Memory are the same with copies or sets beside.
 Percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.
 """,
-    _activity,
-    Histogram("Activity of each GPU [%]", _activity, "% Time", maximum=8),
+    activity_of_ranks(),
+    Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=8),
 )
 
 # Decades of ns in halves: gaps are from 10 ns to 10^10 ns (10 s).

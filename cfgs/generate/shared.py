@@ -14,6 +14,7 @@ from cfgs.generate.paraver_cfg import (
     NEXT_VALUE,
     SIGN,
     STACKED,
+    TASK,
     Derived,
     Events,
     Look,
@@ -73,6 +74,23 @@ def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties
     """Number of GPUs that do one of these, 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
     return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)  # type: ignore[arg-type]
+
+
+def activity() -> Window:
+    """What each GPU does, on the rows of GPUs."""
+    return Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY))
+
+
+def activity_of_ranks() -> Window:
+    """What the GPU of each rank does; of several the one that does most, for which idle counts as 0."""
+    return Window(
+        "Activity of the GPU of each rank",
+        codes(palette.GPU_ACTIVITY, ANY_DRAW),
+        events=only(types.GPU_ACTIVITY),
+        compose=function("Mod", *IN_IDLE),
+        level=TASK,
+        above="Maximum",
+    )
 
 
 def idle_stretches(name: str, look: Look, **properties: object) -> Derived:

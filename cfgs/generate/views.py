@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from cfgs.generate import palette
-from cfgs.generate.paraver_cfg import ANY_DRAW, LINE, NODE, TASK, Preset, Window, codes, divided, only
-from cfgs.generate.shared import IN_ANY, IN_COMMUNICATION, IN_COMPUTE, cuda_kinds, gpus, names
+from cfgs.generate.paraver_cfg import LINE, NODE, TASK, Preset, Window, divided, only
+from cfgs.generate.shared import (
+    IN_ANY,
+    IN_COMMUNICATION,
+    IN_COMPUTE,
+    activity,
+    activity_of_ranks,
+    cuda_kinds,
+    gpus,
+    names,
+)
 from nsys2prv_ng.paraver import event_types as types
 
 _MIB = 2**20
@@ -56,12 +65,13 @@ of other threads. For other domains choose the event type "NVTX (domain) range o
         "per_gpu_activity",
         "What each GPU does as a whole: compute, communication, memory, both at once, or idle",
         """
-On the rows "Metrics GPUn", one for each GPU; select those with the regular expression Metrics.
+First window: a row for each rank; of several GPUs what the busiest does; dark is idle. Second window: the same on the
+rows "Metrics GPUn", one for each GPU; select those with the regular expression Metrics. Light grey is idle between the
+first and the last operation of the GPU.
 All streams of all processes together: compute (blue), communication in NCCL kernels (orange), both at once (green,
-hidden communication), memory operations alone (purple; a lighter colour is the same with memory operations beside),
-idle between the first and the last operation of the GPU (light grey).
+hidden communication), memory operations alone (purple; a lighter colour is the same with memory operations beside).
 """,
-        (Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY)),),
+        (activity_of_ranks(), activity()),
     ),
     Preset(
         "views",
