@@ -24,10 +24,12 @@ from cfgs.generate.paraver_cfg import (
     divided,
     equal_to,
     logarithm,
+    one_of,
     only,
     product,
 )
 from cfgs.generate.shared import (
+    FLAG,
     IN_ANY,
     IN_COMPUTE,
     MOST_NAMES,
@@ -216,15 +218,17 @@ it in the stream, or waiting for another stream.
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory_kind(name: str, event_type: types.EventType) -> Histogram:
-    """Kinds are given at the begin of an operation and not taken back at its end."""
+def _memory_kind(name: str, event_type: types.EventType, operations: tuple[int, ...]) -> Histogram:
+    """Kinds are given at the begin of an operation that has one, and not taken back at its end."""
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
-    within = inside("In a memory operation", only(types.MEMORY_OPERATION))
+    within = Window("In a memory operation", FLAG, events=only(types.MEMORY_OPERATION), thread=one_of(*operations))
     control = product(f"{event_type.label}, while it lasts", look, kind, within, units=MILLISECONDS)
     return Histogram(name, control, "Time", maximum=len(palette.MEMORY_KINDS) - 1)
 
 
+_OPERATIONS = tuple(types.MEMORY_OPERATION.values or {})
+_COPIES = tuple(value for value in _OPERATIONS if value != 6)  # a set copies from nowhere
 _size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
 _preset(
     "memcpy_sizes",
@@ -236,8 +240,8 @@ calls wait. By size: number of operations. Column 10 is from 1 KiB to 2 KiB, col
 statistic Time to see which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in
 basics/memory_operations.
 """,
-    _memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND),
-    _memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND),
+    _memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
+    _memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
     Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
 )
 

@@ -1,0 +1,268 @@
+"""What presets show against plain loops over the reports: equal to the nanosecond."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cfg_evaluator import Evaluated, Window, evaluate
+from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY, Unpacked
+from tests.report_truth import gpu_operations
+from tests.translated import Translated, translated_set
+
+SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,nvtx,launch_lines"
+COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
+
+SETS = {
+    "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
+    "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
+    "samples/single-graph": ["samples/single-graph.sqlite"],
+    "oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
+    "torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
+    "mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
+}
+
+Spans = list[tuple[int, int]]
+
+
+def _parameters() -> Iterator[object]:
+    for name, paths in SETS.items():
+        is_large = not paths[0].startswith("samples/")
+        skipped = [pytest.mark.skip(NO_REPORTS)] if is_large and not REPORTS.is_dir() else []
+        yield pytest.param(paths, id=name, marks=skipped)
+
+
+@pytest.fixture(scope="module", params=_parameters())
+def translated(
+    request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Translated]:
+    paths = [(REPOSITORY if path.startswith("samples/") else REPORTS) / path for path in request.param]
+    folder = tmp_path_factory.mktemp("numbers")
+    yield translated_set([unpacked(path) for path in paths], folder, SOURCES)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def operations(translated: Translated) -> pd.DataFrame:
+    return gpu_operations(translated.objects)
+
+
+# ---- what a preset shows ---------------------------------------------------------------------------------------------
+
+
+def of_preset(translated: Translated, name: str) -> Evaluated:
+    return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", translated.trace)
+
+
+def shown(window: Window) -> pd.DataFrame:
+    """Bursts that are not 0, with their length (ns)."""
+    bursts = window.bursts[window.bursts["value"] != 0]
+    return bursts.assign(length=bursts["end"] - bursts["begin"])
+
+
+def by_value(window: Window) -> dict[tuple[int, int], int]:
+    """ns by object and value."""
+    return shown(window).groupby(["object", "value"])["length"].sum().to_dict()
+
+
+def integral(window: Window) -> dict[int, int]:
+    """Sum of value times ns by object."""
+    bursts = shown(window)
+    return (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum().astype(np.int64).to_dict()
+
+
+# ---- what the reports tell -------------------------------------------------------------------------------------------
+
+
+def union(operations: pd.DataFrame) -> Spans:
+    """Time in which any of the operations runs, joined where they touch."""
+    joined: list[list[int]] = []
+    for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([begin, end])
+    return [(begin, end) for begin, end in joined if end > begin]
+
+
+def total(spans: Spans) -> int:
+    return sum(end - begin for begin, end in spans)
+
+
+def common(first: Spans, second: Spans) -> int:
+    """ns in both."""
+    either = union(pd.DataFrame(first + second, columns=["begin", "end"]))
+    return total(first) + total(second) - total(either)
+
+
+def gaps(of_gpu: pd.DataFrame) -> list[int]:
+    """ns of each: from the i-th smallest end to the (i + 1)-th smallest begin, where that is later."""
+    begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
+    return (begins - ends)[begins > ends].tolist()
+
+
+def not_zero(found: dict[int, int]) -> dict[int, int]:
+    return {key: value for key, value in found.items() if value}
+
+
+def by_task_of_gpus(translated: Translated, operations: pd.DataFrame) -> dict[int, list[pd.DataFrame]]:
+    """Operations of each GPU whose row a task has."""
+    found: dict[int, list[pd.DataFrame]] = {}
+    for row, of_gpu in operations.groupby("gpu_row"):
+        found.setdefault(translated.trace.task_of_row[row] - 1, []).append(of_gpu)
+    return found
+
+
+# ---- GPUs as a whole -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "kinds"),
+    [("analysis/gpu_active", (COMPUTE, COMMUNICATION, MEMORY)), ("analysis/gpu_useful", (COMPUTE,))],
+)
+def test_active_and_useful_time_of_the_gpus_of_each_rank(
+    translated: Translated, operations: pd.DataFrame, preset: str, kinds: tuple[int, ...]
+) -> None:
+    expected = {
+        task: sum(total(union(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
+        for task, gpus in by_task_of_gpus(translated, operations).items()
+    }
+    assert integral(of_preset(translated, preset).windows[-1]) == not_zero(expected)
+
+
+def test_useful_time_of_each_gpu_in_the_histogram(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = of_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
+    found = {row: round(sum(cells) * 10**6) for row, cells in enumerate(histogram.cells) if any(cells)}
+    expected = {row: total(union(g[g["kind"] == COMPUTE])) for row, g in operations.groupby("gpu_row")}
+    assert found == not_zero(expected)
+
+
+def test_each_idle_stretch_is_shown_with_its_length(translated: Translated, operations: pd.DataFrame) -> None:
+    window = of_preset(translated, "analysis/gpu-gaps").windows[-1]
+    found = shown(window)
+    of_one_gpu = {task: gpus[0] for task, gpus in by_task_of_gpus(translated, operations).items() if len(gpus) == 1}
+    for task, of_gpu in of_one_gpu.items():
+        mine = found[found["object"] == task]
+        assert mine["length"].tolist() == gaps(of_gpu)
+        assert (mine["value"] * 1000).round().astype(np.int64).tolist() == gaps(of_gpu)  # the preset shows us
+    several = sorted(set(by_task_of_gpus(translated, operations)) - set(of_one_gpu))
+    for task in several:  # any GPU of the rank is idle
+        spans = []
+        for of_gpu in by_task_of_gpus(translated, operations)[task]:
+            begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
+            spans += list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
+        assert found[found["object"] == task]["length"].sum() == total(
+            union(pd.DataFrame(spans, columns=["begin", "end"]))
+        )
+
+
+def test_idle_stretches_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = of_preset(translated, "analysis/gap_histogram").histograms
+    for row, of_gpu in operations.groupby("gpu_row"):
+        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in gaps(of_gpu) if gap >= 10)
+        found = histogram.frame.iloc[row]
+        assert sorted(int(count) for count in found if count) == sorted(halves.values())
+        assert found.sum() == sum(halves.values())
+
+
+def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFrame) -> None:
+    kernels = operations[operations["kind"] != MEMORY]
+    in_flight = (kernels["end"] - kernels["launched"]).groupby(
+        [translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]
+    )
+    window = of_preset(translated, "analysis/kernels-inflight").windows[-1]
+    assert integral(window) == not_zero(in_flight.sum().to_dict())
+
+
+def test_overlap_of_communication_and_compute(translated: Translated, operations: pd.DataFrame) -> None:
+    evaluated = of_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
+    of_gpus = evaluated.windows[-1]
+    assert of_gpus.level == "thread"
+    time = by_value(of_gpus)
+    cells = evaluated.histograms[0].frame
+    for row, of_gpu in operations.groupby("gpu_row"):
+        spans = {kind: union(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
+        for kind, expected in spans.items():
+            assert sum(ns for (at, value), ns in time.items() if at == row and int(value) & kind) == total(expected)
+        both = sum(ns for (at, value), ns in time.items() if at == row and int(value) in (3, 7))
+        assert both == common(spans[COMPUTE], spans[COMMUNICATION])
+        assert time.get((row, 8), 0) == sum(gaps(of_gpu))
+        # The histogram's percents are of the same times.
+        whole = sum(ns for (at, _), ns in time.items() if at == row)
+        percents = sorted(100 * ns / whole for (at, _), ns in time.items() if at == row)
+        assert sorted(cell for cell in cells.iloc[row] if cell) == pytest.approx(percents, rel=1e-12)
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def test_time_of_each_stream_in_compute_kernels(translated: Translated, operations: pd.DataFrame) -> None:
+    kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
+    expected = (kernels["end"] - kernels["begin"]).groupby(kernels["row"]).sum().to_dict()
+    assert integral(of_preset(translated, "analysis/in_useful_kernel").windows[-1]) == not_zero(expected)
+
+
+def test_concurrent_nccl_kernels(translated: Translated, operations: pd.DataFrame) -> None:
+    nccl = operations[operations["kind"] == COMMUNICATION]
+    window = of_preset(translated, "analysis/nccl_kernel_concurrency").windows[-1]
+    expected = (nccl["end"] - nccl["begin"]).groupby(nccl["task"]).sum().to_dict()
+    assert integral(window) == not_zero(expected)
+    for task, of_task in nccl.groupby("task"):
+        at_begin = [((of_task["begin"] <= t) & (of_task["end"] > t)).sum() for t in of_task["begin"]]
+        assert shown(window).loc[lambda f, task=task: f["object"] == task, "value"].max() == max(at_begin)
+
+
+def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.DataFrame) -> None:
+    window = of_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
+    found = integral(window)
+    for task, of_task in operations.groupby("task"):
+        in_nccl = union(of_task[of_task["kind"] == COMMUNICATION])
+        kernels = of_task[(of_task["table"] == "KERNEL") & (of_task["kind"] == COMPUTE)]
+        # Streams in a compute kernel, so that two kernels on rows of one stream count twice.
+        beside = sum(common(union(of_row), in_nccl) for _, of_row in kernels.groupby("row"))
+        assert found.get(task, 0) == total(in_nccl) + beside
+
+
+def test_queue_delays_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = of_preset(translated, "analysis/queue_delay").histograms
+    kernels = operations[(operations["table"] == "KERNEL") & operations["delay"].notna()]
+    expected = kernels[kernels["delay"] >= 10].groupby("row").size().to_dict()
+    counted = histogram.frame.sum(axis=1)
+    assert {row: int(count) for row, count in enumerate(counted) if count} == expected
+
+
+def test_copies_by_size_and_time_by_kind_of_memory(translated: Translated, operations: pd.DataFrame) -> None:
+    *kinds, sizes = of_preset(translated, "analysis/memcpy_sizes").histograms
+    copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
+    expected = copies[copies["bytes"] >= 2].groupby("row").size().to_dict()
+    assert {row: int(count) for row, count in enumerate(sizes.frame.sum(axis=1)) if count} == expected
+    of_memcpy = copies[copies["table"] == "MEMCPY"]
+    time = (of_memcpy["end"] - of_memcpy["begin"]).groupby(of_memcpy["row"]).sum().to_dict()
+    copied_from = kinds[1].frame.sum(axis=1) if len(kinds[1].frame.columns) else pd.Series(dtype=float)
+    assert {row: round(ms * 10**6) for row, ms in enumerate(copied_from) if ms} == not_zero(time)
+
+
+# ---- iterations ------------------------------------------------------------------------------------------------------
+
+
+def test_average_duration_of_the_outermost_ranges(translated: Translated) -> None:
+    *_, outermost = of_preset(translated, "analysis/iteration_time").histograms
+    ranges = translated.nvtx
+    ranges = ranges[(ranges["style"] == "push/pop") & (ranges["domain"] == "")]
+    expected = []
+    for _, of_row in ranges.groupby("row"):
+        last, outer = 0, []
+        for begin, end, name in sorted(zip(of_row["begin"], of_row["end"], of_row["name"], strict=True)):
+            if begin >= last and end > begin:
+                outer.append((end - begin, name))
+                last = end
+        of_name = pd.DataFrame(outer, columns=["length", "name"]).groupby("name")["length"].mean()
+        expected += (of_name / 1e6).tolist()
+    found = [cell for row in outermost.cells for cell in row if cell]
+    assert sorted(found) == pytest.approx(sorted(expected), rel=1e-9)
