@@ -79,24 +79,59 @@ def _kinds(reading: Reading, table: str, rows: IntArray) -> IntArray:
 
 
 def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
-    """An event at each change on each GPU; of the time that the user chose each part by itself."""
-    cut = [_in_windows(part) for part in parts if isinstance(part.shared, Operations)]
-    if not cut:
+    """An event at each change on each GPU.
+
+    What was not captured, or is not in the time that the user chose, is not idle: each stretch of a GPU that was is a
+    device of its own to the analysis.
+    """
+    captured = [_on_rows(part) for part in parts if isinstance(part.shared, Operations)]
+    if not captured:
         return Joined()
-    device, begin, end, kind = (np.concatenate(column) for column in zip(*cut, strict=True))
-    changes = device_activity(device, begin, end, kind)
-    records = _records(changes, changes.device // len(parts[0].windows))
+    windows, stretches = parts[0].windows, _stretches(captured)
+    cut = []
+    for (row, begin, end, kind, _), stretch_of_row in zip(captured, stretches, strict=True):
+        index, window, begin, end = pieces_in_windows(begin, end, windows)
+        stretch = row * len(captured) + pd.Series(row).map(stretch_of_row).to_numpy(np.int64)
+        cut.append((stretch[index] * len(windows) + window, begin, end, kind[index]))
+    changes = device_activity(*(np.concatenate(column) for column in zip(*cut, strict=True)))
+    records = _records(changes, changes.device // (len(captured) * len(windows)))
     return Joined(accounts={NAME: Result(read=len(records), records=[records])})
 
 
-def _in_windows(part: Part) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Device, begin, end and kind of a report's operations; each window of a row counts as a device."""
+class _Captured(NamedTuple):
+    """Operations and flights of a report, of n, on the common clock, and when the report began and ended (ns)."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    kind: IntArray
+    limits: tuple[int, int]
+
+
+def _on_rows(part: Part) -> _Captured:
     operations = part.shared
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
-    index, window, begin, end = pieces_in_windows(begin, end, part.windows)
-    device = part.rows[operations.place[index]] * len(part.windows) + window
-    return device, begin, end, operations.kind[index]
+    first = min(part.clock.at(0), int(begin.min()))
+    last = max(part.clock.at(part.metadata.duration), int(end.max()))
+    return _Captured(part.rows[operations.place], begin, end, operations.kind, (first, last))
+
+
+def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:
+    """Of each report, by row, which of the row's stretches of captured time it is in.
+
+    Reports that overlap in time, of processes that share a GPU, are in one; capture ranges of one run are apart.
+    """
+    found: list[dict[int, int]] = [{} for _ in captured]
+    last_of_row: dict[int, tuple[int, int]] = {}  # number of the last stretch, and its end
+    for i in sorted(range(len(captured)), key=lambda i: captured[i].limits):
+        first, last = captured[i].limits
+        for row in np.unique(captured[i].row).tolist():
+            number, end = last_of_row.get(row, (0, last))
+            number += first > end
+            last_of_row[row] = number, max(end, last)
+            found[i][row] = number
+    return found
 
 
 def _records(changes: Changes, row: IntArray) -> Records:

@@ -199,6 +199,28 @@ def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> 
     assert levels(translated, RUNNING)["value"].max() == 2
 
 
+@pytest.mark.parametrize(("later", "stretches"), [(10**11, 2), (0, 1)])
+def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, later: int, stretches: int) -> None:
+    """Of one process (capture-range-end=repeat), or of two that share the GPU at the same time."""
+    sample = samples / "mpi-4.rank0.sqlite"
+    moved = [f"UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + {later}"]
+    # The operations of the second report are all after those of the first, also where the captures overlap.
+    tables = [f"CUPTI_ACTIVITY_KIND_{table}" for table in ("KERNEL", "RUNTIME")]
+    moved += [f'UPDATE {table} SET start = start + 10000000000, "end" = "end" + 10000000000' for table in tables]
+    moved += ["UPDATE ANALYSIS_DETAILS SET duration = 20000000000, stopTime = startTime + 20000000000"]
+    other = changed(sample, tmp_path / "other.sqlite", moved)
+    translated = translated_set([sample, other], tmp_path / "trace", "kernels,cuda_api", derived=True)
+    activity = levels(translated, ACTIVITY)
+    ((row, of_gpu),) = ((row, a) for row, a in activity.groupby("row"))
+    outside = of_gpu[of_gpu["value"] == 0]
+    assert len(outside) == stretches - 1
+    longest = (of_gpu[of_gpu["value"] == IDLE]["end"] - of_gpu[of_gpu["value"] == IDLE]["begin"]).max()
+    assert (longest > 9 * 10**9) == (stretches == 1)
+    events = translated.trace.events
+    stretch = events[(events["type"] == IDLE_STRETCH) & (events["row"] == row)]
+    assert stretch["value"].max() == longest
+
+
 def test_of_a_window_the_activity_is_that_of_the_whole_between_its_first_and_last_operation(
     samples: Path, tmp_path: Path
 ) -> None:
