@@ -76,7 +76,7 @@ def _short_varint(data, at):  # type: ignore[no-untyped-def]
     return np.int64(NOT_READ), at
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, inline="always")
 def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
     """Number of cells of the page at a position, and the least offset they can have; NOT_READ if it is not sound.
 
