@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.report.pages import PageReader, quote
 
 IntArray = npt.NDArray[np.int64]
 
@@ -70,6 +71,7 @@ class Database:
         self.path = path
         _check_file(path)
         try:
+            self._pages = PageReader(path)
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
@@ -109,7 +111,7 @@ class Database:
         present = [name for name in columns if name in self.columns_of(table)]
         if not present:
             return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
-        statement = sa.text(f"SELECT {_list(present)} FROM {_quote(table)}{' WHERE ' + where if where else ''}")
+        statement = sa.text(f"SELECT {_list(present)} FROM {quote(table)}{' WHERE ' + where if where else ''}")
         try:
             with self._engine.connect() as connection:
                 frame = pd.read_sql(statement, connection, dtype=object)  # type: ignore[arg-type]
@@ -140,33 +142,39 @@ class Database:
 
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
         names = [*table.required, *(name for name in table.optional if name in present)]
-        statement = f"SELECT {', '.join(map(_number, names))} FROM {_quote(table.name)} ORDER BY rowid"
         try:
-            flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
+            block = self._pages.read(self._connection, table.name, names, NULL)
+            if block is None:
+                block = self._integers(table.name, names)
         except sqlite3.Error as error:
             raise self._damaged(error, table.name) from None
-        block = flat.reshape(-1, len(names))
-        numbers = {name: np.ascontiguousarray(block[:, i]) for i, name in enumerate(names)}
+        numbers = {name: np.ascontiguousarray(column) for name, column in zip(names, block, strict=True)}
         for name, default in table.optional.items():
             column = numbers.get(name)
             if column is None:
-                numbers[name] = np.full(block.shape[0], default, np.int64)
+                numbers[name] = np.full(block.shape[1], default, np.int64)
             elif default != NULL:
                 column[column == NULL] = default
         return numbers
 
+    def _integers(self, table: str, names: Sequence[str]) -> IntArray:
+        """Columns of integers as an array (columns, rows), by sqlite3."""
+        statement = f"SELECT {', '.join(map(_number, names))} FROM {quote(table)} ORDER BY rowid"
+        flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
+        return flat.reshape(-1, len(names)).T
+
     def _text(self, table: str, column: str, rows: int, present: bool) -> pa.ChunkedArray:
-        quoted = _quote(column)
+        quoted = quote(column)
         value = f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
         return self._values(table, value, pa.string(), rows, present)
 
     def _blob(self, table: str, column: str, rows: int, present: bool) -> pa.ChunkedArray:
-        quoted = _quote(column)
+        quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
         return self._values(table, value, pa.binary(), rows, present)
 
     def _real(self, table: str, column: str, rows: int, present: bool) -> npt.NDArray[np.float64]:
-        quoted = _quote(column)
+        quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
         values = self._values(table, value, pa.float64(), rows, present)
         return np.asarray(values.to_numpy(), np.float64)
@@ -174,7 +182,7 @@ class Database:
     def _values(self, table: str, value: str, kind: pa.DataType, rows: int, present: bool) -> pa.ChunkedArray:
         if not present:
             return pa.chunked_array([pa.nulls(rows, kind)])
-        statement = f"SELECT {value} FROM {_quote(table)} ORDER BY rowid"
+        statement = f"SELECT {value} FROM {quote(table)} ORDER BY rowid"
         blocks = []
         try:
             cursor = self._connection.execute(statement)
@@ -215,16 +223,12 @@ def _check_file(path: Path) -> None:
             )
 
 
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(map(_quote, names))
+    return ", ".join(map(quote, names))
 
 
 def _number(name: str) -> str:
-    quoted = _quote(name)
+    quoted = quote(name)
     return (
         f"CASE typeof({quoted}) WHEN 'integer' THEN {quoted} WHEN 'real' THEN CAST({quoted} AS INTEGER) ELSE {NULL} END"
     )

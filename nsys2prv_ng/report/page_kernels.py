@@ -1,0 +1,209 @@
+"""Kernels that take pages of a table's b-tree apart: child pages of interior pages, integers of leaf pages.
+
+The layout is that of https://www.sqlite.org/fileformat2.html (1.6 "B-tree Pages", 2.1 "Record Format"). Numbers in a
+file are big-endian. `data` holds whole pages, one after the other, and `SLACK` bytes. Offsets count from the start of a
+page, positions (`at`, `start`, `end`) from that of `data`. All is int64: numba makes floats of uint64 mixed with int64.
+
+A damaged page can hold any bytes, so no number in it becomes a position unchecked: pointers must lie in the cell area
+of their page, and records and values end before their page does. Only the end of a varint is checked after reading
+it, which `SLACK` makes safe. Whatever is not as expected ends a kernel with `NOT_READ`, and sqlite3 is asked instead.
+"""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+LEAF, INTERIOR = 13, 5
+"""First byte of a page of a table's b-tree."""
+
+NOT_READ = -1
+"""Instead of a number of rows or pages: damaged, or a case that is left to sqlite3."""
+
+SLACK = 16
+"""Bytes after the last page: a varint (at most 9) or an integer (8) that starts in a page is read whole."""
+
+_REAL, _RESERVED, _BLOB = 7, 10, 12
+_BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
+"""Bytes of a value, by its serial type: NULL, six widths of integers, a real, and the constants 0 and 1."""
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _byte(data, at):  # type: ignore[no-untyped-def]
+    return np.int64(data[np.uintp(at)])  # a signed index would be tested for being negative: a third of the time
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _two_bytes(data, at):  # type: ignore[no-untyped-def]
+    return (_byte(data, at) << 8) | _byte(data, at + 1)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _four_bytes(data, at):  # type: ignore[no-untyped-def]
+    return (_two_bytes(data, at) << 16) | _two_bytes(data, at + 2)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _integer(data, at, size):  # type: ignore[no-untyped-def]
+    """A signed integer of 1 to 8 bytes; always reads 8."""
+    return ((_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)) >> (64 - 8 * size)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _varint(data, at):  # type: ignore[no-untyped-def]
+    """A varint of up to 64 bits (9 bytes, all 8 bits of the last), and the position after it."""
+    value = np.int64(0)
+    for i in range(8):
+        byte = _byte(data, at + i)
+        value = (value << 7) | (byte & 127)
+        if byte < 128:
+            return value, at + i + 1
+    return (value << 8) | _byte(data, at + 8), at + 9
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _short_varint(data, at):  # type: ignore[no-untyped-def]
+    """A varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
+
+    Sizes and serial types are this small in every sane file, and SQLite reads longer ones not always in the same way.
+    """
+    value = np.int64(0)
+    for i in range(4):
+        byte = _byte(data, at + i)
+        value = (value << 7) | (byte & 127)
+        if byte < 128:
+            return value, at + i + 1
+    return np.int64(NOT_READ), at
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
+    """Number of cells of the page at a position, and the least offset they can have; NOT_READ if it is not sound.
+
+    A page without cells is sound only as the root of an empty table, which is not worth reading here.
+    """
+    head = 8 if kind == LEAF else 12
+    cells = _two_bytes(data, page + 3)
+    first = _two_bytes(data, page + 5)
+    if first == 0:
+        first = np.int64(65536)
+    # A cell and its pointer take 6 bytes at least: SQLite refuses pages with more cells than that leaves room for.
+    too_many = cells > (page_size - 8) // 6 or first < head + 2 * cells
+    if _byte(data, page) != kind or cells < 1 or too_many or first > usable:
+        return np.int64(NOT_READ), np.int64(0)
+    return cells, first
+
+
+@nb.njit(cache=True, nogil=True)
+def count_cells(data, pages, kind, page_size, usable):  # type: ignore[no-untyped-def]
+    """Number of cells of all pages, which are of the kind."""
+    total = np.int64(0)
+    for i in range(pages):
+        cells, _ = _cells(data, i * page_size, kind, page_size, usable)
+        if cells < 0:
+            return np.int64(NOT_READ)
+        total += cells
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def read_children(data, pages, page_size, usable, out):  # type: ignore[no-untyped-def]
+    """Numbers of the pages below interior pages into `out`, in the order of their rows; how many they are."""
+    n = np.int64(0)
+    for i in range(pages):
+        page = i * page_size
+        cells, first = _cells(data, page, INTERIOR, page_size, usable)
+        if cells < 0 or n + cells + 1 > out.size:
+            return np.int64(NOT_READ)
+        for j in range(cells):
+            offset = _two_bytes(data, page + 12 + 2 * j)
+            if offset < first or offset + 5 > usable:  # a page number of 4 bytes, and a key
+                return np.int64(NOT_READ)
+            out[n] = _four_bytes(data, page + offset)
+            n += 1
+        out[n] = _four_bytes(data, page + 8)
+        n += 1
+    return n
+
+
+@nb.njit(cache=True, nogil=True)
+def read_leaves(data, pages, page_size, usable, want, has_default, alias, null, out, row):  # type: ignore[no-untyped-def]
+    """Asked integers of the rows in leaf pages into out[:, row:]; the row after the last.
+
+    `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
+    the column that stands for the rowid, or -1. Rows that lack a column of `has_default` are left to sqlite3.
+    """
+    for i in range(pages):
+        page = i * page_size
+        cells, first = _cells(data, page, LEAF, page_size, usable)
+        if cells < 0 or row + cells > out.shape[1]:
+            return np.int64(NOT_READ)
+        for j in range(cells):
+            offset = _two_bytes(data, page + 8 + 2 * j)
+            if offset < first or offset + 4 > usable:  # SQLite gives a cell 4 bytes at least
+                return np.int64(NOT_READ)
+            payload, at = _short_varint(data, page + offset)
+            rowid, at = _varint(data, at)
+            local = _local_bytes(payload, usable)
+            overflow = 0 if local == payload else 4
+            if payload < 0 or at + local + overflow > page + usable:
+                return np.int64(NOT_READ)
+            if not _read_record(data, at, payload, local, want, has_default, null, out, row):
+                return np.int64(NOT_READ)
+            if alias >= 0:
+                out[alias, row] = rowid
+            row += 1
+    return row
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _local_bytes(payload, usable):  # type: ignore[no-untyped-def]
+    """How much of a record is in its leaf page; the rest is in overflow pages (1.6, "Cell Payload Overflow Pages")."""
+    largest = usable - 35
+    if payload <= largest:
+        return payload
+    least = (usable - 12) * 32 // 255 - 23
+    local = least + (payload - least) % (usable - 4)
+    return local if local <= largest else least
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _read_record(data, start, payload, local, want, has_default, null, out, row):  # type: ignore[no-untyped-def]
+    """Asked integers of a record, the first `local` of its `payload` bytes being in the page; False: NOT_READ."""
+    end = start + local
+    header, at = _short_varint(data, start)
+    header_end = value = start + header
+    if header < at - start or header_end > end:
+        return False
+    column = 0
+    while column < want.size and at < header_end:
+        serial, at = _short_varint(data, at)
+        to = want[column]
+        if serial >= _BLOB:
+            if to >= 0:
+                out[to, row] = null
+            value += (serial - _BLOB) >> 1
+        elif serial < 0 or serial >= _RESERVED:
+            return False
+        else:
+            size = _BYTES[serial]
+            if to >= 0:
+                if serial == 0:
+                    out[to, row] = null
+                elif serial > _REAL:
+                    out[to, row] = serial - 8
+                elif serial == _REAL or value + size > end:
+                    return False
+                else:
+                    out[to, row] = _integer(data, value, size)
+            value += size
+        column += 1
+    # As SQLite has it: values do not reach beyond the record, and fill it where the header was read to its end.
+    if at > header_end or value > start + payload or (at == header_end and value != start + payload):
+        return False
+    for missing in range(column, want.size):
+        if want[missing] >= 0:
+            if has_default[missing]:
+                return False
+            out[want[missing], row] = null
+    return True

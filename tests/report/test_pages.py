@@ -1,0 +1,242 @@
+"""Integers read from the pages of a file are those that sqlite3 reads, for databases of every kind."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nsys2prv_ng.report import page_kernels, pages
+from nsys2prv_ng.report.database import NULL, Database, Table
+from nsys2prv_ng.report.pages import PageReader
+from tests.conftest import REPORTS, SAMPLES
+from tests.report.page_databases import Plan, by_pages, by_sqlite, columns_of, large_export, plans
+
+MANY = tuple((i, -i * 2**40) for i in range(700))
+SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
+LARGE_REPORTS = [REPORTS / f"bench/{name}.sqlite.xz" for name in ("ddplong-2x2.rank0", "torchrun-one-report")]
+
+
+def assert_equal(path: Path, columns: list[str], table: str = "t") -> bool:
+    """Whether the table was read; if so, as by sqlite3."""
+    found = by_pages(path, columns, table)
+    if found is not None:
+        np.testing.assert_array_equal(found, by_sqlite(path, columns, table))
+    return found is not None
+
+
+def test_generated_databases(tmp_path):
+    outcomes = Counter()
+
+    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(plan=plans(), data=st.data())
+    def check(plan, data):
+        path = plan.make(tmp_path / "a.sqlite")
+        columns = data.draw(st.lists(st.sampled_from(columns_of(path)), min_size=1, unique=True))
+        outcomes[assert_equal(path, columns)] += 1
+
+    check()
+    assert outcomes[True] > 100 and outcomes[False] > 20  # so that both were tried
+
+
+@pytest.mark.parametrize("page_size", [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536])
+@pytest.mark.parametrize("reserved", [0, 32])
+@pytest.mark.parametrize("auto_vacuum", [0, 1])
+def test_page_sizes(tmp_path, page_size, reserved, auto_vacuum):
+    plan = Plan(page_size, reserved, auto_vacuum=auto_vacuum, rows=MANY, copies=4)
+    assert assert_equal(plan.make(tmp_path / "a.sqlite"), ["c1", "c0"])
+
+
+def test_deep_tree(tmp_path):
+    """Four levels, in pages that were not written in the order of the rows."""
+    rowids = tuple(np.random.default_rng(1).permutation(30_000).tolist())
+    plan = Plan(512, rows=tuple((i, i) for i in range(30_000)), rowids=rowids, types=("INTEGER", "TEXT"), copies=0)
+    plan = replace(plan, rows=tuple((i, "x" * 60) for i, _ in plan.rows))
+    assert assert_equal(plan.make(tmp_path / "a.sqlite"), ["c0"])
+
+
+@pytest.mark.parametrize("key", ["none", "alias", "alias, lower case", "alias, last", "descending", "index"])
+@pytest.mark.parametrize("operations", [(), ("delete",), ("delete", "vacuum"), ("add", "insert"), ("update", "insert")])
+@pytest.mark.parametrize("journal", ["OFF", "WAL"])
+def test_keys_and_changes_are_read(tmp_path, key, operations, journal):
+    plan = Plan(key=key, operations=operations, journal=journal, rows=MANY, rowids=(-5, 2**61, 7))
+    path = plan.make(tmp_path / "a.sqlite")
+    columns = columns_of(path)
+    assert assert_equal(path, columns)
+    assert all(assert_equal(path, [name]) for name in columns)
+
+
+@pytest.mark.parametrize(
+    ("plan", "columns", "is_read"),
+    [
+        (Plan(types=("INTEGER", "TEXT"), rows=((5, "x" * 2000),) * 9), ["c0"], True),
+        (Plan(types=("TEXT", "INTEGER"), rows=(("x" * 2000, 5),) * 9), ["c1"], False),
+        (Plan(types=("TEXT", "INTEGER"), rows=(("x" * 2000, 1),) * 9), ["c0"], True),
+        (Plan(types=("TEXT", "INTEGER"), rows=(("x" * 2000, None),) * 9), ["c1"], True),
+        (Plan(types=("INTEGER", "INTEGER"), rows=((5, "text"), (b"bytes", 6))), ["c0", "c1"], True),
+        (Plan(types=("INTEGER", "INTEGER"), rows=((5, 0.5),) * 9), ["c0"], True),
+        (Plan(types=("INTEGER", "INTEGER"), rows=((5, 0.5),) * 9), ["c1"], False),
+        (Plan(types=("INTEGER", "REAL"), rows=((5, 6),) * 9), ["c1"], False),
+        (Plan(operations=("add",)), ["d0"], True),
+        (Plan(operations=("add with default",)), ["c1"], True),
+        (Plan(operations=("add with default",)), ["d0"], False),
+        (Plan(operations=("add with default", "vacuum")), ["d0"], False),
+        (Plan(operations=("add generated",)), ["c0"], False),
+        (Plan(stored=True), ["c0"], False),
+        (Plan(operations=("delete all",), rows=MANY), ["c0"], False),
+    ],
+)
+def test_what_is_left_to_sqlite(tmp_path, plan, columns, is_read):
+    assert assert_equal(plan.make(tmp_path / "a.sqlite"), columns) == is_read
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("CREATE TABLE u (a INTEGER PRIMARY KEY, b INTEGER) WITHOUT ROWID", ["a", "b"]),
+        ("CREATE TABLE u (a INTEGER, rowid INTEGER)", ["a"]),
+        ("CREATE TABLE u (a INTEGER, b INTEGER)", ["a", "none"]),
+        ("CREATE VIEW u AS SELECT c0 AS a, c1 AS b FROM t", ["a", "b"]),
+        ("CREATE TABLE v (a)", ["a"]),
+    ],
+)
+def test_what_is_no_ordinary_table(tmp_path, statement, columns):
+    path = Plan(rows=MANY).make(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        if "TABLE u" in statement:
+            connection.execute("INSERT INTO u VALUES (1, 2), (2, 1)")
+        connection.commit()
+    assert by_pages(path, columns, "u") is None
+
+
+def test_names_that_need_quotes(tmp_path):
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE "a ""b" ("c ""d" INTEGER, "select" INTEGER)')
+        connection.execute('INSERT INTO "a ""b" VALUES (1, 2)')
+        connection.commit()
+    assert by_pages(path, ["select", 'c "d'], 'a "b').tolist() == [[2], [1]]
+
+
+@pytest.mark.parametrize("report", SMALL_REPORTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_real_reports(report):
+    """All tables, all columns but those of floating point numbers."""
+    assert tables_read(report) > 20
+
+
+@pytest.mark.parametrize("report", LARGE_REPORTS, ids=lambda path: path.stem)
+def test_large_reports(report, shared_reports, unpacked):
+    assert tables_read(unpacked(report)) > 20
+
+
+REALS = "SELECT name FROM pragma_table_info(?) WHERE type = 'REAL'"
+
+
+def tables_read(report: Path) -> int:
+    read = 0
+    database = Database(report)
+    for table in sorted(database.tables):
+        reals = {name for (name,) in database._connection.execute(REALS, (table,))}
+        columns = sorted(database.columns_of(table) - reals)
+        found = PageReader(report, small=0).read(database._connection, table, columns, NULL)
+        if found is not None:
+            np.testing.assert_array_equal(found, database._integers(table, columns), table)
+            read += 1
+        else:
+            assert not database.frame(table, columns[:1]).size, table  # only empty tables are left
+    database.close()
+    return read
+
+
+EVENTS = Table("EVENTS", ("start",), {"end": -7, "word": NULL, "later": 5}, text=("word",))
+
+
+def test_database(tmp_path, monkeypatch):
+    """Both roads of Database.read give the same, with the defaults of optional columns."""
+    path = large_export(tmp_path / "a.sqlite")
+    answers = []
+    monkeypatch.setattr(PageReader, "read", logged(PageReader.read, answers))
+    database = Database(path)
+    by_page = database.read(EVENTS, "")
+    monkeypatch.setattr(pages.PageReader, "read", lambda *_: None)
+    by_row = database.read(EVENTS, "")
+    database.close()
+    assert len(answers) == 1 and answers[0] is not None
+    assert by_page.rows == by_row.rows == 20_000
+    assert by_page.texts["word"].equals(by_row.texts["word"])
+    assert by_page["end"][:3].tolist() == [0, -7, 2 * 2**33]
+    for name in ("start", "end", "word", "later"):
+        np.testing.assert_array_equal(by_page[name], by_row[name])
+
+
+def logged(function, answers):
+    def call(*arguments):
+        answers.append(function(*arguments))
+        return answers[-1]
+
+    return call
+
+
+def test_small_tables_are_left(tmp_path):
+    """Loading the kernels would take longer."""
+    path = large_export(tmp_path / "a.sqlite", 50)
+    database = Database(path)
+    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
+    database.close()
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_another_writer(tmp_path, suffix):
+    path = large_export(tmp_path / "a.sqlite")
+    database = Database(path)
+    reader = database._pages
+    path.with_name(path.name + suffix).write_bytes(b"")
+    assert reader.read(database._connection, "EVENTS", ["start"], NULL) is not None
+    path.with_name(path.name + suffix).write_bytes(b"x")
+    assert reader.read(database._connection, "EVENTS", ["start"], NULL) is None
+    database.close()
+
+
+def test_a_file_that_changes(tmp_path):
+    path = large_export(tmp_path / "a.sqlite")
+    database = Database(path)
+    os.utime(path, ns=(1, 1))
+    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
+    path.unlink()
+    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
+    database.close()
+    assert PageReader(path)._state is None
+
+
+@pytest.mark.parametrize("size", [0, 5000, None])
+def test_a_file_that_is_cut_or_written_meanwhile(tmp_path, monkeypatch, size):
+    path = large_export(tmp_path / "a.sqlite", 150_000)
+    database = Database(path)
+
+    def count_cells(*arguments):
+        if size is None:
+            os.utime(path)
+        else:
+            os.truncate(path, size)
+        return kernel(*arguments)
+
+    kernel = page_kernels.count_cells
+    monkeypatch.setattr(page_kernels, "count_cells", count_cells)
+    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
+    database.close()
+
+
+def test_the_page_of_the_lock(tmp_path, monkeypatch):
+    """Nothing is in it, so what refers to it is damaged; 1 GiB is too much for a test."""
+    path = Plan(512, rows=MANY).make(tmp_path / "a.sqlite")
+    monkeypatch.setattr(pages, "_LOCK_BYTE", 512 * 20)
+    assert by_pages(path, ["c0"]) is None
