@@ -1,7 +1,9 @@
 """What Paraver shows of a trace with a .cfg: bursts of windows and cells of histograms, computed without Paraver.
 
 It is checked against Paraver's own paramedir, whose output it equals burst by burst and cell by cell, oddities
-included. RefusedError where Paraver refuses the file, NotImplementedError with the name of what is not computed here.
+included; but a state without length, of which Paraver makes one thing or another if there are events at the same time,
+always has none here. RefusedError where Paraver refuses the file (or crashes), NotImplementedError with the name of what
+is not computed here.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tests.cfg_cpus import cpu_leaves_of
 from tests.cfg_file import Cfg, RefusedError, WindowSpec, read_cfg
 from tests.cfg_graph import Graph, Objects
 from tests.cfg_histogram import Histogram
@@ -39,9 +42,9 @@ class Windows:
 
     def _leaves_of(self, window: int) -> Leaves:
         if window not in self._leaves:
-            if self.specs[window].level in ("system", "node", "cpu"):
-                raise NotImplementedError(f"window_level {self.specs[window].level}")
-            self._leaves[window] = leaves_of(self.records, self.specs[window])
+            spec = self.specs[window]
+            is_cpu = spec.level in ("system", "node", "cpu")
+            self._leaves[window] = cpu_leaves_of(self.records, spec) if is_cpu else leaves_of(self.records, spec)
         return self._leaves[window]
 
 
@@ -65,7 +68,7 @@ class Window:
         graph = self._windows.graph()
         nodes = [graph.top(self._index, index) for index in range(self._windows.objects.count(self.level))]
         machine = graph.machine(self._windows.records.finish)
-        found = [timeline(machine, node) for node in nodes]
+        found = [timeline(machine, node, 0) for node in nodes]
         columns = np.concatenate(found)
         index = np.repeat(np.arange(len(found)), [len(bursts) for bursts in found])
         times = {name: columns[:, i].astype(np.int64) for i, name in enumerate(("begin", "end"))}

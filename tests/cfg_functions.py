@@ -11,11 +11,13 @@ from numba.typed import List
 COMPOSES = ["As Is", "Sign", "1-Sign", "Mod", "Mod+1", "Div", "Prod", "Add", "Subs", "Complement", "Inverse Div"]
 COMPOSES += ["Select Range", "Select Range [)", "Is In Range", "Is In Range [)", "Is Equal", "Is Equal (Sign)"]
 COMPOSES += ["Floor", "Ceil", "Round", "Abs", "Stacked Val", "In Stacked Val", "Nesting level", "Enumerate"]
-COMPOSES += ["Accumulate", "Delta", "Burst Time", "Divide by Burst Time", "Begin Time", "End Time"]
+COMPOSES += ["Accumulate", "Delta", "Burst Time", "Divide by Burst Time", "Begin Time", "End Time", "Translate"]
+COMPOSES += ["log N", "exp", "sin", "cos", "sqrt (abs)", "arc tan"]
 (AS_IS, SIGN, ONE_MINUS_SIGN, MOD, MOD_PLUS_1, DIV, PROD, ADD, SUBS, COMPLEMENT, INVERSE_DIV) = range(11)
 (SELECT_RANGE, SELECT_RANGE_OPEN, IS_IN_RANGE, IS_IN_RANGE_OPEN, IS_EQUAL, IS_EQUAL_SIGN) = range(11, 17)
 (FLOOR, CEIL, ROUND, ABS, STACKED, IN_STACKED, NESTING, ENUMERATE) = range(17, 25)
-(ACCUMULATE, DELTA, BURST_TIME, DIVIDE_BY_BURST_TIME, BEGIN_TIME, END_TIME) = range(25, 31)
+(ACCUMULATE, DELTA, BURST_TIME, DIVIDE_BY_BURST_TIME, BEGIN_TIME, END_TIME, TRANSLATE) = range(25, 32)
+(LOG, EXP, SIN, COS, ROOT, ARC_TAN) = range(32, 38)
 
 UPPERS = ["Adding", "AddingSign", "Average", "Maximum", "Minimum", "Activity", "In Activity", "Thread i", "Add Tasks"]
 UPPERS += ["Changed value"]
@@ -138,7 +140,27 @@ def composed(m, node, value):
         return np.rint(value)
     if code == ABS:
         return abs(value)
-    return _remembered(m, node, value, parameter)
+    if code == TRANSLATE:
+        for i in range(node.parameter_0, node.parameter_1 - 1, 2):
+            if m.parameter[i] == value:
+                return m.parameter[i + 1]
+        return value
+    return _transcendental(code, value, parameter) if code >= LOG else _remembered(m, node, value, parameter)
+
+
+@njit(cache=True, error_model="numpy")
+def _transcendental(code, value, parameter):
+    if code == LOG:
+        result = np.log(value) / np.log(parameter)
+        return 0.0 if value <= 0.0 or result < 0.0 else result
+    if code == EXP:
+        is_undefined = (parameter < 0.0 and value != np.floor(value)) or (parameter == 0.0 and value < 0.0)
+        return 0.0 if is_undefined else parameter**value
+    if code == SIN:
+        return np.sin(value)
+    if code == COS:
+        return np.cos(value)
+    return np.sqrt(abs(value)) if code == ROOT else np.arctan(value)
 
 
 @njit(cache=True, error_model="numpy")

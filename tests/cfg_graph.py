@@ -100,6 +100,8 @@ class Graph:
             return self._add(JOIN, [node])
         if function.name not in COMPOSES:
             raise NotImplementedError(function.name)
+        if function.name == "Translate" and len(function.parameters[0]) % 2:
+            raise NotImplementedError("Translate of a list that is not of pairs")
         return self._add(COMPOSE, [node], function, code=COMPOSES.index(function.name), unit=unit)
 
     def _level(self, window: int, level: str, index: int) -> int:
@@ -123,7 +125,7 @@ class Graph:
             self._first_burst[window] = sum(map(len, self._bursts))
             self._bursts.append(leaves.bursts)
         first, last = leaves.first[index : index + 2].tolist()
-        node = self._add(LEAF, [], tail=leaves.tail[index], finish_id=-1 - index)
+        node = self._add(LEAF, [], tail=leaves.tail[index], finish_id=leaves.bursts["end_id"][last - 1])
         self._nodes[node] |= {"first": self._first_burst[window] + first, "count": last - first}
         return node
 

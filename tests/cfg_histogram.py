@@ -31,7 +31,9 @@ class Bins:
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Bin of each value, all of which must be within the limits; the last bin has more than its share."""
-        return np.minimum(np.floor((values - self.minimum) / self.delta).astype(np.int64), self.count - 1)
+        with np.errstate(invalid="ignore"):
+            place = np.floor((values - self.minimum) / self.delta)
+        return np.minimum(np.nan_to_num(place, nan=0.0).astype(np.int64), self.count - 1)  # bins may have no width
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class _Pieces:
     def maximum(self) -> np.ndarray:
         """Not below 0."""
         found = np.zeros(self.shape[0] * self.shape[1])
-        np.maximum.at(found, self.cell, self.value)
+        np.fmax.at(found, self.cell, self.value)
         return found.reshape(self.shape)
 
     def minimum(self) -> np.ndarray:
@@ -112,8 +114,8 @@ class Histogram:
         if not is_fixed:
             assert columns is not None
             return Bins(minimum, maximum, (maximum - minimum) / columns, columns)
-        if delta <= 0:
-            raise RefusedError(f"{spec.name}: Delta {delta}")
+        if not delta > 0 or not np.isfinite(maximum - minimum):
+            raise NotImplementedError(f"{spec.name}: bins of {delta} from {minimum} to {maximum}")
         count = np.ceil((maximum - minimum) / delta)
         count += delta == 1 and count * delta + minimum <= maximum
         return Bins(minimum, maximum, delta, max(int(count), 1))
@@ -149,7 +151,7 @@ class Histogram:
         found = [overlaps(machine, *pair) for pair in nodes]
         row = np.repeat(rows, [len(pieces) for pieces in found])
         begin, end, by, value = np.concatenate(found).T
-        chosen = (by >= self.bins.minimum) & (by <= self.bins.maximum)
+        chosen = ~((by < self.bins.minimum) | (by > self.bins.maximum))
         cell = row[chosen] * self.bins.count + self.bins.of(by[chosen])
         return _Pieces((len(rows), self.bins.count), cell, (end - begin)[chosen], by[chosen], value[chosen])
 

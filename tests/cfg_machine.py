@@ -7,9 +7,13 @@ As in Paraver, nodes that have a child in common also have its place in common.
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import numpy as np
 from numba import njit
 
+from tests import cfg_functions
 from tests.cfg_functions import composed, controlled, of_children, of_two
 
 LEAF, COMPOSE, JOIN, UPPER, DERIVED, CONTROLLED, SHIFT = range(7)
@@ -260,19 +264,22 @@ def advance(m, n, start):
 
 
 @njit(cache=True, error_model="numpy")
-def timeline(m, n):
-    """Begin, end and value of each burst of a node up to the end of the trace."""
+def timeline(m, n, beyond):
+    """Begin, end, value and first record of each burst of a node up to the end of the trace, and of some beyond it."""
     advance(m, n, True)
     node = m.node[n]
-    found = np.empty((64, 3))
+    found = np.empty((64, 4))
     size = 0
     while True:
         if size == len(found):
             found = np.concatenate((found, np.empty_like(found)))
         found[size, 0], found[size, 1], found[size, 2] = node.begin, node.end, node.value
+        found[size, 3] = node.begin_id
         size += 1
         if node.end >= m.finish:
-            return found[:size]
+            if beyond == 0:
+                return found[:size]
+            beyond -= 1
         advance(m, n, False)
 
 
@@ -325,3 +332,15 @@ def overlaps(m, control_node, data_node):
             break
         advance(m, control_node, False)
     return found[:size]
+
+
+def _forget_stale_code() -> None:
+    """Numba does not notice that a function of another file, which it has made part of these, has changed."""
+    changed = Path(cfg_functions.__file__).stat().st_mtime
+    for index in Path(advance.stats.cache_path).glob("cfg_machine.*.nbi"):
+        with contextlib.suppress(FileNotFoundError):
+            if index.stat().st_mtime < changed:
+                index.unlink()
+
+
+_forget_stale_code()

@@ -45,6 +45,9 @@ class TraceRecords:
         self.rows = sum(trace.threads)
         times = [trace.events["time"], trace.states["begin"], trace.states["end"]]
         self.finish = float(max([trace.duration, *(column.max() for column in times if len(column))]))
+        self.first_state = len(trace.events) + 1
+        self.first_communication = self.first_state + len(trace.states) + int((trace.states["end"] >= 0).sum())
+        """Identities of events are below the former, those of states below the latter."""
 
     @cached_property
     def events(self) -> Records:
@@ -65,7 +68,7 @@ class TraceRecords:
         end = [ends[name] for name in ("row", "end", "cpu", "state", "line")]
         row, time, cpu, state, line = (np.concatenate(pair) for pair in zip(begin, end, strict=True))
         is_begin = np.arange(len(row)) < len(table)
-        number = len(self.trace.events) + 1 + np.arange(len(row))
+        number = self.first_state + np.arange(len(row))
         records = Records(row, time, cpu, (state * is_begin).astype(np.float64), is_begin.astype(np.int64), number)
         return records.by_time(~is_begin, line)
 
@@ -100,10 +103,6 @@ class TraceRecords:
 
     def communications(self, spec: WindowSpec, is_sender: bool, is_bytes: bool) -> Records:
         """What is in transit from (or to) each thread changes where these are sent and received."""
-        if spec.level in ("system", "node", "cpu") and {
-            spec.filter.functions[f"{way}_obj"] for way in ("from", "to")
-        } != {"All"}:
-            raise NotImplementedError(f"from_obj or to_obj at {spec.level}")
         table, wanted = self.trace.communications, spec.filter
         names = ("send_logical", "send_physical", "receive_logical", "receive_physical")
         send_logical, send_physical, logical, physical = (table[name].to_numpy() for name in names)
@@ -123,7 +122,7 @@ class TraceRecords:
                 counts = (physical >= logical) == is_physical
             change = amount * counts * (-1.0 if is_receive else 1.0)
             name = f"{'receive' if is_receive else 'send'}_{'physical' if is_physical else 'logical'}"
-            number = len(self.trace.events) + len(self.states.id) + 1 + np.arange(len(table)) * 8 + place
+            number = self.first_communication + np.arange(len(table)) * 8 + place
             columns = (table[f"{side}row"], table[name], table[f"{side}cpu"], change, np.full(len(table), kind), number)
             chosen = passes & self._passing_communications(spec)
             parts.append([np.asarray(column)[chosen] for column in columns])
@@ -132,6 +131,11 @@ class TraceRecords:
 
     def _passing_communications(self, spec: WindowSpec) -> np.ndarray:
         table, wanted = self.trace.communications, spec.filter
+        if (
+            spec.level in ("system", "node", "cpu")
+            and wanted.functions["from_obj"] + wanted.functions["to_obj"] != "AllAll"
+        ):
+            raise NotImplementedError(f"from_obj or to_obj at {spec.level}")
         sender, receiver = (self.object_of(spec.level, table[f"{side}_row"]) + 1 for side in ("send", "receive"))
         values = {"from_obj": sender, "to_obj": receiver, "tag_msg": table["tag"], "size_msg": table["size"]}
         passing = {what: _passes(wanted, what, np.asarray(value)) for what, value in values.items()}
@@ -145,6 +149,30 @@ class TraceRecords:
                 is_decided |= passes & passing[first]
             passes &= passing[second]
         return passes | is_decided
+
+    @cached_property
+    def all(self) -> Records:
+        """All records, in the order of each thread; type is the kind, and value is nothing."""
+        states, events, table = self.states, self.events, self.trace.communications
+        state_kind = np.where(states.type == 1, _STATE_BEGIN, _STATE_END)
+        parts = [events._replace(type=np.full(len(events.id), _EVENT)), states._replace(type=state_kind)]
+        for side, places in (("send", _SENDS), ("receive", _RECEIVES)):
+            for is_receive, is_physical, kind, place in places:
+                time = table[f"{'receive' if is_receive else 'send'}_{'physical' if is_physical else 'logical'}"]
+                number = self.first_communication + np.arange(len(table)) * 8 + place
+                columns = (table[f"{side}_row"], time, table[f"{side}_cpu"], time, np.full(len(table), kind), number)
+                parts.append(Records(*(np.asarray(column) for column in columns)))
+        records = Records(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
+        starts = self.trace.states["line"].to_numpy()
+        lines = [self.trace.events["line"], starts, starts[self.trace.states["end"] >= 0], table["line"].repeat(8)]
+        line = np.concatenate([[0], *lines])[records.id]
+        return records.by_time(records.id, line, records.type)
+
+    @cached_property
+    def by_cpu(self) -> Records:
+        """All records that have a CPU, by CPU and time."""
+        order = np.lexsort((self.all.time, self.all.cpu))
+        return self.all.only(order[self.all.cpu[order] > 0])
 
     def object_of(self, level: str, rows: np.ndarray) -> np.ndarray:
         """Index of the object of a level of processes that a thread belongs to."""

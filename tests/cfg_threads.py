@@ -23,6 +23,8 @@ class Leaves:
     first: np.ndarray
     tail: np.ndarray
     """By thread, the value where nothing is left of the trace."""
+    ids: np.ndarray
+    """Identities of the records."""
 
 
 @dataclass
@@ -67,7 +69,7 @@ def _leaves(records: TraceRecords, found: _Values) -> Leaves:
     kept = (bursts["end"] > 0) | is_last  # Paraver goes on to the first burst that ends after 0
     row = np.repeat(np.arange(rows), per_row)[kept]
     first = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows))])
-    return Leaves(bursts[kept], first, np.broadcast_to(found.after, rows).astype(np.float64))
+    return Leaves(bursts[kept], first, np.broadcast_to(found.after, rows).astype(np.float64), chosen.id)
 
 
 def _of_states(records: TraceRecords, name: str, parameters: list[np.ndarray]) -> _Values:
