@@ -1,8 +1,8 @@
 """What Paraver shows of a trace with a .cfg: bursts of windows and cells of histograms, computed without Paraver.
 
 It is checked against Paraver's own paramedir, whose output it equals burst by burst and cell by cell, oddities
-included; but a state without length, of which Paraver makes one thing or another if there are events at the same time,
-always has none here. RefusedError where Paraver refuses the file (or crashes), NotImplementedError with the name of what
+included. Only a state without length, of which Paraver makes one thing or another if there are events at the same time,
+always has none here. RefusedError where Paraver refuses the file or crashes, NotImplementedError with the name of what
 is not computed here.
 """
 
