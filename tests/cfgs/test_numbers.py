@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cfg_evaluator import Evaluated, Window, evaluate
+from tests.cfgs.evaluator.evaluate import Evaluated, Window, evaluate
 from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY, Unpacked
 from tests.report_truth import gpu_operations
 from tests.translated import Translated, translated_set

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cfg_names import FILTER_FUNCTIONS, FILTERS, LEVELS, OPERATIONS, UNITS, Parameters, functions_of
+from tests.cfgs.evaluator.names import FILTER_FUNCTIONS, FILTERS, LEVELS, OPERATIONS, UNITS, Parameters, functions_of
 from tests.trace_reader import Trace
 
 _GRADIENTS = {f"window_in_{name}_mode" for name in ("gradient", "null_gradient", "alternative_gradient")}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cfg_evaluator import Histogram, Window, evaluate
+from tests.cfgs.evaluator.evaluate import Histogram, Window, evaluate
 from tests.trace_reader import Trace
 
 KERNEL, CLOCK, RANGE = 7, 8, 100

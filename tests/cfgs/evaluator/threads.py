@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.cfg_file import WindowSpec
-from tests.cfg_functions import BURST
-from tests.cfg_names import COMMUNICATION_FUNCTIONS, EVENT_FUNCTIONS, STATE_FUNCTIONS
-from tests.cfg_records import Records, TraceRecords
+from tests.cfgs.evaluator.file import WindowSpec
+from tests.cfgs.evaluator.functions import BURST
+from tests.cfgs.evaluator.names import COMMUNICATION_FUNCTIONS, EVENT_FUNCTIONS, STATE_FUNCTIONS
+from tests.cfgs.evaluator.records import Records, TraceRecords
 
 _RUNNING = 1
 

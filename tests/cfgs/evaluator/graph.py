@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.cfg_file import Function, WindowSpec
-from tests.cfg_functions import CHILD, COMPOSES, CONTROLLEDS, DERIVEDS, NODE, UPPERS, Machine, machine
-from tests.cfg_machine import COMPOSE, CONTROLLED, DERIVED, JOIN, LEAF, SHIFT, UPPER
-from tests.cfg_names import LEVELS
-from tests.cfg_threads import Leaves
+from tests.cfgs.evaluator.file import Function, WindowSpec
+from tests.cfgs.evaluator.functions import CHILD, COMPOSES, CONTROLLEDS, DERIVEDS, NODE, UPPERS, Machine, machine
+from tests.cfgs.evaluator.machine import COMPOSE, CONTROLLED, DERIVED, JOIN, LEAF, SHIFT, UPPER
+from tests.cfgs.evaluator.names import LEVELS
+from tests.cfgs.evaluator.threads import Leaves
 from tests.trace_reader import Trace
 
 _FINER = {"workload": "appl", "appl": "task", "task": "thread", "system": "node", "node": "cpu"}

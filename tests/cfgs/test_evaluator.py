@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cfg_cases import (
+from tests.cfgs.cases import (
     A_KERNELS,
     B_KERNELS,
     C_KERNELS,
@@ -29,7 +29,7 @@ from tests.cfg_cases import (
     write_cfg,
     write_trace,
 )
-from tests.cfg_evaluator import Histogram, RefusedError, Window, evaluate
+from tests.cfgs.evaluator.evaluate import Histogram, RefusedError, Window, evaluate
 from tests.trace_reader import Trace, read_trace
 
 THREADS = {

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.cfg_file import Filter, WindowSpec
+from tests.cfgs.evaluator.file import Filter, WindowSpec
 from tests.trace_reader import Trace
 
 _STATE_END, _EVENT, _STATE_BEGIN = 0, 6, 8

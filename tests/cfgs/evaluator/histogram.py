@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tests.cfg_file import HistogramSpec, RefusedError, WindowSpec
-from tests.cfg_machine import overlaps, scale
-from tests.cfg_names import COMMUNICATION_STATISTICS, STATISTICS
+from tests.cfgs.evaluator.file import HistogramSpec, RefusedError, WindowSpec
+from tests.cfgs.evaluator.machine import overlaps, scale
+from tests.cfgs.evaluator.names import COMMUNICATION_STATISTICS, STATISTICS
 
 if TYPE_CHECKING:
-    from tests.cfg_evaluator import Windows
+    from tests.cfgs.evaluator.evaluate import Windows
 
 _COLUMNS = 200
 """Columns where Paraver computes the scale, unless its preferences say otherwise."""

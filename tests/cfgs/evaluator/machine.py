@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-from tests import cfg_functions
-from tests.cfg_functions import composed, controlled, of_children, of_two
+from tests.cfgs.evaluator import functions
+from tests.cfgs.evaluator.functions import composed, controlled, of_children, of_two
 
 LEAF, COMPOSE, JOIN, UPPER, DERIVED, CONTROLLED, SHIFT = range(7)
 DONE = -1
@@ -336,7 +336,7 @@ def overlaps(m, control_node, data_node):
 
 def _forget_stale_code() -> None:
     """Numba does not notice that a function of another file, which it has made part of these, has changed."""
-    changed = Path(cfg_functions.__file__).stat().st_mtime
+    changed = Path(functions.__file__).stat().st_mtime
     for index in Path(advance.stats.cache_path).glob("cfg_machine.*.nbi"):
         with contextlib.suppress(FileNotFoundError):
             if index.stat().st_mtime < changed:

@@ -7,13 +7,13 @@ from copy import copy
 import numpy as np
 from numba import njit
 
-from tests.cfg_file import Function, WindowSpec
-from tests.cfg_functions import BURST
-from tests.cfg_graph import Graph, Objects
-from tests.cfg_machine import timeline
-from tests.cfg_names import STATE_FUNCTIONS
-from tests.cfg_records import Records, TraceRecords
-from tests.cfg_threads import Leaves, leaves_of
+from tests.cfgs.evaluator.file import Function, WindowSpec
+from tests.cfgs.evaluator.functions import BURST
+from tests.cfgs.evaluator.graph import Graph, Objects
+from tests.cfgs.evaluator.machine import timeline
+from tests.cfgs.evaluator.names import STATE_FUNCTIONS
+from tests.cfgs.evaluator.records import Records, TraceRecords
+from tests.cfgs.evaluator.threads import Leaves, leaves_of
 
 _AS_IS = Function("As Is", [])
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tests.cfg_cpus import cpu_leaves_of
-from tests.cfg_file import Cfg, RefusedError, WindowSpec, read_cfg
-from tests.cfg_graph import Graph, Objects
-from tests.cfg_histogram import Histogram
-from tests.cfg_machine import timeline
-from tests.cfg_records import TraceRecords
-from tests.cfg_threads import Leaves, leaves_of
+from tests.cfgs.evaluator.cpus import cpu_leaves_of
+from tests.cfgs.evaluator.file import Cfg, RefusedError, WindowSpec, read_cfg
+from tests.cfgs.evaluator.graph import Graph, Objects
+from tests.cfgs.evaluator.histogram import Histogram
+from tests.cfgs.evaluator.machine import timeline
+from tests.cfgs.evaluator.records import TraceRecords
+from tests.cfgs.evaluator.threads import Leaves, leaves_of
 from tests.trace_reader import Trace
 
 __all__ = ["Evaluated", "Histogram", "RefusedError", "Window", "evaluate"]

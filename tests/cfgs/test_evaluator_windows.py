@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cfg_cases import (
+from tests.cfgs.cases import (
     A_KERNELS,
     B_KERNELS,
     C_KERNELS,
