@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 
 from tests.cfgs.evaluator.evaluate import Evaluated, Window, evaluate
-from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY, Unpacked
+from tests.conftest import REPOSITORY, Unpacked
 from tests.report_truth import gpu_operations
+from tests.spans import common, gaps, parameters, total, union
 from tests.translated import Translated, translated_set
 
 SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,nvtx,launch_lines"
@@ -28,23 +29,13 @@ SETS = {
     "mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
 }
 
-Spans = list[tuple[int, int]]
 
-
-def _parameters() -> Iterator[object]:
-    for name, paths in SETS.items():
-        is_large = not paths[0].startswith("samples/")
-        skipped = [pytest.mark.skip(NO_REPORTS)] if is_large and not REPORTS.is_dir() else []
-        yield pytest.param(paths, id=name, marks=skipped)
-
-
-@pytest.fixture(scope="module", params=_parameters())
+@pytest.fixture(scope="module", params=parameters(SETS))
 def translated(
     request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Translated]:
-    paths = [(REPOSITORY if path.startswith("samples/") else REPORTS) / path for path in request.param]
     folder = tmp_path_factory.mktemp("numbers")
-    yield translated_set([unpacked(path) for path in paths], folder, SOURCES)
+    yield translated_set([unpacked(path) for path in request.param], folder, SOURCES)
     shutil.rmtree(folder)
 
 
@@ -80,31 +71,8 @@ def integral(window: Window) -> dict[int, int]:
 # ---- what the reports tell -------------------------------------------------------------------------------------------
 
 
-def union(operations: pd.DataFrame) -> Spans:
-    """Time in which any of the operations runs, joined where they touch."""
-    joined: list[list[int]] = []
-    for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
-        if joined and begin <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([begin, end])
-    return [(begin, end) for begin, end in joined if end > begin]
-
-
-def total(spans: Spans) -> int:
-    return sum(end - begin for begin, end in spans)
-
-
-def common(first: Spans, second: Spans) -> int:
-    """ns in both."""
-    either = union(pd.DataFrame(first + second, columns=["begin", "end"]))
-    return total(first) + total(second) - total(either)
-
-
-def gaps(of_gpu: pd.DataFrame) -> list[int]:
-    """ns of each: from the i-th smallest end to the (i + 1)-th smallest begin, where that is later."""
-    begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
-    return (begins - ends)[begins > ends].tolist()
+def gap_lengths(of_gpu: pd.DataFrame) -> list[int]:
+    return [end - begin for begin, end in gaps(of_gpu)]
 
 
 def not_zero(found: dict[int, int]) -> dict[int, int]:
@@ -149,14 +117,11 @@ def test_each_idle_stretch_is_shown_with_its_length(translated: Translated, oper
     of_one_gpu = {task: gpus[0] for task, gpus in by_task_of_gpus(translated, operations).items() if len(gpus) == 1}
     for task, of_gpu in of_one_gpu.items():
         mine = found[found["object"] == task]
-        assert mine["length"].tolist() == gaps(of_gpu)
-        assert (mine["value"] * 1000).round().astype(np.int64).tolist() == gaps(of_gpu)  # the preset shows us
+        assert mine["length"].tolist() == gap_lengths(of_gpu)
+        assert (mine["value"] * 1000).round().astype(np.int64).tolist() == gap_lengths(of_gpu)  # the preset shows us
     several = sorted(set(by_task_of_gpus(translated, operations)) - set(of_one_gpu))
     for task in several:  # any GPU of the rank is idle
-        spans = []
-        for of_gpu in by_task_of_gpus(translated, operations)[task]:
-            begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
-            spans += list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
+        spans = [gap for of_gpu in by_task_of_gpus(translated, operations)[task] for gap in gaps(of_gpu)]
         assert found[found["object"] == task]["length"].sum() == total(
             union(pd.DataFrame(spans, columns=["begin", "end"]))
         )
@@ -165,7 +130,7 @@ def test_each_idle_stretch_is_shown_with_its_length(translated: Translated, oper
 def test_idle_stretches_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:
     (histogram,) = of_preset(translated, "analysis/gap_histogram").histograms
     for row, of_gpu in operations.groupby("gpu_row"):
-        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in gaps(of_gpu) if gap >= 10)
+        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in gap_lengths(of_gpu) if gap >= 10)
         found = histogram.frame.iloc[row]
         assert sorted(int(count) for count in found if count) == sorted(halves.values())
         assert found.sum() == sum(halves.values())
@@ -192,7 +157,7 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
             assert sum(ns for (at, value), ns in time.items() if at == row and int(value) & kind) == total(expected)
         both = sum(ns for (at, value), ns in time.items() if at == row and int(value) in (3, 7))
         assert both == common(spans[COMPUTE], spans[COMMUNICATION])
-        assert time.get((row, 8), 0) == sum(gaps(of_gpu))
+        assert time.get((row, 8), 0) == sum(gap_lengths(of_gpu))
         # The histogram's percents are of the same times.
         whole = sum(ns for (at, _), ns in time.items() if at == row)
         percents = sorted(100 * ns / whole for (at, _), ns in time.items() if at == row)

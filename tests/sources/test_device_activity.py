@@ -13,8 +13,9 @@ import pytest
 
 from nsys2prv_ng.choose import Choice
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from tests.conftest import NO_REPORTS, REPORTS, Unpacked
+from tests.conftest import Unpacked
 from tests.report_truth import gpu_operations
+from tests.spans import common, gaps, parameters, total, union
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, changed, translated_set
 
 ACTIVITY, RUNNING, IN_FLIGHT, IDLE_STRETCH, QUEUE_DELAY = range(63000400, 63000405)
@@ -36,21 +37,12 @@ SETS = {
 }
 
 
-def _parameters() -> Iterator[object]:
-    for name, paths in SETS.items():
-        is_large = not paths[0].startswith("samples/")
-        skipped = [pytest.mark.skip(NO_REPORTS)] if is_large and not REPORTS.is_dir() else []
-        yield pytest.param(paths, id=name, marks=skipped)
-
-
-@pytest.fixture(scope="module", params=_parameters())
+@pytest.fixture(scope="module", params=parameters(SETS))
 def translated(
-    request: pytest.FixtureRequest, samples: Path, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Translated]:
-    folders = {True: samples.parent, False: REPORTS}
-    paths = [unpacked(folders[path.startswith("samples/")] / path) for path in request.param]
     folder = tmp_path_factory.mktemp("devices")
-    yield translated_set(paths, folder, SOURCES)
+    yield translated_set([unpacked(path) for path in request.param], folder, SOURCES)
     shutil.rmtree(folder)
 
 
@@ -73,21 +65,6 @@ def time_in(activity: pd.DataFrame, bit: int) -> dict[int, int]:
     """ns by row in which the activity has a bit."""
     inside = activity[(activity["value"] & bit) != 0]
     return (inside["end"] - inside["begin"]).groupby(inside["row"]).sum().to_dict()
-
-
-def union(operations: pd.DataFrame) -> list[tuple[int, int]]:
-    """Intervals of the time in which any of the operations runs, joined where they touch."""
-    joined: list[list[int]] = []
-    for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
-        if joined and begin <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([begin, end])
-    return [(begin, end) for begin, end in joined if end > begin]
-
-
-def total(intervals: list[tuple[int, int]]) -> int:
-    return sum(end - begin for begin, end in intervals)
 
 
 def by_gpu(translated: Translated) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -122,8 +99,7 @@ def test_overlap_of_compute_and_communication_is_nvidias(translated: Translated)
     expected = {}
     for row, of_gpu in by_gpu(translated):
         parts = [of_gpu[of_gpu["kind"] == kind] for kind in (COMPUTE, COMMUNICATION)]
-        either = pd.concat(parts)
-        expected[row] = sum(total(union(part)) for part in parts) - total(union(either))
+        expected[row] = common(*(union(part) for part in parts))
     assert found == {row: time for row, time in expected.items() if time}
 
 
@@ -133,12 +109,11 @@ def test_idle_stretches_are_the_gaps_of_nvidia(translated: Translated) -> None:
     stretches = events[events["type"] == IDLE_STRETCH]
     activity = levels(translated, ACTIVITY)
     for row, of_gpu in by_gpu(translated):
-        begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
-        gap = begins > ends
+        expected = gaps(of_gpu)
         found = stretches[stretches["row"] == row]
-        assert (found["time"] + translated.start).tolist() == begins[gap].tolist()
-        assert found["value"].tolist() == (begins - ends)[gap].tolist()
-        assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == (begins - ends)[gap].sum()
+        assert (found["time"] + translated.start).tolist() == [end for _, end in expected]
+        assert found["value"].tolist() == [end - begin for begin, end in expected]
+        assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == total(expected)
 
 
 def test_kernels_running_and_in_flight_are_counted(translated: Translated) -> None:

@@ -337,7 +337,7 @@ def overlaps(m, control_node, data_node):
 def _forget_stale_code() -> None:
     """Numba does not notice that a function of another file, which it has made part of these, has changed."""
     changed = Path(functions.__file__).stat().st_mtime
-    for index in Path(advance.stats.cache_path).glob("cfg_machine.*.nbi"):
+    for index in Path(advance.stats.cache_path).glob("machine.*.nbi"):
         with contextlib.suppress(FileNotFoundError):
             if index.stat().st_mtime < changed:
                 index.unlink()

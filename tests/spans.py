@@ -1,0 +1,49 @@
+"""Time in which operations run, by plain loops: the truth about activity, overlap and gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY
+
+Spans = list[tuple[int, int]]
+
+
+def union(operations: pd.DataFrame) -> Spans:
+    """Time in which any of the operations runs, joined where they touch."""
+    joined: list[list[int]] = []
+    for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
+        if joined and begin <= joined[-1][1]:
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([begin, end])
+    return [(begin, end) for begin, end in joined if end > begin]
+
+
+def total(spans: Spans) -> int:
+    return sum(end - begin for begin, end in spans)
+
+
+def common(first: Spans, second: Spans) -> int:
+    """ns in both."""
+    either = union(pd.DataFrame(first + second, columns=["begin", "end"]))
+    return total(first) + total(second) - total(either)
+
+
+def gaps(of_gpu: pd.DataFrame) -> Spans:
+    """From the i-th smallest end to the (i + 1)-th smallest begin, where that is later: NVIDIA's gpu_gaps."""
+    begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
+    return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
+
+
+def parameters(sets: dict[str, list[str]]) -> Iterator[object]:
+    """Sets of reports for pytest, by name: of samples/ in the repository, or of a folder that may be missing."""
+    for name, paths in sets.items():
+        folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
+        skipped = [] if folder.is_dir() else [pytest.mark.skip(NO_REPORTS)]
+        yield pytest.param([Path(folder) / path for path in paths], id=name, marks=skipped)
