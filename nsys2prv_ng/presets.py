@@ -52,7 +52,8 @@ def install(directory: Path, *, force: bool) -> list[Path]:
             raise UsageError(f"{others[0]}: exists and is another file ({len(others)} such); --force replaces them")
         for source, copy in copies:
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, copy)
+            if not (copy.exists() and copy.samefile(source)):
+                shutil.copyfile(source, copy)
     except OSError as error:
         raise TranslationError(f"{error.filename or directory}: cannot be written: {error.strerror}") from error
     return [copy for _, copy in copies]

@@ -197,8 +197,8 @@ def _show_captures(read: Sequence[ReportRecords]) -> None:
     """Where no source found anything: an interval for the capture on each node, since Paraver loads no empty trace."""
     for node in sorted({report.node for report in read}):
         of_node = [report for report in read if report.node == node]
-        begin = min(report.clock.at(0) for report in of_node)
-        end = max(report.clock.at(report.metadata.duration) for report in of_node)
+        begin = min(report.clock.at(report.metadata.begin) for report in of_node)
+        end = max(report.clock.at(report.metadata.begin + report.metadata.duration) for report in of_node)
         one = of_node[0]
         handle = one.labels.handle(CAPTURE)
         place = np.array([one.places.node()], np.int64)

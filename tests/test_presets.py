@@ -45,6 +45,12 @@ def test_installed_presets_are_copies(tmp_path: Path) -> None:
     install(folder, force=False)  # the same files again are no loss
 
 
+def test_presets_can_be_installed_over_themselves() -> None:
+    before = files_of(CFGS)
+    install(CFGS, force=False)
+    assert files_of(CFGS) == before
+
+
 def test_other_files_are_replaced_only_by_force(tmp_path: Path) -> None:
     own = tmp_path / "basics" / "kernels.cfg"
     own.parent.mkdir()

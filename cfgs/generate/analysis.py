@@ -112,7 +112,7 @@ _preset(
     "overlap-communication-compute-2dh-timeline",
     "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
     """
-Timeline: a row for each rank; of several GPUs what the busiest does; dark is idle. Histogram: on the rows Metrics
+Timeline: a row for each rank; of several GPUs the highest value; dark is idle. Histogram: on the rows Metrics
 GPUn, one for each GPU. Communication is time in NCCL kernels. Alone it is exposed; Compute
 and communication is hidden. Values with Memory are the same with copies or sets beside.
 Percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.

@@ -82,7 +82,7 @@ def activity() -> Window:
 
 
 def activity_of_ranks() -> Window:
-    """What the GPU of each rank does; of several the one that does most, for which idle counts as 0."""
+    """What the GPU of each rank does; of several the highest value, for which idle counts as 0."""
     return Window(
         "Activity of the GPU of each rank",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),

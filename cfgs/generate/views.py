@@ -65,7 +65,7 @@ of other threads. For other domains choose the event type "NVTX (domain) range o
         "per_gpu_activity",
         "What each GPU does as a whole: compute, communication, memory, both at once, or idle",
         """
-First window: a row for each rank; of several GPUs what the busiest does; dark is idle. Second window: the same on the
+First window: a row for each rank; of several GPUs the highest value; dark is idle. Second window: the same on the
 rows "Metrics GPUn", one for each GPU; select those with the regular expression Metrics. Light grey is idle between the
 first and the last operation of the GPU.
 All streams of all processes together: compute (blue), communication in NCCL kernels (orange), both at once (green,

@@ -2,12 +2,14 @@
 
 Definitions are those of NVIDIA's recipes. Compute is the union of the kernels that are not NCCL's and of graphs traced
 as a whole, communication that of NCCL's kernels (nccl_gpu_overlap_trace). A device is idle from the end of the i-th
-operation that ends to the begin of the (i + 1)-th that begins, if that is later (gpu_gaps): never before its first
-operation nor after its last. A kernel is in flight from the begin of its launch call to its end.
+operation that ends to the begin of the (i + 1)-th that begins, if that is later (gpu_gaps, which takes each process by
+itself and counts flushes of the profiler as busy): never before its first operation nor after its last. A kernel is in
+flight from the begin of its launch call to its end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba as nb
@@ -109,4 +111,79 @@ def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignor
                 columns[4, count] = stretch
                 columns[5, count] = changed
                 count += 1
+    return count
+
+
+class Cut(NamedTuple):
+    """Changes in windows of time: how many of those before are in none, and how many more their limits make."""
+
+    changes: Changes
+    outside: int
+    more: int
+
+
+def cut_to_windows(changes: Changes, windows: Sequence[tuple[int, int]]) -> Cut:
+    """Changes within windows (ns), which are sorted and apart, limits included.
+
+    At the begin of a window stands what is then in force, at its end everything becomes 0. An idle stretch that
+    straddles a limit is cut there, and so is its length.
+    """
+    lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
+    devices = np.unique(changes.device).size
+    columns = np.zeros((6, changes.device.size + 2 * devices * lows.size), np.int64)
+    who = np.empty(columns.shape[1], np.int64)
+    before = np.stack([changes.time, changes.activity, changes.kernels, changes.in_flight, changes.idle])
+    count, kept = _cut(changes.device, before, lows, highs, who, columns)
+    return Cut(Changes(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
+
+
+@nb.njit(cache=True, nogil=True)
+def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-def]
+    """Number of lines, and of the changes that have one of their own."""
+    n = device.size
+    count = kept = i = 0
+    nothing = np.zeros(3, np.int64)
+    while i < n:
+        of_device = device[i]
+        now = np.zeros(3, np.int64)  # activity, kernels, in flight
+        idle_since = np.int64(0)
+        for w in range(lows.size):
+            low, high = lows[w], highs[w]
+            shown = np.zeros(3, np.int64)
+            entered = False
+            while i < n and device[i] == of_device and before[0, i] <= high:
+                time, stretch = before[0, i], before[4, i]
+                if time > low and not entered:
+                    count = _say(who, columns, count, of_device, low, now, shown, 0)
+                entered = entered or time >= low
+                if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
+                    idle_since = time
+                now[:] = before[1:4, i]
+                if entered:
+                    lines = count
+                    value = now if time < high else nothing
+                    count = _say(who, columns, count, of_device, time, value, shown, min(stretch, time - low))
+                    kept += count - lines
+                i += 1
+            if not entered:  # nothing changes within the window
+                count = _say(who, columns, count, of_device, low, now, shown, 0)
+            rest = high - max(idle_since, low) if shown[0] == IDLE else 0
+            count = _say(who, columns, count, of_device, high, nothing, shown, rest)
+        while i < n and device[i] == of_device:
+            i += 1
+    return count, kept
+
+
+@nb.njit(cache=True, nogil=True)
+def _say(who, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
+    """A line for what differs from what was shown, and for an idle stretch that ends; returns the number of lines."""
+    changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
+    if changed or stretch > 0:
+        who[count] = device
+        columns[0, count] = time
+        columns[1:4, count] = value
+        columns[4, count] = stretch
+        columns[5, count] = changed
+        shown[:] = value
+        count += 1
     return count

@@ -54,8 +54,10 @@ class Metadata:
     nsys_version: str
     host: str
     utc_of_zero: int | None
+    begin: int
+    """Timestamp at which the capture began: 0, unless the export was normalised or shifted."""
     duration: int
-    """Length of the capture, which began at timestamp 0."""
+    """Length of the capture."""
     boot_utc: int | None
     """UTC at which the machine started, where the export tells: the fingerprint of a node."""
     environment: dict[str, str]
@@ -117,11 +119,13 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     system_clock = _integer(start["systemClockNs"].iloc[0]) if len(start) else None
 
     threads = _thread_names(database, strings)
+    utc_of_zero = _utc_of_zero(utc, exported)
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
         host=str(system_values.get("Hostname") or "unknown host"),
-        utc_of_zero=_utc_of_zero(utc, exported),
+        utc_of_zero=utc_of_zero,
+        begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
         duration=max(map(_integer_or_0, database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),

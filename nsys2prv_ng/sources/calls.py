@@ -12,16 +12,16 @@ import pandas as pd
 
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources.base import IntArray, Reading
+from nsys2prv_ng.sources.base import IntArray, Reading, unsound_times
 from nsys2prv_ng.sources.cuda_api import RUNTIME
 
-TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"correlationId": NULL})
+TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 
 NO_CALL = "no call recorded with its correlation id"
 
 
 class Calls(NamedTuple):
-    """Begin and end (ns) and thread of the calls that have a correlation id."""
+    """Begin and end (ns; NULL where it has none) and thread of the calls that have a correlation id."""
 
     key: pd.MultiIndex
     begin: IntArray
@@ -49,10 +49,13 @@ def recorded_calls(reading: Reading) -> Calls:
     """The calls of a report; call through `reading.once`."""
     columns = reading.columns(RUNTIME)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
-    rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & (begin != NULL))
+    end = columns["end"]
+    # What the trace cannot show of a call is nothing to measure from; a missing end alone is no damage to its begin.
+    unsound = unsound_times(begin, np.where(end == NULL, begin, end)).values()
+    rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & ~np.logical_or.reduce(list(unsound)))
     rows = rows[np.argsort(begin[rows], kind="stable")]
     key = pd.MultiIndex.from_arrays([process_of(tid[rows]), correlation[rows]])
     # Of calls that share an id the outermost began first.
     first = ~key.duplicated()
     rows = rows[first]
-    return Calls(key[first], begin[rows], columns["end"][rows], tid[rows])
+    return Calls(key[first], begin[rows], end[rows], tid[rows])

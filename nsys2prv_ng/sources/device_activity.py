@@ -12,19 +12,31 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.device_activity import COMMUNICATION, COMPUTE, IN_FLIGHT, MEMORY, Changes, device_activity
-from nsys2prv_ng.analysis.windows import pieces_in_windows
+from nsys2prv_ng.analysis.device_activity import (
+    COMMUNICATION,
+    COMPUTE,
+    IN_FLIGHT,
+    MEMORY,
+    Changes,
+    cut_to_windows,
+    device_activity,
+)
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.paraver.records import Pair, Records, events
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, kernels
 from nsys2prv_ng.sources.base import IntArray, Joined, Part, Reading, Result, Source
-from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, locate
+from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
 
 NAME = "device_activity"
 
 _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
+
+
+_SOURCES = {KERNEL: "kernels", MEMCPY: "memory_operations", MEMSET: "memory_operations", GRAPH: "cuda_graphs"}
+"""Source of each table: others read it for other ends."""
 
 
 class Operations(NamedTuple):
@@ -38,7 +50,7 @@ class Operations(NamedTuple):
 
 def read(reading: Reading) -> Result:
     """Leaves the operations of the report for `join`; it has no records of its own."""
-    parts = [_operations(reading, table) for table in reading.once(locate)]
+    parts = [_operations(reading, table) for table in reading.once(locate) if _SOURCES[table] in reading.chosen]
     result = Result()
     joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if joined is not None and joined.place.size:
@@ -79,23 +91,24 @@ def _kinds(reading: Reading, table: str, rows: IntArray) -> IntArray:
 
 
 def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
-    """An event at each change on each GPU.
+    """An event at each change on each GPU, in the time that the user chose.
 
-    What was not captured, or is not in the time that the user chose, is not idle: each stretch of a GPU that was is a
-    device of its own to the analysis.
+    What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
     """
     captured = [_on_rows(part) for part in parts if isinstance(part.shared, Operations)]
     if not captured:
         return Joined()
-    windows, stretches = parts[0].windows, _stretches(captured)
-    cut = []
-    for (row, begin, end, kind, _), stretch_of_row in zip(captured, stretches, strict=True):
-        index, window, begin, end = pieces_in_windows(begin, end, windows)
-        stretch = row * len(captured) + pd.Series(row).map(stretch_of_row).to_numpy(np.int64)
-        cut.append((stretch[index] * len(windows) + window, begin, end, kind[index]))
-    changes = device_activity(*(np.concatenate(column) for column in zip(*cut, strict=True)))
-    records = _records(changes, changes.device // (len(captured) * len(windows)))
-    return Joined(accounts={NAME: Result(read=len(records), records=[records])})
+    devices = [
+        pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
+        for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
+    ]
+    begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+    changes = device_activity(np.concatenate(devices), begin, end, kind)
+    cut = cut_to_windows(changes, parts[0].windows)
+    records = _records(cut.changes, cut.changes.device // len(captured))
+    result = Result(read=changes.device.size, records=[records], pieces=cut.more)
+    result.drop("outside the time of the trace", cut.outside)
+    return Joined(accounts={NAME: result})
 
 
 class _Captured(NamedTuple):
@@ -112,9 +125,12 @@ def _on_rows(part: Part) -> _Captured:
     operations = part.shared
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
-    first = min(part.clock.at(0), int(begin.min()))
-    last = max(part.clock.at(part.metadata.duration), int(end.max()))
-    return _Captured(part.rows[operations.place], begin, end, operations.kind, (first, last))
+    ran = operations.kind != IN_FLIGHT
+    capture, length = part.metadata.begin, part.metadata.duration
+    limits = [int(begin[ran].min()), int(end[ran].max())]
+    if 0 < length < LONGEST_TRACE_NS:
+        limits += [part.clock.at(capture), part.clock.at(capture + length)]
+    return _Captured(part.rows[operations.place], begin, end, operations.kind, (min(limits), max(limits)))
 
 
 def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:

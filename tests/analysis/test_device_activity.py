@@ -13,6 +13,7 @@ from nsys2prv_ng.analysis.device_activity import (
     IN_FLIGHT,
     MEMORY,
     Changes,
+    cut_to_windows,
     device_activity,
 )
 
@@ -97,3 +98,32 @@ def test_an_operation_without_length_parts_an_idle_stretch() -> None:
 
 def test_nothing_is_nothing() -> None:
     assert sweep([]).time.size == 0
+
+
+@settings(deadline=None)
+@given(intervals_of_devices, st.lists(st.integers(0, LAST + 10), min_size=2, max_size=6, unique=True))
+def test_what_windows_show_is_that_of_the_whole(intervals: list[Interval], limits: list[int]) -> None:
+    limits = sorted(limits)[: len(limits) // 2 * 2]
+    windows = list(zip(limits[::2], limits[1::2], strict=True))
+    changes = sweep(intervals)
+    cut = cut_to_windows(changes, windows)
+    assert cut.changes.device.size - cut.more + cut.outside == changes.device.size
+    for device in range(3):
+        of_device = [each for each in intervals if each[0] == device]
+        mine = cut.changes.device == device
+        times = cut.changes.time[mine]
+        assert np.all(np.diff(times) > 0)
+        for instant in range(LAST + 12):
+            at = np.searchsorted(times, instant, "right") - 1
+            columns = (cut.changes.activity, cut.changes.kernels, cut.changes.in_flight)
+            found = tuple(int(column[mine][at]) for column in columns) if at >= 0 else (0, 0, 0)
+            is_inside = any(low <= instant < high for low, high in windows)
+            assert found == (expected_at(of_device, instant) if is_inside else (0, 0, 0)), (device, instant)
+        parts = [
+            (min(end, high), min(end, high) - max(end - length, low))
+            for end, length in expected_gaps(of_device)
+            for low, high in windows
+            if min(end, high) > max(end - length, low)
+        ]
+        at_end = mine & (cut.changes.idle > 0)
+        assert list(zip(cut.changes.time[at_end].tolist(), cut.changes.idle[at_end].tolist(), strict=True)) == parts

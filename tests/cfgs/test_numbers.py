@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cfgs.evaluator.evaluate import Evaluated, Window, evaluate
+from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, Window, evaluate
 from tests.conftest import REPOSITORY, Unpacked
 from tests.report_truth import gpu_operations
 from tests.spans import common, gaps, parameters, total, union
-from tests.translated import Translated, translated_set
+from tests.translated import KERNEL, NCCL_KERNEL, Translated, translated_set
 
 SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,nvtx,launch_lines"
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
+NCCL_CALL = 9500
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -132,8 +133,7 @@ def test_idle_stretches_by_their_length(translated: Translated, operations: pd.D
     for row, of_gpu in operations.groupby("gpu_row"):
         halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in gap_lengths(of_gpu) if gap >= 10)
         found = histogram.frame.iloc[row]
-        assert sorted(int(count) for count in found if count) == sorted(halves.values())
-        assert found.sum() == sum(halves.values())
+        assert {half: int(count) for half, count in found.items() if count} == halves
 
 
 def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFrame) -> None:
@@ -231,3 +231,70 @@ def test_average_duration_of_the_outermost_ranges(translated: Translated) -> Non
         expected += (of_name / 1e6).tolist()
     found = [cell for row in outermost.cells for cell in row if cell]
     assert sorted(found) == pytest.approx(sorted(expected), rel=1e-9)
+
+
+# ---- by name, cell by cell -------------------------------------------------------------------------------------------
+
+
+def labelled(translated: Translated, histogram: Histogram, event_type: int) -> dict[tuple[int, str], float]:
+    """Cells that are not 0, by row and the label of the column's value."""
+    labels = translated.trace.values.get(event_type, {})
+    frame = histogram.frame
+    return {(row, labels[int(value)]): cell for value in frame.columns for row, cell in enumerate(frame[value]) if cell}
+
+
+def shares(time: pd.Series) -> dict[tuple[int, str], float]:
+    """Percent of each row's sum."""
+    return (100 * time / time.groupby(level=0).transform("sum")).to_dict()
+
+
+def test_share_of_each_kernel_in_the_time_of_its_stream(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = of_preset(translated, "analysis/kernel-timepercent").histograms
+    kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
+    time = (kernels["end"] - kernels["begin"]).groupby([kernels["row"], kernels["name"]]).sum()
+    assert labelled(translated, histogram, KERNEL) == pytest.approx(shares(time[time > 0]), rel=1e-9)
+
+
+@pytest.mark.parametrize(("which", "column", "event_type"), [(0, "dstKind", 63000211), (1, "srcKind", 63000210)])
+def test_time_of_copies_by_kind_of_memory(
+    translated: Translated, operations: pd.DataFrame, which: int, column: str, event_type: int
+) -> None:
+    histogram = of_preset(translated, "analysis/memcpy_sizes").histograms[which]
+    kinds = []
+    for report in translated.objects.reports:
+        for table in ("MEMCPY", "MEMSET"):
+            if report.has(f"CUPTI_ACTIVITY_KIND_{table}"):
+                of_table = {"MEMCPY": column, "MEMSET": "memKind" if which == 0 else "NULL"}[table]
+                kinds += [row for (row,) in report.connection.execute(
+                    f"SELECT {of_table} FROM CUPTI_ACTIVITY_KIND_{table} ORDER BY rowid"
+                )]  # fmt: skip
+    copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
+    labels = {
+        0: "Pageable",
+        1: "Pinned",
+        2: "Device",
+        3: "Array",
+        4: "Managed",
+        5: "Device static",
+        6: "Managed static",
+    }
+    assert len(kinds) == len(copies)
+    copies = copies.assign(memory=[None if kind is None else labels.get(kind, "Unknown") for kind in kinds])
+    copies = copies.dropna(subset=["memory"])
+    time = (copies["end"] - copies["begin"]).groupby([copies["row"], copies["memory"]]).sum()
+    found = labelled(translated, histogram, event_type)
+    assert {key: round(ms * 10**6) for key, ms in found.items()} == {key: ns for key, ns in time.items() if ns}
+
+
+def test_number_of_nccl_calls_and_time_of_nccl_kernels_by_name(
+    translated: Translated, operations: pd.DataFrame
+) -> None:
+    time, _, number = of_preset(translated, "analysis/nccl_calls_2dh").histograms
+    calls = translated.nvtx[(translated.nvtx["domain"] == "NCCL") & (translated.nvtx["style"] == "push/pop")]
+    calls = calls[calls["end"] > calls["begin"]]
+    expected = calls.groupby(["row", "name"]).size().to_dict()
+    assert labelled(translated, number, NCCL_CALL) == expected
+    nccl = operations[operations["kind"] == COMMUNICATION]
+    of_name = (nccl["end"] - nccl["begin"]).groupby([nccl["row"], nccl["name"]]).sum().to_dict()
+    found = labelled(translated, time, NCCL_KERNEL)
+    assert {key: round(ms * 10**6) for key, ms in found.items()} == of_name

@@ -174,6 +174,56 @@ def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> 
     assert levels(translated, RUNNING)["value"].max() == 2
 
 
+def test_operations_of_sources_that_are_not_chosen_do_not_count(samples: Path, tmp_path: Path) -> None:
+    """Lines need the tables of copies, but the copies are not in the trace."""
+    translated = translated_set([samples / "single-graph.sqlite"], tmp_path, "kernels,launch_lines")
+    activity = levels(translated, ACTIVITY)
+    assert time_in(activity, COMPUTE) and not time_in(activity, MEMORY)
+
+
+@pytest.mark.parametrize("begin_and_end", ["0, 0", "start, start - 10", "-9223372036854775000, 5"])
+def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_and_end: str) -> None:
+    begin, end = begin_and_end.split(", ")
+    runtime = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    report = changed(samples / "mpi-4.rank0.sqlite", tmp_path / "x.sqlite", [
+        f'UPDATE {runtime} SET start = {begin}, "end" = {end} WHERE correlationId IN'
+        " (SELECT correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL)"
+    ])  # fmt: skip
+    translated = translated_set([report], tmp_path / "trace", "kernels,cuda_api,launch_lines")
+    assert QUEUE_DELAY not in translated.trace.types
+    in_flight, running = (levels(translated, each).reset_index(drop=True) for each in (IN_FLIGHT, RUNNING))
+    assert in_flight.equals(running)
+    assert translated.account("launch_lines").written == 0
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_captures_of_exports_with_other_times_are_where_they_were(
+    samples: Path, tmp_path: Path, normalised: bool
+) -> None:
+    """Two captures of one process, 100 s apart, exported with --ts-normalize or --ts-shift."""
+    sample = samples / "mpi-4.rank0.sqlite"
+    utc = _sql(sample, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")[0][0]
+    reports = []
+    for i, later in enumerate((0, 10**11)):
+        added = utc + later if normalised else 7 * 10**12
+        name, value = ("NORMALIZE", "true") if normalised else ("SHIFT", added)
+        statements = [
+            f"UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + {later}",
+            f"DELETE FROM META_DATA_EXPORT WHERE name = 'EXPORT_PARAM_TIME_{name}'",
+            f"INSERT INTO META_DATA_EXPORT (name, value) VALUES ('EXPORT_PARAM_TIME_{name}', '{value}')",
+        ]
+        statements += [
+            f'UPDATE CUPTI_ACTIVITY_KIND_{table} SET start = start + {added}, "end" = "end" + {added}'
+            for table in ("KERNEL", "RUNTIME")
+        ]
+        reports.append(changed(sample, tmp_path / f"{i}.sqlite", statements))
+    translated = translated_set(reports, tmp_path / "trace", "kernels,cuda_api")
+    activity = levels(translated, ACTIVITY)
+    assert (activity["value"] == 0).sum() == 1
+    idle = activity[activity["value"] == IDLE]
+    assert (idle["end"] - idle["begin"]).max() < 10**9
+
+
 @pytest.mark.parametrize(("later", "stretches"), [(10**11, 2), (0, 1)])
 def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, later: int, stretches: int) -> None:
     """Of one process (capture-range-end=repeat), or of two that share the GPU at the same time."""
@@ -196,9 +246,7 @@ def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, l
     assert stretch["value"].max() == longest
 
 
-def test_of_a_window_the_activity_is_that_of_the_whole_between_its_first_and_last_operation(
-    samples: Path, tmp_path: Path
-) -> None:
+def test_of_a_window_the_activity_is_that_of_the_whole(samples: Path, tmp_path: Path) -> None:
     report = samples / "ddp-2x2.rank0.sqlite"
     whole = translated_set([report], tmp_path / "whole", SOURCES)
     length = whole.trace.duration
@@ -206,14 +254,18 @@ def test_of_a_window_the_activity_is_that_of_the_whole_between_its_first_and_las
     low, high = cut.start + 1, cut.start + cut.trace.duration
     for event_type in (ACTIVITY, RUNNING, IN_FLIGHT):
         found, before = levels(cut, event_type), levels(whole, event_type)
-        if event_type == ACTIVITY:  # idle on both sides of what is left
-            low, high = found["begin"].min(), found["end"].max()
         inside = before.assign(begin=before["begin"].clip(lower=low), end=before["end"].clip(upper=high))
         inside = inside[(inside["begin"] < inside["end"]) & (inside["value"] != 0)]
         assert len(inside) > 10
         found = found[found["value"] != 0]
         assert found.reset_index(drop=True).equals(inside.reset_index(drop=True))
-        low, high = cut.start + 1, cut.start + cut.trace.duration
+    idle = levels(cut, ACTIVITY)
+    idle = idle[idle["value"] == IDLE]
+    stretches = cut.trace.events[cut.trace.events["type"] == IDLE_STRETCH]
+    assert stretches["value"].sum() == (idle["end"] - idle["begin"]).sum() > 0
+    account = cut.account("device_activity")
+    assert account.read == account.written + sum(account.dropped.values())
+    assert account.dropped["outside the time of the trace"] > 0
 
 
 def _sql(report: Path, query: str) -> list[tuple]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver.checker.cfg_check_windows import effective_level, model, parents
 from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, CfgHistogram, CfgWindow
+from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, CfgHistogram, CfgWindow, whole
 from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000
@@ -36,7 +36,7 @@ def _check_statistic(histogram: CfgHistogram, problems: CfgFindings) -> None:
 def _window(cfg: CfgFile, histogram: CfgHistogram, key: str) -> CfgWindow | None:
     """The window that a key names, None if there is none or it says nothing that can be read."""
     value = histogram.value(key)
-    number = int(value) if value.isdecimal() else 0
+    number = whole(value) if value.isdecimal() else 0
     return cfg.windows[number - 1] if 0 < number <= len(cfg.windows) else None
 
 
@@ -56,7 +56,7 @@ def _check_windows(cfg: CfgFile, histogram: CfgHistogram, problems: CfgFindings,
     for key in (_CONTROL, _DATA, _PLANES):
         found = histogram.entry(key)
         if found is not None and found.value.isdecimal() and _window(cfg, histogram, key) is None:
-            consequence = DROPS if int(found.value) else "Paraver crashes"
+            consequence = DROPS if whole(found.value) else "Paraver crashes"
             problems.tell(found.line, f"{key} there is no window {found.value}: {consequence}")
     for data, larger in ((_DATA, _CONTROL), (_CONTROL, _PLANES), (_DATA, _PLANES)):
         _check_pair(cfg, histogram, data, larger, problems)
@@ -143,7 +143,7 @@ def _check_objects(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, p
     level = effective_level(cfg, control)
     sizes = {"workload": 1, "appl": len(header.applications), "task": header.tasks, "thread": header.rows}
     sizes |= {"system": 1, "node": len(header.cpus), "cpu": sum(header.cpus)}
-    rows = [int(row) for row in entry.value.split(",") if row.isdecimal()]
+    rows = [whole(row) for row in entry.value.split(",") if row.isdecimal()]
     if level in sizes and max(rows, default=-1) >= sizes[level]:
         message = f"Analyzer2D.Objects: row {max(rows)}, the trace has {sizes[level]} at level {level} (from 0)"
         problems.tell(entry.line, f"{message}: Paraver crashes or shows what is not there")

@@ -8,7 +8,7 @@ from nsys2prv_ng.paraver.checker.cfg_check_functions import check_functions, che
 from nsys2prv_ng.paraver.checker.cfg_check_objects import check_selections
 from nsys2prv_ng.paraver.checker.cfg_functions import PROCESS_LEVELS, RESOURCE_LEVELS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow, whole
 from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
 
 _NEEDS_PARENTS = (
@@ -43,9 +43,16 @@ def parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
 
 def effective_level(cfg: CfgFile, window: CfgWindow) -> str:
     """The level at which Paraver shows a window: a derived one is at most as fine as what it is made of."""
+    levels = cfg.effective_levels
+    for each in cfg.windows[len(levels) : window.number]:  # parents stand above what is derived from them
+        levels.append(_level(each, [levels[parent.number - 1] for parent in parents(cfg, each)]))
+    return levels[window.number - 1]
+
+
+def _level(window: CfgWindow, of_parents: Sequence[str]) -> str:
     if not window.derived:
         return window.level
-    finest = max((_rank(effective_level(cfg, parent)) for parent in parents(cfg, window)), default=-1)
+    finest = max(map(_rank, of_parents), default=-1)
     if finest < 0:
         return window.level
     given = _rank(window.level) if window.entry("window_level") else finest
@@ -85,13 +92,14 @@ def _check_numbers(window: CfgWindow, problems: CfgFindings, warnings: CfgFindin
         message = f"window_id {entry.value[:20]}: Paraver does not read it, for others this is window {window.number}"
         warnings.tell(entry.line, message)
     entry = window.entry("window_punctual_color_window")
-    if entry is not None and entry.value.isdecimal() and not 0 < int(entry.value) < window.number:
+    if entry is not None and entry.value.isdecimal() and not 0 < whole(entry.value) < window.number:
         problems.tell(
             entry.line, f"window_punctual_color_window {entry.value}: no window above this one has the number"
         )
     entry = window.entry("window_zoom_objects")
     rows = entry.value.split(" ") if entry is not None else []
-    if entry is not None and all(row.isdecimal() for row in rows) and len(rows) == 2 and int(rows[0]) > int(rows[1]):
+    are_two = len(rows) == 2 and all(row.isdecimal() for row in rows)
+    if entry is not None and are_two and whole(rows[0]) > whole(rows[1]):
         problems.tell(entry.line, f"window_zoom_objects {entry.value}: the first row is behind the last")
 
 

@@ -106,6 +106,11 @@ class Section:
         return float(value) if is_number(value) else default
 
 
+def whole(digits: str) -> int:
+    """A number of windows or rows; one of more digits than any file or trace has is some number beyond all of them."""
+    return int(digits) if len(digits) < 19 else 10**18
+
+
 @dataclass
 class CfgWindow(Section):
     """A window; `number` is its order in the file, from 1, by which others refer to it.
@@ -133,7 +138,7 @@ class CfgWindow(Section):
     @property
     def parents(self) -> tuple[int, ...]:
         value = self.value("window_identifiers") if self.derived else ""
-        return tuple(map(int, value.split(" "))) if re.fullmatch(r"[0-9]+ [0-9]+", value) else ()
+        return tuple(map(whole, value.split(" "))) if re.fullmatch(r"[0-9]+ [0-9]+", value) else ()
 
     def function(self, level: str) -> str:
         """What is chosen for a level, a compose level or a filter in the end."""
@@ -157,6 +162,8 @@ class CfgFile:
     windows: list[CfgWindow] = field(default_factory=list)
     histograms: list[CfgHistogram] = field(default_factory=list)
     description: str = ""
+    effective_levels: list[str] = field(default_factory=list)
+    """Level at which Paraver shows each window, as far as that has been asked for."""
 
 
 class CfgReader:

@@ -199,3 +199,34 @@ def test_rows_of_nodes_and_cpus(tmp_path: Path) -> None:
         found = messages(changed.check(tmp_path))
         assert len(found) == len(expected)
         assert all(map(str.startswith, found, (wanted.rstrip("*") for wanted in expected)))
+
+
+def test_a_chain_of_many_windows_is_checked_at_once(tmp_path: Path) -> None:
+    """Each is derived twice from the one before: as many ways to the first as 2 to the power of their number."""
+    derived = [
+        f"window_name {number}\nwindow_type composed\nwindow_id {number}\nwindow_factors 1 1\nwindow_shifts 0 0\n"
+        f"window_operation add\nwindow_identifiers {number - 1} {number - 1}\nwindow_level thread\n"
+        "window_selected_functions { 1, { {task, Adding} } }\n"
+        for number in range(2, 1500)
+    ]
+    first = (
+        "window_name 1\nwindow_type single\nwindow_id 1\nwindow_level task\n"
+        "window_selected_functions { 2, { {thread, State As Is}, {evt_type, None} } }\n"
+    )
+    path = tmp_path / "chain.cfg"
+    path.write_text("#ParaverCFG\n" + first + "".join(derived))
+    cfg = read_cfg(path, CfgFindings(path), CfgFindings(path))
+    assert effective_level(cfg, cfg.windows[-1]) == "task"
+    check_cfg(path, CONFIG, HEADER)
+
+
+def test_numbers_of_thousands_of_digits_are_of_no_window(tmp_path: Path) -> None:
+    path = tmp_path / "digits.cfg"
+    path.write_text(
+        "#ParaverCFG\nwindow_name 1\nwindow_type single\nwindow_level task\n"
+        "window_selected_functions { 2, { {thread, State As Is}, {evt_type, None} } }\n"
+        f"window_punctual_color_window {'9' * 5000}\n"
+        f"< NEW ANALYZER2D >\nAnalyzer2D.ControlWindow: {'9' * 5000}\nAnalyzer2D.Statistic: Time\n"
+    )
+    found = [problem.message for problem in check_cfg(path, CONFIG, HEADER).problems]
+    assert any("there is no window 999" in message for message in found)
