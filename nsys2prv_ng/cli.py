@@ -40,6 +40,7 @@ def main() -> NoReturn:
 def _run(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
+        sys.stdout.flush()
     except TranslationError as error:
         return _fail(str(error), error.exit_code)
     except _Terminated as error:
@@ -47,6 +48,8 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
         return 1
+    except OSError as error:  # of what is read and written nothing else ends here: the output of the program itself
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
     except MemoryError:
         return _fail("out of memory; translate fewer reports at once, or fewer kinds of event with --sources", 1)
     except Exception as error:

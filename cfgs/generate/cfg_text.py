@@ -85,7 +85,7 @@ def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Itera
 
 def _look(view: View) -> Iterator[str]:
     look = view.look
-    yield f"window_noncolor_mode {_small(not look.line)}"
+    yield "window_noncolor_mode true"
     yield f"window_color_mode {'window_in_code_mode' if look.colours else 'window_in_null_gradient_mode'}"
     if look.colours:
         palette = ",".join(f"{{{value}:{r},{g},{b}}}" for value, (r, g, b) in sorted(look.colours.items()))
@@ -178,9 +178,9 @@ def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histo
 
 
 def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, int, int]:
-    """Position and height: two windows above each other, others a little aside."""
-    column, row = divmod(shown.index(this), 2) if this in shown else (0, 0)
-    height = 600 if len(shown) == 1 else 380
+    """Position and height: up to three windows above each other on a screen of 1080 lines, a fourth a little aside."""
+    column, row = divmod(shown.index(this), 3) if this in shown else (0, 0)
+    height = {1: 600, 2: 380}.get(len(shown), 260)
     return 40 + 60 * column, 40 + (height + 70) * row + 40 * column, height
 
 

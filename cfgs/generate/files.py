@@ -22,8 +22,8 @@ works with any trace, and shows an empty window where the trace has none of its 
 definitions are in the description at its top, which wxParaver shows when the file is chosen.
 
 Most windows have a row for each thread, stream and GPU. To see only some, choose Select Objects in the window's menu
-and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs. Where a trace has none of a preset's events,
-Paraver asks whether to go on.
+and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs. Where a trace lacks some of a preset's
+events, Paraver asks whether to go on.
 
 {table}
 

@@ -125,7 +125,7 @@ NANOSECONDS, MICROSECONDS, MILLISECONDS = "Nanoseconds", "Microseconds", "Millis
 
 @dataclass(frozen=True)
 class Look:
-    """How values are drawn: as codes of a colour each, by a gradient where there are no colours, or as a line.
+    """How values are drawn: as codes of a colour each, or by a gradient where there are no colours.
 
     Paraver paints values outside its range as 0; without a `maximum` it fits the range to the trace.
     """
@@ -133,7 +133,6 @@ class Look:
     colours: Colours | None = None
     maximum: float | None = None
     logarithmic: bool = False
-    line: bool = False
     draw: str = "draw_maximum"
     """What a pixel shows of the values that share it."""
 
@@ -147,7 +146,6 @@ ANY_DRAW = "draw_randnotzero"
 
 GRADIENT = Look()
 LOGARITHMIC = Look(logarithmic=True)
-LINE = Look(line=True)
 PERCENT = Look(maximum=100)
 
 

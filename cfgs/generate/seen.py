@@ -15,8 +15,9 @@ Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in 
 `oneproc-4gpu`, one process with four GPUs, which is not among them. Of a timeline the figure is the time in which it is
 not 0, summed over its rows, and its highest value in the unit of the preset; of a histogram the sum of its cells, in
 the unit of its statistic. Of a preset with several windows or histograms it is the last one's. A dash is an empty
-window: the trace has none of the preset's events. That these are the numbers of the reports is tested in
-[tests/cfgs](../tests/cfgs).
+window: the trace has none of the preset's events. Activity, gaps, overlap, kernels in flight and their concurrency,
+queue delays, kernels by name, copies, NCCL calls and iterations are tested against the reports in
+[tests/cfgs/test_numbers.py](../tests/cfgs/test_numbers.py); of the others the tests know that the file is sound.
 
 To repeat it, translate the reports, build paraver-kernel, and run
 

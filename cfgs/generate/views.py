@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfgs.generate import palette
-from cfgs.generate.paraver_cfg import LINE, NODE, TASK, Preset, Window, divided, only
+from cfgs.generate.paraver_cfg import GRADIENT, NODE, TASK, Preset, Window, divided, only
 from cfgs.generate.shared import (
     IN_ANY,
     IN_COMMUNICATION,
@@ -26,7 +26,7 @@ def _on_gpu(name: str, lane: int) -> Window:
 
 def _memory(name: str, kind: str) -> Window:
     (event_type,) = (each for each in types.MEMORY_LEVELS if each.label.endswith(f": {kind}"))
-    return Window(name, LINE, events=only(event_type), level=TASK, top=(divided(_MIB),))
+    return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB),))
 
 
 _second_lane = _on_gpu("NVTX ranges on streams, second lane", 1)

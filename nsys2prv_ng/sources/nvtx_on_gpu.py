@@ -15,9 +15,9 @@ import pandas as pd
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources import calls, kernels, memory_operations, nvtx_events
+from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations, nvtx_events
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
-from nsys2prv_ng.sources.device_operations import KERNEL, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.device_operations import TABLES, locate
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
 from nsys2prv_ng.sources.nvtx_events import PUSH_POP, START_END, NvtxEvents
 
@@ -66,7 +66,7 @@ def _nesting_sets(found: NvtxEvents, domain: str) -> list[IntArray]:
 def _launched(reading: Reading) -> _Launched:
     by_call = reading.once(calls.recorded_calls)
     parts = []
-    for table in (KERNEL, MEMCPY, MEMSET):
+    for table in TABLES:
         if not reading.has(table):
             continue
         columns, place = reading.columns(table), reading.once(locate)[table].place
@@ -196,6 +196,7 @@ SOURCE = Source(
         kernels.TABLE,
         memory_operations.MEMCPY_TABLE,
         memory_operations.MEMSET_TABLE,
+        cuda_graphs.TABLE,
     ),
     read,
 )

@@ -22,7 +22,9 @@ def projections(report):
     connection = sqlite3.connect(f"{report.as_uri()}?mode=ro&immutable=1", uri=True)
     operations = defaultdict(list)
     tables = {name for (name,) in connection.execute("select name from sqlite_master")}
-    for table in {"KERNEL", "MEMCPY", "MEMSET"} & {name.rsplit("_", 1)[-1] for name in tables if "CUPTI" in name}:
+    for table in {"KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"} & {
+        name.removeprefix("CUPTI_ACTIVITY_KIND_") for name in tables
+    }:
         rows = connection.execute(
             "select r.globalTid, r.start, k.globalPid, k.contextId, k.streamId, k.start, k.end"
             f" from CUPTI_ACTIVITY_KIND_{table} k join CUPTI_ACTIVITY_KIND_RUNTIME r"
