@@ -94,8 +94,12 @@ def objects(array: pa.Array) -> list[object]:
 
 def among(array: pa.Array, values: list[int]) -> pa.Array:
     """Whether each value is one of some integers, as SQL's IN."""
-    fractions = types.is_floating(array.type) or types.is_decimal(array.type)
-    return pa.array(np.isin(reals(array) if fractions else integers(array), np.array(values, np.int64)))
+    if types.is_floating(array.type) or types.is_decimal(array.type):
+        return pa.array(np.isin(reals(array), np.array(values, np.int64)))
+    whole = _whole(array)
+    if whole is None:
+        return pa.array(np.zeros(len(array), np.bool_))
+    return pc.is_in(whole, pa.array(values, pa.int64()))
 
 
 def _whole(array: pa.Array) -> pa.Array | None:

@@ -57,12 +57,14 @@ class SqliteFile:
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         conditions = (f"{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items())
         where = " WHERE " + " AND ".join(conditions) if among else ""
-        statement = sa.text(f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)}{where}")
+        statement = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)}{where}"
         try:
-            with self._engine.connect() as connection:
-                return pd.read_sql(statement, connection, dtype=object)  # type: ignore[arg-type]
-        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            rows = self._connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
             raise damaged(self.path, error, table) from None
+        # By hand: pandas would make real numbers of integers that have NULL among them, and ids are larger than these.
+        values = zip(*rows, strict=True) if rows else [()] * len(columns)
+        return pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in zip(columns, values, strict=True)})
 
     def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         try:
