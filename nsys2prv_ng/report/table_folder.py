@@ -123,6 +123,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise (unreadable(path, error) if error.strerror else damaged(path, error)) from None
+    except MemoryError:  # also where damage asks for more than there can be
+        raise TranslationError(
+            f"{path}: takes more memory to read than there is;"
+            " translate fewer reports at once, or export the report again if it does not help"
+        ) from None
     except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:  # pyarrow raises Python's own, too
         raise damaged(path, error) from None
 
