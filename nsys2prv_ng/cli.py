@@ -21,6 +21,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 COMMANDS = ("translate", "check", "cfgs")
+_REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
 
 
 def main() -> NoReturn:
@@ -116,7 +117,8 @@ def translate(
         list[Path],
         typer.Argument(
             metavar="REPORT... OUT.prv",
-            help="Reports (.nsys-rep, or exported to .sqlite) in any order, then the trace (.prv or .prv.gz).",
+            help="Reports (.nsys-rep, or exported to .sqlite, _pqtdir or _arwdir) in any order, then the trace (.prv or"
+            " .prv.gz).",
             show_default=False,
         ),
     ],
@@ -320,7 +322,7 @@ def cfgs(
 def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], Path]:
     *reports, output = paths
     if not output.name.endswith((".prv", ".prv.gz")):
-        what = "is a report, and" if output.suffix in (".sqlite", ".nsys-rep", ".qdrep") else "is no name of a trace:"
+        what = "is a report, and" if output.name.endswith(_REPORT_ENDINGS) else "is no name of a trace:"
         raise UsageError(f"{output}: the last argument {what} must be the trace to write, OUT.prv or OUT.prv.gz")
     if not reports:
         raise UsageError(f"no report given to translate into {output}: nsys2prv-ng REPORT... OUT.prv")

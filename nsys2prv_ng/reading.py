@@ -15,6 +15,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.records import Records, used_handles
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.files import name_of_report
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.sources import WITH_EVIDENCE
 from nsys2prv_ng.sources.base import Reading, Result, Source, SourceOptions
@@ -90,7 +91,13 @@ def read_reports(
                 read.append(report)
             finally:
                 database.close()
-    return sorted(read, key=lambda r: (r.metadata.utc_of_zero or 0, r.metadata.host, r.path.name, str(r.path)))
+    return sorted(read, key=_order)
+
+
+def _order(report: ReportRecords) -> tuple[object, ...]:
+    """By what the report says, then by its name, which is that of its exports of any kind."""
+    path, metadata = report.path, report.metadata
+    return metadata.utc_of_zero or 0, metadata.host, name_of_report(path), str(path.parent), path.name
 
 
 def _evidence(reading: Reading, results: dict[str, Result]) -> Evidence:

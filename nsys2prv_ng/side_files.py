@@ -12,12 +12,13 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
     """Refuse files that could not or must not be written, before anything is read.
 
-    `taken`: reports, the trace and what else the translation reads; not even `force` replaces these. Raises UsageError
-    and TranslationError.
+    `taken`: reports, the trace and what else the translation reads; not even `force` replaces these, or anything in a
+    report that is a folder. Raises UsageError and TranslationError.
     """
     used = {path.resolve() for path in taken}
+    folders = {path for path in used if path.is_dir()}
     for file in files:
-        if file.resolve() in used:
+        if file.resolve() in used or file.resolve().parent in folders:
             raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
         used.add(file.resolve())
         if not file.parent.is_dir():

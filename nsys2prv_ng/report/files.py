@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,25 @@ from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.export import export_sqlite
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+_ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")
+"""What nsys, or who names its output, adds to the name of a report to name an export."""
+
+
+def name_of_report(path: Path) -> str:
+    """The name that a report and all of its exports share."""
+    return _ENDING.sub("", path.name)
+
+
+def is_report_name(path: Path) -> bool:
+    """Whether a file or folder is named like a report or an export."""
+    return name_of_report(path) != path.name
 
 
 def locate_exports(reports: Sequence[Path], out_folder: Path, progress: Progress) -> list[Path]:
     """The export of each report; reports as nsys writes them are exported first.
 
-    Raises UsageError for a report named twice, TranslationError for one that is missing or cannot be exported.
+    Folders are taken for exports. Raises UsageError for a report named twice, TranslationError for one that is missing
+    or cannot be exported.
     """
     for report in reports:
         if not report.exists():
@@ -34,10 +48,13 @@ def locate_exports(reports: Sequence[Path], out_folder: Path, progress: Progress
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
-    seen: dict[Path, Path] = {}
+    """Exports of one report to several kinds of file lie beside each other, and differ in the end of the name only."""
+    seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:
         real = path.resolve()
-        if real in seen:
-            also = f" (also as {seen[real]})" if seen[real] != path else ""
-            raise UsageError(f"{path}: given twice{also}; name each report once, as .nsys-rep or as its .sqlite")
-        seen[real] = path
+        named = is_report_name(real)
+        key = (real.with_name(name_of_report(real)) if named else real, named)
+        if key in seen:
+            also = f" (also as {seen[key]})" if seen[key] != path else ""
+            raise UsageError(f"{path}: given twice{also}; name each report once, as .nsys-rep or as one of its exports")
+        seen[key] = path

@@ -188,7 +188,7 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
     """Names by globalTid: the operating system's, and over them those given through NVTX (eventType 39)."""
     frame = _integers(database, "ThreadNames", ["globalTid", "nameId"])
     threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
-    given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], f"eventType = {_NVTX_THREAD_NAME}")
+    given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
         name = text or (strings(np.array([text_id], np.int64))[0] if text_id is not None else "")
         if name and tid is not None:
@@ -198,10 +198,10 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
 
 def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     """From the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
-    ids = ", ".join(map(str, strings.ids_of("ncclCommInitRank")))
-    if not ids or "textId" not in database.columns_of("NVTX_EVENTS"):
+    ids = strings.ids_of("ncclCommInitRank")
+    if not ids:
         return {}
-    calls = database.frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], f"textId IN ({ids})")
+    calls = database.frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
     decode = _PayloadDecoder(database)
     largest: dict[int, tuple[int, int]] = {}
     for tid, text, blob in zip(calls["globalTid"], calls["jsonText"], calls["binaryData"], strict=True):

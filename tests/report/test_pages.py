@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.report import page_kernels, pages
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.pages import PageReader
+from nsys2prv_ng.report.sqlite_file import SqliteFile
 from tests.conftest import REPORTS, SAMPLES
 from tests.report.page_databases import Plan, by_pages, by_sqlite, columns_of, large_export, plans
 
@@ -143,7 +144,7 @@ REALS = "SELECT name FROM pragma_table_info(?) WHERE type = 'REAL'"
 
 def tables_read(report: Path) -> int:
     read = 0
-    database = Database(report)
+    database = SqliteFile(report)
     for table in sorted(database.tables):
         reals = {name for (name,) in database._connection.execute(REALS, (table,))}
         columns = sorted(database.columns_of(table) - reals)
@@ -152,7 +153,7 @@ def tables_read(report: Path) -> int:
             np.testing.assert_array_equal(found, database._integers(table, columns), table)
             read += 1
         else:
-            assert not database.frame(table, columns[:1]).size, table  # only empty tables are left
+            assert not database.frame(table, columns[:1], {}).size, table  # only empty tables are left
     database.close()
     return read
 
@@ -189,7 +190,7 @@ def logged(function, answers):
 def test_small_tables_are_left(tmp_path):
     """Loading the kernels would take longer."""
     path = large_export(tmp_path / "a.sqlite", 50)
-    database = Database(path)
+    database = SqliteFile(path)
     assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
     database.close()
 
@@ -197,7 +198,7 @@ def test_small_tables_are_left(tmp_path):
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_another_writer(tmp_path, suffix):
     path = large_export(tmp_path / "a.sqlite")
-    database = Database(path)
+    database = SqliteFile(path)
     reader = database._pages
     path.with_name(path.name + suffix).write_bytes(b"")
     assert reader.read(database._connection, "EVENTS", ["start"], NULL) is not None
@@ -208,7 +209,7 @@ def test_another_writer(tmp_path, suffix):
 
 def test_a_file_that_changes(tmp_path):
     path = large_export(tmp_path / "a.sqlite")
-    database = Database(path)
+    database = SqliteFile(path)
     os.utime(path, ns=(1, 1))
     assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
     path.unlink()
@@ -220,7 +221,7 @@ def test_a_file_that_changes(tmp_path):
 @pytest.mark.parametrize("size", [0, 5000, None])
 def test_a_file_that_is_cut_or_written_meanwhile(tmp_path, monkeypatch, size):
     path = large_export(tmp_path / "a.sqlite", 150_000)
-    database = Database(path)
+    database = SqliteFile(path)
 
     def count_cells(*arguments):
         if size is None:

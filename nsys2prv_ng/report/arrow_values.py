@@ -1,0 +1,164 @@
+"""Values of Arrow arrays as SQLite has them.
+
+SQLite knows signed integers of 64 bits, floating point numbers, text and bytes. Parquet and Arrow know many more types,
+and files of one table may have others in another version of nsys: unsigned integers, dictionaries, booleans, times.
+What comes from files is checked before it is used: offsets that lead out of a buffer would end the program.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from nsys2prv_ng.report.room import NULL, IntArray, RealArray
+
+_LARGEST = np.iinfo(np.int64).max
+_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Nanoseconds of each unit of time."""
+
+
+def checked(array: pa.Array) -> pa.Array:
+    """An array from a file, without its dictionary. Raises pa.ArrowInvalid where it is damaged."""
+    if types.is_dictionary(array.type):
+        array.indices.validate(full=True)
+        return checked(array.dictionary).take(array.indices)
+    if _is_text(array.type) or _is_bytes(array.type):
+        _bytes(array).validate(full=True)  # as bytes, because text need not be UTF-8
+    else:
+        array.validate(full=True)
+    return array
+
+
+def integers(array: pa.Array) -> IntArray:
+    """A new array of integers: as SQLite casts real numbers, times in ns, and NULL for what is no number."""
+    if types.is_floating(array.type):
+        return _truncated(array.to_numpy(zero_copy_only=False).astype(np.float64))
+    if types.is_decimal(array.type):
+        return np.array([NULL if value is None else _signed(int(value)) for value in array.to_pylist()], np.int64)
+    whole = _whole(array)
+    if whole is None:
+        return np.full(len(array), NULL, np.int64)
+    return np.array(whole.fill_null(NULL).to_numpy(zero_copy_only=False), np.int64)
+
+
+def reals(array: pa.Array) -> RealArray:
+    """A new array of floating point numbers; what is no number is not a number."""
+    if types.is_floating(array.type):
+        return np.array(array.to_numpy(zero_copy_only=False), np.float64)
+    if types.is_decimal(array.type):
+        return np.array([np.nan if value is None else float(value) for value in array.to_pylist()], np.float64)
+    whole = _whole(array)
+    if whole is None:
+        return np.full(len(array), np.nan)
+    found = whole.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    found[whole.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return found
+
+
+def texts(array: pa.Array) -> pa.Array:
+    """Strings, with a sign of replacement for what is not UTF-8 (nsys writes names in the code page of a locale)."""
+    if not _is_text(array.type):
+        return pa.nulls(len(array), pa.string())
+    as_bytes = _bytes(array)
+    try:
+        return as_bytes.cast(pa.string())
+    except pa.ArrowInvalid:
+        decoded = [value if value is None else value.decode("utf-8", "replace") for value in as_bytes.to_pylist()]
+        return pa.array(decoded, pa.string())
+
+
+def blobs(array: pa.Array) -> pa.Array:
+    """Bytes, those of text as well."""
+    if _is_text(array.type) or _is_bytes(array.type):
+        return _bytes(array)
+    return pa.nulls(len(array), pa.binary())
+
+
+def objects(array: pa.Array) -> list[object]:
+    """Values of any kind: int, float, str, bytes or None."""
+    if types.is_floating(array.type):
+        return array.to_pylist()
+    if types.is_decimal(array.type):
+        return [None if value is None else _number(value) for value in array.to_pylist()]
+    if _is_text(array.type):
+        return texts(array).to_pylist()
+    if _is_bytes(array.type):
+        return _bytes(array).to_pylist()
+    whole = _whole(array)
+    return [None] * len(array) if whole is None else whole.to_pylist()
+
+
+def among(array: pa.Array, values: list[int]) -> pa.Array:
+    """Whether each value is one of some integers, as SQL's IN."""
+    if types.is_floating(array.type) or types.is_decimal(array.type):
+        return pa.array(np.isin(reals(array), np.array(values, np.int64)))
+    whole = _whole(array)
+    if whole is None:
+        return pa.array(np.zeros(len(array), np.bool_))
+    return pc.is_in(whole, pa.array(values, pa.int64()))
+
+
+def _whole(array: pa.Array) -> pa.Array | None:
+    """Integers of 64 bits, None for types that are none. SQLite keeps unsigned ones of 64 bits by their bits."""
+    kind = array.type
+    if types.is_uint64(kind):
+        return array.view(pa.int64())
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return array.cast(pa.int64())
+    if types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind):
+        unit = _NS[kind.unit]
+    elif types.is_date32(kind):
+        unit = 86400 * _NS["s"]
+    elif types.is_date64(kind):
+        unit = _NS["ms"]
+    else:
+        return None
+    return pc.multiply(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64()), unit)
+
+
+def _truncated(values: RealArray) -> IntArray:
+    with np.errstate(invalid="ignore"):  # what is out of range is set after
+        whole = values.astype(np.int64)
+    whole[values >= 2.0**63] = _LARGEST
+    whole[~(values >= -(2.0**63))] = NULL  # also what is not a number
+    return whole
+
+
+def _signed(value: int) -> int:
+    """By its bits as SQLite keeps unsigned integers, larger ones as it casts real numbers."""
+    if _LARGEST < value < 2**64:
+        return value - 2**64
+    return min(max(value, NULL), _LARGEST)
+
+
+def _number(value: Decimal) -> int | float:
+    return _signed(int(value)) if value == int(value) else float(value)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return (
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+        or str(kind) == "binary_view"
+    )
+
+
+def _bytes(array: pa.Array) -> pa.Array:
+    """Text or bytes as bytes."""
+    kind = array.type
+    if types.is_binary(kind):
+        return array
+    if types.is_large_string(kind):
+        array = array.cast(pa.large_binary())  # which does not ask whether it is UTF-8
+    elif str(kind) == "string_view":
+        array = array.cast(pa.binary_view())
+    return array.cast(pa.binary())

@@ -1,0 +1,140 @@
+"""An export to SQLite, opened without touching it.
+
+Values may be of another type than their column declares, so each is asked for its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.report.pages import PageReader, quote
+from nsys2prv_ng.report.room import NULL, Among, IntArray, RealArray, damaged, unreadable
+
+_MAGIC = b"SQLite format 3\x00"
+_TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
+"""How a file of one table starts: Parquet, Arrow, Arrow as a stream."""
+_TEXT_BLOCK = 1 << 16
+
+
+class SqliteFile:
+    """A Room. Raises TranslationError for a file that is not an SQLite database, or is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _check_file(path)
+        try:
+            self._pages = PageReader(path)
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+            self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
+            self._engine = sa.create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
+            self.tables = frozenset(sa.inspect(self._engine).get_table_names())
+        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            raise damaged(path, error) from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+        self._connection.close()
+
+    def columns_of(self, table: str) -> frozenset[str]:
+        try:
+            found = sa.inspect(self._engine).get_columns(table)
+        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+            raise damaged(self.path, error, table) from None
+        return frozenset(column["name"] for column in found)
+
+    def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+        conditions = (f"{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items())
+        where = " WHERE " + " AND ".join(conditions) if among else ""
+        statement = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)}{where}"
+        try:
+            rows = self._connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise damaged(self.path, error, table) from None
+        # By hand: pandas would make real numbers of integers that have NULL among them, and ids are larger than these.
+        values = zip(*rows, strict=True) if rows else [()] * len(columns)
+        return pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in zip(columns, values, strict=True)})
+
+    def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
+        try:
+            block = self._pages.read(self._connection, table, columns, NULL)
+            if block is None:
+                block = self._integers(table, columns)
+        except sqlite3.Error as error:
+            raise damaged(self.path, error, table) from None
+        return [np.ascontiguousarray(column) for column in block]
+
+    def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
+        """Columns of integers as an array (columns, rows), by sqlite3."""
+        statement = f"SELECT {', '.join(map(_number, columns))} FROM {quote(table)} ORDER BY rowid"
+        flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
+        return flat.reshape(-1, len(columns)).T
+
+    def text(self, table: str, column: str) -> pa.ChunkedArray:
+        quoted = quote(column)
+        return self._values(table, f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END", pa.string())
+
+    def blob(self, table: str, column: str) -> pa.ChunkedArray:
+        quoted = quote(column)
+        value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
+        return self._values(table, value, pa.binary())
+
+    def real(self, table: str, column: str) -> RealArray:
+        quoted = quote(column)
+        value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
+        return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)
+
+    def _values(self, table: str, value: str, kind: pa.DataType) -> pa.ChunkedArray:
+        statement = f"SELECT {value} FROM {quote(table)} ORDER BY rowid"
+        blocks = []
+        try:
+            cursor = self._connection.execute(statement)
+            while rows_read := cursor.fetchmany(_TEXT_BLOCK):
+                blocks.append(pa.array([each for (each,) in rows_read], kind))
+        except sqlite3.Error as error:
+            raise damaged(self.path, error, table) from None
+        return pa.chunked_array(blocks, kind)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not start:
+        raise TranslationError(f"{path}: the file is empty; export the report again")
+    if start.startswith(_TABLE_STARTS):
+        raise TranslationError(
+            f"{path}: not a whole export; if it is a table of one, name the folder that it is in,"
+            " else make one with: nsys export --type parquetdir REPORT.nsys-rep"
+        )
+    if start != _MAGIC:
+        raise TranslationError(
+            f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep"
+        )
+    for suffix in ("-wal", "-journal"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            raise TranslationError(
+                f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
+                " end that program, or open the report once with sqlite3, or export it again"
+            )
+
+
+def _number(name: str) -> str:
+    quoted = quote(name)
+    return (
+        f"CASE typeof({quoted}) WHEN 'integer' THEN {quoted} WHEN 'real' THEN CAST({quoted} AS INTEGER) ELSE {NULL} END"
+    )

@@ -1,0 +1,186 @@
+"""An export to a folder with a file for each table: TABLE.parquet (parquetdir) or TABLE.arrow (arrowdir).
+
+Only files of tables that are asked for are opened, and of these only the columns that are asked for are read, a block
+of rows at a time. Nothing is mapped into memory: a map of a file that someone cuts kills the program that touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.report import arrow_values
+from nsys2prv_ng.report.room import Among, IntArray, RealArray, damaged, unreadable
+
+SUFFIXES = (".parquet", ".arrow", ".arrows")
+"""Of files of tables; the last is what others call an Arrow stream."""
+
+_PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+"""How files of tables start."""
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+_BLOCK_ROWS = 1 << 17
+
+T = TypeVar("T")
+Block = dict[str, pa.Array]
+"""Some rows of a table: columns by their names."""
+
+
+class TableFolder:
+    """A Room. Raises TranslationError for a folder that holds no tables, or files of two kinds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files = _table_files(path)
+        self.tables = frozenset(self._files)
+
+    def close(self) -> None:
+        """Files are open only while they are read."""
+
+    def columns_of(self, table: str) -> frozenset[str]:
+        with _opened(self._files[table]) as file:
+            names = _column_names(file)
+            if len(set(names)) < len(names):
+                raise pa.ArrowInvalid("two columns have one name")
+            return frozenset(names)
+
+    def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+        def values(block: Block) -> list[list[object]]:
+            rows = pa.table(block)
+            for name, wanted in among.items():
+                rows = rows.filter(arrow_values.among(rows[name].combine_chunks(), list(wanted)))
+            return [arrow_values.objects(rows[name].combine_chunks()) for name in columns]
+
+        parts = self._read(table, [*columns, *among], values)
+        return pd.DataFrame(
+            {name: pd.Series([v for part in parts for v in part[i]], dtype=object) for i, name in enumerate(columns)}
+        )
+
+    def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
+        parts = self._read(table, columns, lambda block: [arrow_values.integers(block[name]) for name in columns])
+        by_column = [[part[i] for part in parts] for i in range(len(columns))]
+        del parts
+        joined = []
+        while by_column:  # a column at a time, so that no more than one is held twice
+            joined.append(np.concatenate(by_column.pop(0) or [np.zeros(0, np.int64)]))
+        return joined
+
+    def text(self, table: str, column: str) -> pa.ChunkedArray:
+        parts = self._read(table, [column], lambda block: arrow_values.texts(block[column]))
+        return pa.chunked_array(parts, pa.string())
+
+    def blob(self, table: str, column: str) -> pa.ChunkedArray:
+        parts = self._read(table, [column], lambda block: arrow_values.blobs(block[column]))
+        return pa.chunked_array(parts, pa.binary())
+
+    def real(self, table: str, column: str) -> RealArray:
+        parts = self._read(table, [column], lambda block: arrow_values.reals(block[column]))
+        return np.concatenate(parts or [np.zeros(0)])
+
+    def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
+        """What `convert` makes of each block of rows."""
+        with _opened(self._files[table]) as file:
+            return [convert(block) for block in _blocks(file, list(dict.fromkeys(columns)))]
+
+
+def _table_files(folder: Path) -> dict[str, Path]:
+    """The file of each table."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    if not entries:
+        raise TranslationError(f"{folder}: the folder is empty; export the report again")
+    files = [path for path in entries if path.suffix in SUFFIXES and not path.name.startswith(".")]
+    if not files:
+        raise TranslationError(
+            f"{folder}: is a folder, but holds no tables of an export (TABLE.parquet or TABLE.arrow);"
+            " name the reports in it"
+        )
+    first_of = {path.suffix: path.name for path in reversed(files)}
+    if len(first_of) > 1:
+        raise TranslationError(
+            f"{folder}: holds tables of several exports ({', '.join(sorted(first_of.values()))});"
+            " export the report again into a folder of its own"
+        )
+    return {path.stem: path for path in files}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file of a table, while it is read; whatever is wrong with it becomes a TranslationError."""
+    try:
+        with path.open("rb") as file:
+            if not file.peek(1):
+                raise TranslationError(f"{path}: the file is empty; export the report again")
+            yield file
+    except OSError as error:
+        raise (unreadable(path, error) if error.strerror else damaged(path, error)) from None
+    except MemoryError:  # also where damage asks for more than there can be
+        raise TranslationError(
+            f"{path}: takes more memory to read than there is;"
+            " translate fewer reports at once, or export the report again if it does not help"
+        ) from None
+    except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:  # pyarrow raises Python's own, too
+        raise damaged(path, error) from None
+
+
+def _start(file: BinaryIO) -> bytes:
+    file.seek(0)
+    start = file.read(8)
+    file.seek(0)
+    return start
+
+
+def _column_names(file: BinaryIO) -> list[str]:
+    if _start(file).startswith(_PARQUET):
+        return list(pq.ParquetFile(file).schema_arrow.names)
+    return list(_arrow_reader(file).schema.names)
+
+
+def _arrow_reader(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) -> pa.RecordBatchReader:
+    """A reader of an Arrow file, which gives its batches by number, or of an Arrow stream, which gives the next."""
+    start = _start(file)
+    if start.startswith(_ARROW_FILE):
+        return pa.ipc.open_file(file, options=options)
+    if not start.startswith(_ARROW_STREAM):
+        raise pa.ArrowInvalid("neither a Parquet nor an Arrow file")
+    file.seek(-min(len(_END_OF_STREAM), len(start)), 2)
+    if file.read() != _END_OF_STREAM:  # a stream that ends between two batches looks whole otherwise
+        raise pa.ArrowInvalid("the Arrow stream has no end")
+    file.seek(0)
+    return pa.ipc.open_stream(file, options=options)
+
+
+def _blocks(file: BinaryIO, columns: list[str]) -> Iterator[Block]:
+    rows_of = _parquet_batches if _start(file).startswith(_PARQUET) else _arrow_batches
+    for batch in rows_of(file, columns):
+        yield {name: arrow_values.checked(batch.column(name)) for name in columns}
+
+
+def _parquet_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    parquet = pq.ParquetFile(file, page_checksum_verification=True)
+    rows = 0
+    for batch in parquet.iter_batches(_BLOCK_ROWS, columns=columns):
+        rows += batch.num_rows
+        yield batch
+    if rows != parquet.metadata.num_rows:
+        raise pa.ArrowInvalid(f"it has {rows} rows and says that it has {parquet.metadata.num_rows}")
+
+
+def _arrow_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    names = _column_names(file)
+    options = pa.ipc.IpcReadOptions(included_fields=[names.index(name) for name in columns])
+    reader = _arrow_reader(file, options)
+    if isinstance(reader, pa.RecordBatchFileReader):
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+    else:
+        yield from reader

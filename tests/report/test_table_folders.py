@@ -1,0 +1,299 @@
+"""Folders of tables: what is read of them, and what is said of those that are no sound export."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.progress import Progress
+from nsys2prv_ng.report import table_folder
+from nsys2prv_ng.report.database import NULL, Database, Table
+from nsys2prv_ng.report.files import locate_exports, name_of_report
+from nsys2prv_ng.sources import choose
+from nsys2prv_ng.translate import Options, translate
+from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
+from tests.sources.small_reports import MAIN, export
+from tests.test_cli import SAMPLE, assert_one_line, files, run
+
+NAMES = pa.table({"id": pa.array([0, 1]), "value": pa.array(["", "x"])})
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+EVENTS = Table(
+    "EVENTS", ("start",), {"end": -7, "none": 5}, text=("word", "no_word"), real=("no_real",), blob=("no_blob",)
+)
+
+
+def events(rows: int) -> pa.Table:
+    start = np.arange(rows) * 3
+    end = pa.array([None if i % 2 else i for i in range(rows)], pa.uint32())
+    return pa.table(
+        {"start": start, "end": end, "word": [f"w{i % 7}" for i in range(rows)], "unread": [{"a": 1}] * rows}
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_are_those_of_the_file(tmp_path, kind):
+    """In its order, over several blocks, with the defaults of what is missing."""
+    rows = 3 * BLOCK + 7
+    table = events(rows).drop_columns("unread")
+    database = Database(write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": table}, kind))
+    assert database.tables == {"StringIds", "EVENTS"}
+    assert database.columns_of("EVENTS") == {"start", "end", "word"} and database.columns_of("OTHER") == frozenset()
+    columns = database.read(EVENTS, "")
+    assert columns.rows == rows
+    assert columns["start"].tolist() == table["start"].to_pylist()
+    assert columns["end"].tolist() == [-7 if i % 2 else i for i in range(rows)]
+    assert columns["none"].tolist() == [5] * rows
+    assert columns.texts["word"].to_pylist() == table["word"].to_pylist()
+    assert columns.texts["no_word"].null_count == columns.blobs["no_blob"].null_count == rows
+    assert np.isnan(columns.reals["no_real"]).all() and columns.reals["no_real"].size == rows
+    assert database.read(Table("EVENTS", (), {"none": 1}), "")["none"].tolist() == [1] * rows
+    assert database.read(Table("OTHER", ("a",)), "").rows == 0
+    with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):
+        database.read(Table("EVENTS", ("start", "a", "b")), "3.1")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frames_have_the_rows_that_sqlite_finds(tmp_path, kind):
+    columns = {"k": [1, 2, None, 2**40], "l": [7, 7, 7, None], "t": ["1", None, "x", "y"], "f": [1.0, 1.5, None, 2.0]}
+    report = export(tmp_path / "r.sqlite", [""], {"T": (list(columns), list(zip(*columns.values(), strict=True)))})
+    sqlite, folder = Database(report), Database(folder_of(report, tmp_path, kind))
+    assert folder.tables == sqlite.tables
+    for among in (
+        None,
+        {},
+        {"k": [1, 2**40]},
+        {"k": [2], "l": [7]},
+        {"k": []},
+        {"f": [1, 2]},
+        {"t": [5]},
+        {"none": [1]},
+    ):
+        of_sqlite = sqlite.frame("T", ["t", "k", "none", "f"], among)
+        found = folder.frame("T", ["t", "k", "none", "f"], among)
+        assert found.to_dict("list") == of_sqlite.to_dict("list"), among
+        assert list(found.dtypes) == list(of_sqlite.dtypes) == [object] * 4
+    assert len(folder.frame("T", ["k"], {"k": [1], "l": [7]})) == 1
+    assert folder.frame("OTHER", ["a"]).empty and list(folder.frame("OTHER", ["a"])) == ["a"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_integers_with_null_among_them_stay_exact(tmp_path, kind):
+    table = pa.table({"id": pa.array([MAIN + 1, None])})
+    report = export(tmp_path / "r.sqlite", [""], {"T": (("id",), [(MAIN + 1,), (None,)])})
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES, "T": table}, kind)
+    for path in (report, folder):
+        assert list(Database(path).frame("T", ["id"])["id"]) == [MAIN + 1, None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
+    empty = pa.table({"start": pa.array([], pa.int64()), "word": pa.array([], pa.string())})
+    nulls = pa.table({"start": pa.nulls(2), "word": pa.nulls(2)})
+    database = Database(write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": empty, "NULLS": nulls}, kind))
+    columns = database.read(EVENTS, "")
+    assert (columns.rows, columns["start"].size, len(columns.texts["word"])) == (0, 0, 0)
+    assert database.frame("EVENTS", ["start"]).empty
+    columns = database.read(Table("NULLS", ("start",), text=("word",)), "")
+    assert columns["start"].tolist() == [NULL, NULL] and columns.texts["word"].to_pylist() == [None, None]
+
+
+def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
+    """Other tables may be damaged, other columns of any type; files that are no tables do not count."""
+    asked = []
+    batches = table_folder._parquet_batches
+    monkeypatch.setattr(
+        table_folder, "_parquet_batches", lambda file, names: asked.append(names) or batches(file, names)
+    )
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": events(9)}, "parquet")
+    for name in ("OTHER.parquet", ".hidden.parquet", ".hidden.arrow", "notes.txt"):
+        (folder / name).write_text("no table")
+    database = Database(folder)
+    assert database.tables == {"StringIds", "EVENTS", "OTHER"}
+    assert database.read(Table("EVENTS", ("start",), text=("word",)), "").rows == 9
+    assert asked == [["start"], ["word"]]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_arrow_files(tmp_path, compression):
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES}, "arrow file")
+    feather.write_feather(events(9).drop_columns("unread"), folder / "EVENTS.arrow", compression=compression)
+    assert Database(folder).read(EVENTS, "")["start"].tolist() == [3 * i for i in range(9)]
+
+
+# ---- what is no sound export -----------------------------------------------------------------------------------------
+
+
+def no_exports(parent: Path) -> dict[Path, str]:
+    """Folders and files that are none, and what must be said of them."""
+    whole = folder_of(SAMPLE, parent, "parquet")
+    damaged = {
+        "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+        "empty_file": lambda path: path.write_bytes(b""),
+        "text": lambda path: path.write_text("this is no table\n" * 100),
+        "missing_column": lambda path: pq.write_table(pq.read_table(path).drop_columns("globalTid"), path),
+        "two_columns": lambda path: pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), path),
+        "folder_for_file": lambda path: (path.unlink(), path.mkdir()),
+        "dangling": lambda path: (path.unlink(), path.symlink_to("nothing")),
+        "mixed": lambda path: path.with_suffix(".arrow").write_bytes(b""),
+        "no_strings": lambda path: path.with_name("StringIds.parquet").unlink(),
+    }
+    for name, damage in damaged.items():
+        shutil.copytree(whole, parent / f"{name}_pqtdir")
+        damage(parent / f"{name}_pqtdir" / f"{RUNTIME}.parquet")
+    (parent / "empty_pqtdir").mkdir()
+    (parent / "other").mkdir()
+    shutil.copy(SAMPLE, parent / "other" / "r.sqlite")
+    table = f"{RUNTIME}.parquet: "
+    says = {
+        "cut": table,
+        "empty_file": f"{table}the file is empty",
+        "text": f"{table}cannot be read (neither",
+        "missing_column": "table CUPTI_ACTIVITY_KIND_RUNTIME has no column globalTid",
+        "two_columns": f"{table}cannot be read (two columns",
+        "folder_for_file": f"{table}cannot be read (Is a directory)",
+        "dangling": f"{table}cannot be read (No such file",
+        "mixed": "tables of several exports (",
+        "no_strings": "no table StringIds); make one with: nsys export --type parquetdir",
+        "empty": "the folder is empty",
+    }
+    found = {parent / f"{name}_pqtdir": text for name, text in says.items()}
+    found[parent / "other"] = "name the reports in it"
+    found[whole / f"{RUNTIME}.parquet"] = "name the folder that it is in"
+    return found
+
+
+def test_what_is_no_export_ends_in_one_line_and_leaves_nothing(tmp_path):
+    (tmp_path / "out").mkdir()
+    for path, says in no_exports(tmp_path).items():
+        with pytest.raises(TranslationError) as error:
+            translate([path], tmp_path / "out" / "out.prv", Options(sources=choose(None)))
+        line = str(error.value)
+        assert says in line and line.startswith(str(path)) and "\n" not in line and ";" in line, line
+        assert files(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("cut", [8, 1])
+def test_streams_that_end_early(tmp_path, cut):
+    """One that was cut between two batches looks whole but for its end."""
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES}, "arrow stream")
+    path = folder / "StringIds.arrow"
+    path.write_bytes(path.read_bytes()[:-cut])
+    if cut == 8:
+        assert pa.ipc.open_stream(path).read_all() == NAMES
+    with pytest.raises(TranslationError, match=r"StringIds\.arrow: cannot be read \(the Arrow stream has no end\)"):
+        Database(folder).frame("StringIds", ["id"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_folders_that_may_not_be_read(tmp_path):
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES}, "parquet")
+    folder.chmod(0)
+    with pytest.raises(TranslationError, match="Permission denied"):
+        Database(folder)
+    folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_told_or_harmless(tmp_path, kind, compression):
+    """Bytes that change anywhere, and ends that are missing: no other error than ours, and no end of the program."""
+    table = events(300).drop_columns("unread")
+    table = table.append_column("name", table["word"].dictionary_encode())
+    folder = write_folder(tmp_path / "r", {"StringIds": NAMES}, kind)
+    path = folder / f"EVENTS{'.parquet' if kind == 'parquet' else '.arrow'}"
+    if kind == "parquet":
+        pq.write_table(table, path, compression=compression, write_page_checksum=compression == "snappy")
+    else:
+        write_table(table, path, kind)
+    whole, dice = path.read_bytes(), random.Random(7)
+    wanted = Table("EVENTS", ("start", "end"), text=("word", "name"), blob=("name",), real=("end",))
+    told = 0
+    for _ in range(400):
+        data = bytearray(whole)
+        for _ in range(dice.choice([1, 1, 3])):
+            data[dice.randrange(len(data))] = dice.choice([0, 1, 0x7F, 0xFF, dice.randrange(256)])
+        path.write_bytes(data[: dice.choice([len(data)] * 4 + [dice.randrange(len(data))])])
+        database = Database(folder)
+        try:
+            database.read(wanted, "")
+            database.frame("EVENTS", ["start", "name", "word"], {"start": [3, 6]})
+        except TranslationError as error:
+            assert re.match(rf"{re.escape(str(folder))}.*; export the report again", str(error)), error
+            assert "\n" not in str(error)
+            told += 1
+    assert told > 100
+
+
+# ---- the command line and the names of reports -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "r.nsys-rep",
+        "r.qdrep",
+        "r.sqlite",
+        "r_pqtdir",
+        "r_arwdir",
+        "r.parquet",
+        "r.parquetdir",
+        "r.arrows",
+        "r.arrowdir",
+    ],
+)
+def test_name_of_report(name):
+    assert name_of_report(Path("some/folder.sqlite") / name) == "r"
+    assert name_of_report(Path("job.rank0")) == "job.rank0"
+
+
+def test_the_order_of_reports_is_that_of_their_names(tmp_path):
+    """Reports that say the same of themselves are told apart by their names, which must not depend on the kind."""
+    traces = set()
+    calls = {name: [(10 * i, 10 * i + 5, MAIN + i, 1, 1)] for i, name in enumerate(("a", "a-b", "a_", "b"), 1)}
+    for kind in ("sqlite", *KINDS):
+        folder = tmp_path / kind
+        folder.mkdir()
+        columns = ("start", "end", "globalTid", "nameId", "correlationId")
+        made = [export(folder / f"{n}.sqlite", ["", "call"], {RUNTIME: (columns, rows)}) for n, rows in calls.items()]
+        if kind != "sqlite":
+            made = [folder_of(path, folder, kind) for path in made]
+        output = folder / "out" / "out.prv"
+        output.parent.mkdir()
+        translate(made[::-1] if kind == "parquet" else made, output, Options(sources=choose(None)))
+        traces.add(tuple(output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")))
+    assert len(traces) == 1
+
+
+def test_exports_of_one_report_are_refused_together(tmp_path):
+    report = shutil.copy(SAMPLE, tmp_path / "r.sqlite")
+    folder = folder_of(report, tmp_path, "parquet")
+    with pytest.raises(UsageError, match=r"r_pqtdir: given twice \(also as .*r\.sqlite\)"):
+        locate_exports([report, folder], tmp_path, Progress())
+    elsewhere = shutil.copytree(folder, tmp_path / "other" / "r_pqtdir")
+    assert locate_exports([report, elsewhere], tmp_path, Progress()) == [report, elsewhere]
+
+
+def test_command_line(tmp_path):
+    folder = folder_of(SAMPLE, tmp_path, "parquet")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = run(f"{folder.name}/", "out.prv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert files(tmp_path) == [folder.name, "out.pcf", "out.prv", "out.row"]
+    assert "must be the trace" in assert_one_line(run(folder.name, cwd=tmp_path), 2)
+    for name in ("META_DATA_EXPORT.parquet", "new.json"):
+        line = assert_one_line(
+            run(folder.name, "o.prv", "--summary", f"{folder.name}/{name}", "--force", cwd=tmp_path), 2
+        )
+        assert name in line
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert set(tables_of(SAMPLE)) == {path.stem for path in folder.iterdir()}
