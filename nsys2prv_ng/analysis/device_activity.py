@@ -150,25 +150,31 @@ def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-
         for w in range(lows.size):
             low, high = lows[w], highs[w]
             shown = np.zeros(3, np.int64)
-            entered = False
+            entered = kept_last = False
+            rest = np.int64(0)
             while i < n and device[i] == of_device and before[0, i] <= high:
                 time, stretch = before[0, i], before[4, i]
                 if time > low and not entered:
                     count = _say(who, columns, count, of_device, low, now, shown, 0)
                 entered = entered or time >= low
+                if time == high:  # the window ends here, whatever begins
+                    kept_last = True
+                    rest = high - max(idle_since, low) if shown[0] == IDLE else 0
                 if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
                     idle_since = time
                 now[:] = before[1:4, i]
-                if entered:
+                if entered and time < high:
                     lines = count
-                    value = now if time < high else nothing
-                    count = _say(who, columns, count, of_device, time, value, shown, min(stretch, time - low))
+                    count = _say(who, columns, count, of_device, time, now, shown, min(stretch, time - low))
                     kept += count - lines
                 i += 1
             if not entered:  # nothing changes within the window
                 count = _say(who, columns, count, of_device, low, now, shown, 0)
-            rest = high - max(idle_since, low) if shown[0] == IDLE else 0
+            if not kept_last:
+                rest = high - max(idle_since, low) if shown[0] == IDLE else 0
+            lines = count
             count = _say(who, columns, count, of_device, high, nothing, shown, rest)
+            kept += count - lines if kept_last else 0
         while i < n and device[i] == of_device:
             i += 1
     return count, kept

@@ -54,8 +54,6 @@ class Metadata:
     nsys_version: str
     host: str
     utc_of_zero: int | None
-    begin: int
-    """Timestamp at which the capture began: 0, unless the export was normalised or shifted."""
     duration: int
     """Length of the capture."""
     boot_utc: int | None
@@ -70,6 +68,8 @@ class Metadata:
     gpus: dict[int, Gpu]
     gpu_of_device: dict[tuple[int, int], int]
     """(pid, the process's CUDA ordinal) -> number of the GPU."""
+    begin: int = 0
+    """Timestamp at which the capture began: 0, unless the export was normalised or shifted."""
     warnings: list[str] = field(default_factory=list)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.device_activity import (
@@ -100,8 +100,9 @@ def test_nothing_is_nothing() -> None:
     assert sweep([]).time.size == 0
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300)
 @given(intervals_of_devices, st.lists(st.integers(0, LAST + 10), min_size=2, max_size=6, unique=True))
+@example([(0, 0, 0, COMPUTE), (0, 0, 1, IN_FLIGHT), (0, 2, 0, COMPUTE)], [0, 1])  # a flight ends with the window
 def test_what_windows_show_is_that_of_the_whole(intervals: list[Interval], limits: list[int]) -> None:
     limits = sorted(limits)[: len(limits) // 2 * 2]
     windows = list(zip(limits[::2], limits[1::2], strict=True))
