@@ -642,7 +642,8 @@ def test_output_that_is_not_text(report: Path, fake: Fake, tmp_path: Path) -> No
 def test_interrupt_leaves_nothing_and_stops_nsys(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(partial=True, sleep=60)
     program = (
-        "import sys; from pathlib import Path; from nsys2prv_ng.report.export import *\n"
+        "import signal, sys; from pathlib import Path; from nsys2prv_ng.report.export import *\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a job in the background ignores
         "export_sqlite(Path(sys.argv[1]), Path(sys.argv[2]), Nsys(Path(sys.argv[3]), '2024.2.3'))"
     )
     root = Path(export.__file__).parents[2]
