@@ -6,20 +6,23 @@ of another type than declared. So everything is selected by column name, and wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.room import NULL, Among, IntArray, RealArray, Room
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import TableFolder
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Columns:
 class Database:
     """A read-only nsys export: an SQLite file, or a folder of Parquet or Arrow files.
 
-    Raises TranslationError for one that is no export, or is damaged.
+    Raises ReportError for one that is no export, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +71,7 @@ class Database:
         if "StringIds" not in self.tables:
             self.close()
             kind = "parquetdir" if path.is_dir() else "sqlite"
-            raise TranslationError(
+            raise ReportError(
                 f"{path}: not an nsys export (it has no table StringIds);"
                 f" make one with: nsys export --type {kind} REPORT.nsys-rep"
             )
@@ -100,15 +103,9 @@ class Database:
 
     def read(self, table: Table, schema_version: str) -> Columns:
         """Columns of a large table. A table that the export does not have has no rows."""
-        present = self.columns_of(table.name)
+        present = self._present(table, schema_version)
         if not present:
             return _no_rows(table)
-        missing = [name for name in table.required if name not in present]
-        if missing:
-            raise TranslationError(
-                f"{self.path}: table {table.name} has no column {', '.join(missing)} (schema version {schema_version});"
-                " export the report again with another version of nsys"
-            )
         numbers = self._numbers(table, present)
         rows = next(iter(numbers.values())).size
         texts, blobs = (
@@ -123,17 +120,53 @@ class Database:
         }
         return Columns(rows, numbers, texts, blobs, reals)
 
+    def by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
+        """What `convert` makes of some rows of a large table after the other, which are gone when it returns.
+
+        The table has columns of integers only.
+        """
+        present = self._present(table, schema_version)
+        if not present:
+            return []
+        names = _integers_of(table, present)
+
+        def convert_block(found: Sequence[IntArray]) -> T:
+            numbers = _with_defaults(table, names, found)
+            return convert(Columns(found[0].size, numbers, {}))
+
+        return self._room.by_block(table.name, names, convert_block)
+
+    def _present(self, table: Table, schema_version: str) -> frozenset[str]:
+        """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
+        present = self.columns_of(table.name)
+        missing = [name for name in table.required if name not in present]
+        if present and missing:
+            raise ReportError(
+                f"{self.path}: table {table.name} has no column {', '.join(missing)} (schema version {schema_version});"
+                " export the report again with another version of nsys"
+            )
+        return present
+
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
-        names = [*table.required, *(name for name in table.optional if name in present)]
-        found = self._room.integers(table.name, names or [min(present)])  # at least to know how many rows there are
-        numbers = dict(zip(names, found, strict=False))
-        for name, default in table.optional.items():
-            column = numbers.get(name)
-            if column is None:
-                numbers[name] = np.full(found[0].size, default, np.int64)
-            elif default != NULL:
-                column[column == NULL] = default
-        return numbers
+        names = _integers_of(table, present)
+        return _with_defaults(table, names, self._room.integers(table.name, names))
+
+
+def _integers_of(table: Table, present: frozenset[str]) -> list[str]:
+    """Columns of integers to read: at least one, to know how many rows there are."""
+    return [*table.required, *(name for name in table.optional if name in present)] or [min(present)]
+
+
+def _with_defaults(table: Table, names: Sequence[str], found: Sequence[IntArray]) -> dict[str, IntArray]:
+    """Columns by their names; those that were read are changed."""
+    numbers = dict(zip(names, found, strict=True))
+    for name, default in table.optional.items():
+        column = numbers.get(name)
+        if column is None:
+            numbers[name] = np.full(found[0].size, default, np.int64)
+        elif default != NULL:
+            column[column == NULL] = default
+    return numbers
 
 
 def _no_rows(table: Table) -> Columns:

@@ -1,220 +1,317 @@
-"""From a report (.nsys-rep) to its SQLite export, made by the nsys of this machine.
+"""From a report (.nsys-rep) to its export, made by the nsys of this machine.
 
-The export stays beside the report, so that the next translation need not make it again. It is written under a temporary
-name and renamed when it is complete: a failed or interrupted export leaves nothing.
+The export stays beside the report, so that the next translation need not make it again. It is written in a folder of
+its own and renamed when it is complete: a failed or interrupted export leaves nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import hashlib
 import os
-import re
 import shutil
-import signal
-import sqlite3
-import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsys2prv_ng.errors import TranslationError
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute bring one of their own.
-INSTALL_PATTERNS = (
-    "/opt/nvidia/nsight-systems/*/bin/nsys",
-    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
-    "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
-    "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
-    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin/nsys",
-    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/target-linux-*/nsys",
-    "/usr/local/cuda*/bin/nsys",
-    "/usr/local/cuda*/nsight-systems-*/bin/nsys",
-    "/usr/local/cuda*/nsight-systems-*/target-linux-*/nsys",
-    "/usr/lib/nsight-systems/bin/nsys",
-    "/usr/lib/nsight-systems/target-linux-*/nsys",
-)
-_HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
+from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.export_errors import failure, wrote_incompletely
+from nsys2prv_ng.report.nsys import Children, Nsys, export_help, find_nsys, release_of
+from nsys2prv_ng.report.sqlite_file import SqliteFile
+from nsys2prv_ng.report.table_folder import SUFFIXES
+
+KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
+"""Kinds of export and the ends of their names, by preference.
+
+benchmarks/exports.py measures export and reading together: Parquet is written faster than SQLite and, where there is
+text, read faster. Arrow saves little more time and is several times as large. Which of them there are is for nsys to
+say: 2022.4 has SQLite alone, 2023.4 all.
+"""
 
 # Options that newer versions have and that keep what they drop by default: the option and, in the export's own
 # metadata, whether it was given.
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
+_CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
+"""Not empty where only a part of the report was exported."""
 _METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 """What the export says of itself: from 2023 on, and before."""
 
-_REMEDIES = (
-    (
-        r"update your Nsight Systems|Version number is invalid|newer version",
-        "the report is from a newer Nsight Systems: load that version's module, or set NSYS_HOME to its folder",
-    ),
-    (r"disk is full|No space left|quota exceeded", "free space in the folder of the report"),
-)
-_PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
-_VERSION_TIMEOUT = 120
-"""Seconds that `nsys --version` may take: on a cluster's file system the first start is slow."""
+_CAPTURE = "META_DATA_CAPTURE"
+"""Of how the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
+
+OnOutput = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
-class Nsys:
-    """An nsys that runs on this machine. `version` is all of its numbers, such as 2024.2.3.38."""
+class _About:
+    """What an export says of itself, and its tables."""
 
-    path: Path
-    version: str
+    values: dict[str, str | None]
+    tables: frozenset[str]
 
     @property
-    def release(self) -> tuple[int, ...]:
-        """Year, number and update: what decides the form of an export."""
-        return _release(self.version)
+    def is_part(self) -> bool:
+        return any(self.values.get(name) for name in _CHOSEN)
 
 
-def find_nsys() -> Nsys | None:
-    """The nsys to export with, or None: that of NSYS_HOME, else of PATH, else the newest of the usual install folders.
+def export_report(report: Path, out_folder: Path, nsys: Nsys | None = None) -> Path:
+    """The path of the report's export: a good one that is there, or one that is made by `nsys` or `find_nsys()`.
 
-    Programs that do not tell their version (another architecture, a broken install) do not count.
+    Raises TranslationError with a remedy if the report cannot be exported.
     """
-    home = os.environ.get("NSYS_HOME")
-    if home:
-        inside = [path for pattern in _HOME_PATTERNS for path in sorted(Path(home).expanduser().glob(pattern))]
-        for path in inside:
-            if nsys := _ask_version(path):
-                return nsys
-    on_path = shutil.which("nsys")
-    if on_path and (nsys := _ask_version(Path(on_path))):
-        return nsys
-    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(_glob(pattern))}
-    found = [nsys for path in installed.values() if (nsys := _ask_version(path))]
-    return max(found, key=lambda nsys: _numbers(nsys.version), default=None)
+    nsys = nsys or find_nsys()
+    return find_export(report, out_folder, nsys) or make_export(report, out_folder, nsys)
 
 
-def export_sqlite(report: Path, out_folder: Path, nsys: Nsys | None = None) -> Path:
-    """The path of the report's SQLite export, which is made unless a good one is there.
+def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:
+    """A good export of any kind that is there already.
 
-    The export is `<report's stem>.sqlite` beside the report. Where that folder cannot be written, it goes to
-    `out_folder` with a hash of the report's path in its name, since reports of several folders may have one name. An
-    export that is there is good if it is newer than the report and made by the same version of nsys, with all that this
-    version can export; without any nsys, being newer is enough. A file in that place which is no nsys export is never
-    overwritten.
-
-    `nsys` is the one to use, by default `find_nsys()`. Raises TranslationError with a remedy if the report cannot be
-    exported.
+    It is `<report's stem>` and the end of its kind, beside the report or in `out_folder`, there with a hash of the
+    report's path in its name, since reports of several folders may have one name. It is good if it is newer than the
+    report, of the whole report, and made by the same version of nsys with all that this version can export; without any
+    nsys, being newer and whole is enough.
     """
     if not report.is_file():
-        raise TranslationError(f"{report}: no such report")
+        raise ReportError(f"{report}: no such report")
+    candidates = (path for stem in _stems(report.absolute(), out_folder) for path in _places(stem))
+    return next((path for path in candidates if _is_good(path, report, nsys)), None)
+
+
+def make_export(
+    report: Path,
+    out_folder: Path,
+    nsys: Nsys | None,
+    children: Children | None = None,
+    on_output: OnOutput = lambda _: None,
+) -> Path:
+    """The path of a new export of the best kind that `nsys` offers, beside the report or else in `out_folder`.
+
+    An export that is there already is replaced; what is none is never overwritten, and makes another kind do where nsys
+    has one. `on_output` is given what nsys prints. Raises TranslationError with a remedy if the report cannot be
+    exported.
+    """
     report = report.absolute()
-    nsys = nsys or find_nsys()
-    beside = report.with_suffix(".sqlite")
-    digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
-    elsewhere = out_folder.absolute() / f"{report.stem}-{digest}.sqlite"
-    for target in (beside, elsewhere):
-        if _is_good(target, report, nsys):
-            return target
+    beside, elsewhere = _stems(report, out_folder)
     if nsys is None:
         raise _no_nsys(report, beside)
-    if _export_to(beside, report, nsys):
-        return beside
+    maker = _Maker(report, nsys, children or Children(), on_output)
+    if made := maker.make(beside):
+        return made
     _make_folder(report, out_folder)
-    if _export_to(elsewhere, report, nsys):
-        return elsewhere
+    if made := maker.make(elsewhere):
+        return made
     raise TranslationError(
         f"{report}: neither its folder nor {out_folder} can be written to keep its export; name another output folder"
     )
 
 
-def _export_to(target: Path, report: Path, nsys: Nsys) -> bool:
-    """Whether the export could be made here: False where the folder cannot be written."""
-    try:
-        # A folder of its own also takes the files that SQLite keeps beside its database.
-        work = Path(tempfile.mkdtemp(prefix=".nsys2prv-export-", dir=target.parent))
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return False
-        raise TranslationError(f"{report}: cannot write its export in {target.parent}: {error.strerror}") from error
-    try:
-        _refuse_foreign(target, report)
-        _run_export(nsys, report, work / target.name)
-        _refuse_foreign(target, report)  # an export takes minutes
-        (work / target.name).replace(target)
-    except OSError as error:
-        raise TranslationError(f"{report}: cannot keep its export as {target}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return True
+@dataclass(frozen=True)
+class _Maker:
+    """Makes an export of a report."""
+
+    report: Path
+    nsys: Nsys
+    children: Children
+    on_output: OnOutput
+
+    def make(self, stem: Path) -> Path | None:
+        """The export, or None where its folder cannot be written."""
+        try:
+            # A folder of its own also takes the files that SQLite keeps beside its database.
+            work = Path(tempfile.mkdtemp(prefix=".nsys2prv-export-", dir=stem.parent))
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return None
+            raise TranslationError(
+                f"{self.report}: cannot write its export in {stem.parent}: {error.strerror}"
+            ) from error
+        try:
+            kind, target = self._free_place(stem)
+            made = work / target.name
+            self._export(kind, made)
+            if kind != "sqlite":
+                self._add_capture(made, work / "capture.sqlite")
+            self._put(made, target, work)
+        except OSError as error:
+            raise TranslationError(
+                f"{self.report}: cannot keep its export in {stem.parent}: {error.strerror or error}"
+            ) from error
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        return target
+
+    def _free_place(self, stem: Path) -> tuple[str, Path]:
+        """The first kind that nsys offers and whose place is not taken by something else."""
+        offered = {kind: _named(stem, end) for kind, end in KINDS.items() if kind in self._help or kind == "sqlite"}
+        for kind, target in offered.items():
+            if not _is_foreign(target):
+                return kind, target
+        raise self._foreign(next(iter(offered.values())))
+
+    def _export(self, kind: str, output: Path, *options: str) -> None:
+        """Let nsys write `output`; raises TranslationError unless it is there, whole."""
+        command = [str(self.nsys.path), "export", "--type", kind, "--force-overwrite", "true", "--output", str(output)]
+        command += [f"{option}=true" for option in _COMPLETE if option in self._help]
+        code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
+        if code or wrote_incompletely(text) or not (options or _is_whole(output)):
+            raise failure(self.report, self.nsys, code, text)
+
+    def _add_capture(self, folder: Path, apart: Path) -> None:
+        """What a folder lacks of SQLite's tables. It is exported by itself, which takes a tenth of the time."""
+        suffix = next(path.suffix for path in folder.iterdir())
+        target = folder / (_CAPTURE + suffix)
+        if target.exists() or "--tables" not in self._help:
+            return
+        self._export("sqlite", apart, "--tables=META_DATA_.*")
+        room = SqliteFile(apart)
+        try:
+            there = _CAPTURE in room.tables
+            columns = sorted(room.columns_of(_CAPTURE)) if there else ["name", "value"]
+            values = {name: room.text(_CAPTURE, name) if there else pa.array([], pa.string()) for name in columns}
+        finally:
+            room.close()
+        _write(pa.table(values), target)
+
+    def _put(self, made: Path, target: Path, work: Path) -> None:
+        """Show a complete export."""
+        if _is_good(target, self.report, self.nsys):
+            return  # another translation has made it meanwhile, and may be reading it
+        if _is_foreign(target):  # an export takes minutes
+            raise self._foreign(target)
+        if not made.is_dir():
+            made.replace(target)
+            return
+        old = work / "old"
+        if target.exists():  # nothing replaces a folder that has files
+            target.rename(old)
+        try:
+            made.rename(target)
+        except OSError:
+            if old.exists() and not os.path.lexists(target):
+                old.rename(target)
+            raise
+
+    def _foreign(self, target: Path) -> ReportError:
+        return ReportError(
+            f"{target}: not an nsys export, but in the place of the export of {self.report.name};"
+            " move it away or delete it"
+        )
+
+    @property
+    def _help(self) -> str:
+        return export_help(self.nsys.path)
 
 
-def _run_export(nsys: Nsys, report: Path, output: Path) -> None:
-    """Let nsys write `output`; raises TranslationError unless it is there and is an export."""
-    command = [str(nsys.path), "export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(output)]
-    command += [f"{option}=true" for option in _COMPLETE if option in _export_help(nsys.path)]
-    code, text = _run([*command, str(report)])
-    if code == 0 and _metadata(output) is not None:
-        return
-    line = _last_meaningful_line(text)
-    # A shell between us and nsys reports a signal as 128 + its number.
-    killed = -code if code < 0 else code - 128 if 128 < code < 160 else 0
-    if killed:
-        name = signal.Signals(killed).name if killed in set(signal.Signals) else str(killed)
-        what = f"nsys {nsys.version} was killed by signal {name}"
-        remedy = "often for lack of memory: export it on a machine with more"
-    else:
-        what = f"nsys {nsys.version} failed (exit code {code})" if code else f"nsys {nsys.version} wrote no export"
-        remedy = "see what `nsys export --type sqlite` says of it; a report that was cut off cannot be read"
-    for pattern, known in _REMEDIES:
-        if re.search(pattern, text, re.IGNORECASE):
-            remedy = known
-    raise TranslationError(f"{report}: {what}: {line or 'it said nothing'}; {remedy}")
+def _stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
+    """Where exports of a report are, without the ends of their names."""
+    digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
+    return report.with_name(report.stem), out_folder.absolute() / f"{report.stem}-{digest}"
+
+
+def _places(stem: Path) -> list[Path]:
+    return [_named(stem, end) for end in KINDS.values()]
+
+
+def _named(stem: Path, end: str) -> Path:
+    return stem.with_name(stem.name + end)
 
 
 def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
-    if not export.is_file() or export.stat().st_mtime_ns <= report.stat().st_mtime_ns:
+    if not export.exists() or _made_at(export) <= report.stat().st_mtime_ns:
         return False
-    metadata = _metadata(export)
-    if metadata is None or nsys is None:
-        return metadata is not None
-    if _release(metadata.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
+    about = _about(export)
+    if about is None or about.is_part:
+        return False
+    if nsys is None:
+        return True
+    if release_of(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
+        return False
+    offered = export_help(nsys.path)
+    if export.is_dir() and "--tables" in offered and _CAPTURE not in about.tables:
         return False
     # `nsys stats` and `nsys profile --export` leave an export without NVTX payloads in the same place.
-    dropped = [option for option, parameter in _COMPLETE.items() if metadata.get(parameter) == "false"]
-    return not any(option in _export_help(nsys.path) for option in dropped)
+    return not any(option in offered for option, name in _COMPLETE.items() if about.values.get(name) == "false")
 
 
-def _metadata(path: Path) -> dict[str, str | None] | None:
-    """What an export says of itself, None if the file is not an nsys export."""
-    if not path.is_file():
+def _made_at(export: Path) -> int:
+    """When an export was written (ns): of a folder its oldest table, since recipes add tables to folders."""
+    paths = [path for path in export.iterdir() if path.suffix in SUFFIXES] if export.is_dir() else [export]
+    return min((path.stat().st_mtime_ns for path in paths), default=0)
+
+
+def _about(path: Path) -> _About | None:
+    """What an export says of itself, None if this is no nsys export."""
+    try:
+        database = Database(path)
+    except TranslationError:
         return None
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            own = [table for table in _METADATA_TABLES if table in tables]
-            if not own or "StringIds" not in tables:
-                return None
-            return dict(database.execute(f"SELECT name, value FROM {own[0]}"))
-    except sqlite3.Error:
+        own = next((table for table in _METADATA_TABLES if table in database.tables), None)
+        if own is None:
+            return None
+        frame = database.frame(own, ["name", "value"])
+        return _About(dict(zip(frame["name"], frame["value"], strict=True)), database.tables)
+    except TranslationError:
         return None
+    finally:
+        database.close()
 
 
-def _refuse_foreign(target: Path, report: Path) -> None:
-    if os.path.lexists(target) and _metadata(target) is None:
-        raise TranslationError(
-            f"{target}: not an nsys export, but in the place of the export of {report.name}; move it away or delete it"
-        )
+def _is_whole(path: Path) -> bool:
+    """Whether nsys wrote all of an export: on a full disk it ends with exit code 0 and leaves cut files in folders."""
+    if _about(path) is None:
+        return False
+    database = Database(path)
+    try:
+        return all(database.columns_of(table) for table in database.tables)
+    except TranslationError:
+        return False
+    finally:
+        database.close()
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether something is there that must not be overwritten."""
+    if not os.path.lexists(path):
+        return False
+    strange = path.is_dir() and any(each.suffix not in SUFFIXES or not each.is_file() for each in path.iterdir())
+    return strange or _about(path) is None
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    """A file of a table, of the kind that its suffix says."""
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+        return
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table)
 
 
 def _no_nsys(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
-    by_hand = f'nsys export --type sqlite --output "{beside.name}" "{report.name}"'
-    there = ""
-    if _metadata(beside) is not None:
-        there = f"; {beside.name} is older than the report: `touch` it if it is the report's"
-    elif beside.exists():
-        there = f"; {beside.name} is not an nsys export"
+    by_hand = f'nsys export --type sqlite --output "{beside.name}.sqlite" "{report.name}"'
+    there = "".join(f"; {path.name} {why}" for path in _places(beside) if (why := _why_not_used(path)))
     return TranslationError(
         f"{report}: no nsys to export it with (looked in {looked}){there}; load the nsight-systems module, "
         f"set NSYS_HOME to its folder, or export it where nsys is: {by_hand}"
     )
+
+
+def _why_not_used(export: Path) -> str:
+    if not export.exists():
+        return ""
+    about = _about(export)
+    if about is None:
+        return "is not an nsys export"
+    if about.is_part:
+        return "holds a part of the report: name it itself to translate that part"
+    return "is older than the report: `touch` it if it is the report's"
 
 
 def _make_folder(report: Path, folder: Path) -> None:
@@ -225,68 +322,3 @@ def _make_folder(report: Path, folder: Path) -> None:
             f"{report}: its folder cannot be written, and {folder} cannot be made to keep its export: "
             f"{error.strerror}; name another output folder"
         ) from error
-
-
-@functools.lru_cache(maxsize=8)
-def _export_help(nsys: Path) -> str:
-    return _run([str(nsys), "export", "--help"])[1]
-
-
-def _ask_version(path: Path) -> Nsys | None:
-    """The nsys at `path`, or None if it does not tell its version."""
-    if not (path.is_file() and os.access(path, os.X_OK)):
-        return None
-    try:
-        code, text = _run([str(path), "--version"], timeout=_VERSION_TIMEOUT)
-    except (TranslationError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r"\b20\d\d(?:\.\d+)+", text)
-    return Nsys(path.absolute(), match.group()) if match and code == 0 else None
-
-
-def _run(command: list[str], timeout: float | None = None) -> tuple[int, str]:
-    """Exit code and all output of a command. If we are interrupted, it and its children are killed."""
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise TranslationError(
-            f"{command[0]}: cannot be started: {error.strerror}; set NSYS_HOME to another"
-        ) from error
-    with process:
-        try:
-            text = process.communicate(timeout=timeout)[0]
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, text
-
-
-def _last_meaningful_line(text: str) -> str:
-    """A line whose remedy is known, else the last one that is not progress; nsys redraws progress after a return."""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
-    lines = [line for line in lines if re.search(r"\w", line)]
-    known = [line for line in lines for pattern, _ in _REMEDIES if re.search(pattern, line, re.IGNORECASE)]
-    said = known or [line for line in lines if not _PROGRESS.search(line)]
-    return said[-1][:300] if said else ""
-
-
-def _glob(pattern: str) -> list[Path]:
-    return list(Path("/").glob(pattern.lstrip("/")))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The first three numbers: 2025.3.2.0 and 2025.3.2 export the same."""
-    return (*_numbers(version), 0, 0, 0)[:3]

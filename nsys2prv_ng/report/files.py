@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.errors import TranslationError, UsageError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.progress import Progress
-from nsys2prv_ng.report.export import export_sqlite
+from nsys2prv_ng.report.export_all import export_all
+from nsys2prv_ng.resources import usable_cores
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")
 """What nsys, or who names its output, adds to the name of a report to name an export."""
+
+_CELL = 8
+"""Bytes of a value in memory. In SQLite they are 2.8 (NVTX, most of it NULL) to 5.8 (GPU metrics), and more of text."""
 
 
 def name_of_report(path: Path) -> str:
@@ -25,26 +32,72 @@ def is_report_name(path: Path) -> bool:
     return name_of_report(path) != path.name
 
 
-def locate_exports(reports: Sequence[Path], out_folder: Path, progress: Progress) -> list[Path]:
-    """The export of each report; reports as nsys writes them are exported first.
+def size_of(export: Path) -> int:
+    """Bytes of an export, which may be a folder; of Parquet those of its values, since it packs them.
 
-    Folders are taken for exports. Raises UsageError for a report named twice, TranslationError for one that is missing
-    or cannot be exported.
+    0 if it cannot be seen, which is told where it is read.
     """
+    try:
+        files = export.iterdir() if export.is_dir() else [export]
+        return sum(max(file.stat().st_size, _unpacked(file)) for file in files if file.is_file())
+    except OSError:
+        return 0
+
+
+def _unpacked(file: Path) -> int:
+    """SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory."""
+    if file.suffix != ".parquet":
+        return 0
+    try:
+        metadata = pq.read_metadata(file)
+    except (pa.ArrowException, OSError):  # what is wrong with it is told where it is read
+        return 0
+    return int(metadata.num_rows * metadata.num_columns * _CELL)
+
+
+def locate_exports(
+    reports: Sequence[Path],
+    out_folder: Path,
+    progress: Progress,
+    jobs: int | None = None,
+    left_out: dict[Path, ReportError] | None = None,
+) -> list[Path]:
+    """The export of each report; reports as nsys writes them are exported first, unless they were before.
+
+    At most `jobs` run at once, by default one on each core that we may use. Folders are taken for exports. Reports that
+    are missing or cannot be exported are noted in `left_out`, unless there would be no other. Raises UsageError for a
+    report named twice, TranslationError where the machine is at fault, and ReportError where all reports are or
+    `left_out` is not given: of several the first, and what was exported by then stays.
+    """
+    _refuse_twice(reports)
+    found: dict[Path, Path | ReportError] = {report: report for report in reports}
     for report in reports:
         if not report.exists():
-            raise TranslationError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
-    _refuse_twice(reports)
-    to_export = [report for report in reports if report.suffix in REPORT_SUFFIXES and not report.is_dir()]
-    exported: dict[Path, Path] = {}
+            error = ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
+            if left_out is None:
+                raise error
+            found[report] = error
+    to_export = [
+        report for report in reports if report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
+    ]
     if to_export:
-        with progress.step(f"exporting {len(to_export)} of {len(reports)} reports", len(to_export), "report") as step:
-            for report in to_export:
-                exported[report] = export_sqlite(report, out_folder)
-                step.update(1)
-    exports = [exported.get(report, report) for report in reports]
+        keep_going = left_out is not None
+        found |= export_all(to_export, out_folder, progress, jobs or usable_cores(), keep_going=keep_going)
+    exports = []
+    for report, export in found.items():
+        if isinstance(export, Path):
+            exports.append(export)
+        elif left_out is not None:
+            left_out[report] = export
     _refuse_twice(exports)
+    refuse_none(exports, left_out)
     return exports
+
+
+def refuse_none(left: Sequence[object], left_out: Mapping[Path, ReportError] | None) -> None:
+    """Raise the first of the errors if nothing is left besides what was left out."""
+    if left_out and not left:
+        raise next(iter(left_out.values()))
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,14 +22,21 @@ NEWEST_SCHEMA = (3, 25)
 """Newest schema version that was tested; newer ones are read with a warning."""
 
 _ALLOWED_ENVIRONMENT = re.compile(
-    r"SLURM_\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
+    r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
     r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
 )
 """All that may be read of a captured environment, which can hold secrets."""
 
 _NVTX_THREAD_NAME = 39
 
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_RANK_VARIABLES = {
+    "RANK": ("WORLD_SIZE",),
+    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+    "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
+    "PMI_RANK": ("PMI_SIZE",),
+}
+"""What launchers call the number of a process, by preference, and how many they say that there are."""
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def process_of(global_tid: IntArray) -> IntArray:
@@ -44,6 +51,14 @@ class Gpu:
     number: int
     name: str
     uuid: str
+
+
+class Launched(NamedTuple):
+    """What a launcher told the process that nsys launched: its number, of how many (if said), and in which variable."""
+
+    rank: int
+    size: int | None
+    variable: str
 
 
 @dataclass
@@ -73,13 +88,19 @@ class Metadata:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def rank(self) -> int | None:
-        """Rank by the captured environment, which is that of the process that nsys launched."""
-        for name in _RANK_VARIABLES:
-            value = self.environment.get(name, "")
-            if value.isdecimal():
-                return int(value)
+    def launched(self) -> Launched | None:
+        """By the captured environment, which is that of the process that nsys launched."""
+        numbers = {name: int(value) for name, value in self.environment.items() if _NUMBER.fullmatch(value)}
+        for variable, sizes in _RANK_VARIABLES.items():
+            if variable in numbers:
+                size = next((numbers[name] for name in sizes if name in numbers), None)
+                return Launched(numbers[variable], size, variable)
         return None
+
+    @property
+    def rank(self) -> int | None:
+        """Rank by the captured environment."""
+        return self.launched.rank if self.launched is not None else None
 
     def process_name(self, process: int) -> str:
         """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
@@ -170,7 +191,8 @@ def _pairs(database: Database, table: str) -> dict[str, str]:
 
 def _environment(database: Database, device_environment: str) -> dict[str, str]:
     """The allowed variables of the captured environment."""
-    found = dict(entry.split("=", 1) for entry in device_environment.split(";") if "=" in entry)
+    between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
+    found = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
     captured = database.frame("META_DATA_CAPTURE", ["name", "value"])
     for name, value in zip(captured["name"], captured["value"], strict=True):
         if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):

@@ -11,8 +11,9 @@ it, which `SLACK` makes safe. Whatever is not as expected ends a kernel with `NO
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
+
+from nsys2prv_ng.compiling import compiled, inlined
 
 LEAF, INTERIOR = 13, 5
 """First byte of a page of a table's b-tree."""
@@ -28,28 +29,28 @@ _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 """Bytes of a value, by its serial type: NULL, six widths of integers, a real, and the constants 0 and 1."""
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _byte(data, at):  # type: ignore[no-untyped-def]
     return np.int64(data[np.uintp(at)])  # a signed index would be tested for being negative: a third of the time
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _two_bytes(data, at):  # type: ignore[no-untyped-def]
     return (_byte(data, at) << 8) | _byte(data, at + 1)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _four_bytes(data, at):  # type: ignore[no-untyped-def]
     return (_two_bytes(data, at) << 16) | _two_bytes(data, at + 2)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _integer(data, at, size):  # type: ignore[no-untyped-def]
     """A signed integer of 1 to 8 bytes; always reads 8."""
     return ((_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)) >> (64 - 8 * size)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _varint(data, at):  # type: ignore[no-untyped-def]
     """A varint of up to 64 bits (9 bytes, all 8 bits of the last), and the position after it."""
     value = np.int64(0)
@@ -61,7 +62,7 @@ def _varint(data, at):  # type: ignore[no-untyped-def]
     return (value << 8) | _byte(data, at + 8), at + 9
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _short_varint(data, at):  # type: ignore[no-untyped-def]
     """A varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
 
@@ -76,7 +77,7 @@ def _short_varint(data, at):  # type: ignore[no-untyped-def]
     return np.int64(NOT_READ), at
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
     """Number of cells of the page at a position, and the least offset they can have; NOT_READ if it is not sound.
 
@@ -94,7 +95,7 @@ def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
     return cells, first
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def count_cells(data, pages, kind, page_size, usable):  # type: ignore[no-untyped-def]
     """Number of cells of all pages, which are of the kind."""
     total = np.int64(0)
@@ -106,7 +107,7 @@ def count_cells(data, pages, kind, page_size, usable):  # type: ignore[no-untype
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def read_children(data, pages, page_size, usable, out):  # type: ignore[no-untyped-def]
     """Numbers of the pages below interior pages into `out`, in the order of their rows; how many they are."""
     n = np.int64(0)
@@ -126,7 +127,7 @@ def read_children(data, pages, page_size, usable, out):  # type: ignore[no-untyp
     return n
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def read_leaves(data, pages, page_size, usable, want, has_default, alias, null, out, row):  # type: ignore[no-untyped-def]
     """Asked integers of the rows in leaf pages into out[:, row:]; the row after the last.
 
@@ -156,7 +157,7 @@ def read_leaves(data, pages, page_size, usable, want, has_default, alias, null, 
     return row
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _local_bytes(payload, usable):  # type: ignore[no-untyped-def]
     """How much of a record is in its leaf page; the rest is in overflow pages (1.6, "Cell Payload Overflow Pages")."""
     largest = usable - 35
@@ -167,7 +168,7 @@ def _local_bytes(payload, usable):  # type: ignore[no-untyped-def]
     return local if local <= largest else least
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _read_record(data, start, payload, local, want, has_default, null, out, row):  # type: ignore[no-untyped-def]
     """Asked integers of a record, the first `local` of its `payload` bytes being in the page; False: NOT_READ."""
     end = start + local

@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
 
 IntArray = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+T = TypeVar("T")
 _State = tuple[int, int, int, int]
 """Device, number, size (bytes) and time of last change (ns) of a file."""
 
@@ -68,6 +69,36 @@ class PageReader:
         NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError for a
         table whose pages do not form a tree, because sqlite3 could take forever to go through them.
         """
+
+        def rows(file: _File, leaves: IntArray, wanted: _Wanted) -> IntArray:
+            return _rows(file, leaves, wanted, len(columns), null)
+
+        return self._taken_apart(connection, table, columns, rows)
+
+    def by_block(
+        self,
+        connection: sqlite3.Connection,
+        table: str,
+        columns: Sequence[str],
+        null: int,
+        convert: Callable[[Sequence[IntArray]], T],
+    ) -> list[T] | None:
+        """What `convert` makes of the integers of some rows after the other, which are gone when it returns; else as
+        `read`."""
+
+        def converted(file: _File, leaves: IntArray, wanted: _Wanted) -> list[T]:
+            return [convert(list(block)) for block in _blocks_of_rows(file, leaves, wanted, len(columns), null)]
+
+        return self._taken_apart(connection, table, columns, converted)
+
+    def _taken_apart(
+        self,
+        connection: sqlite3.Connection,
+        table: str,
+        columns: Sequence[str],
+        take_apart: Callable[[_File, IntArray, _Wanted], T],
+    ) -> T | None:
+        """What is made of the leaf pages of a table, or None if sqlite3 has to read it."""
         try:
             wanted = _Wanted.find(connection, table, columns)
             with FileIO(self._path) as raw:
@@ -76,7 +107,7 @@ class PageReader:
                 leaves = _leaves(file, wanted.root)
                 if leaves.size < self._small:
                     return None
-                found = _rows(file, leaves, wanted, len(columns), null)
+                found = take_apart(file, leaves, wanted)
                 self._be_unchanged(raw)
                 return found
         except (_UnusualError, OSError):
@@ -238,18 +269,40 @@ def _rows(file: _File, leaves: IntArray, wanted: _Wanted, columns: int, null: in
     found = np.empty((columns, 0), np.int64)
     rows = done = 0
     for block, pages in file.blocks(leaves):
-        cells = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
-        if cells == NOT_READ:
-            raise _UnusualError
+        cells = _cells(file, block, pages)
         done += pages
         if rows + cells > found.shape[1]:
             # As if the pages to come held as many rows as those before; memory that is not used is not given either.
             wider = np.empty((columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)
             wider[:, :rows] = found[:, :rows]
             found = wider
-        rows = page_kernels.read_leaves(
-            block, pages, file.page_size, file.usable, wanted.want, wanted.has_default, wanted.alias, null, found, rows
-        )
-        if rows == NOT_READ:
-            raise _UnusualError
+        rows = _read_block(file, block, pages, wanted, null, found, rows)
     return found[:, :rows]
+
+
+def _blocks_of_rows(file: _File, leaves: IntArray, wanted: _Wanted, columns: int, null: int) -> Iterator[IntArray]:
+    """Rows of some leaf pages after the other; the next overwrite them."""
+    found = np.empty((columns, 0), np.int64)
+    for block, pages in file.blocks(leaves):
+        cells = _cells(file, block, pages)
+        if cells > found.shape[1]:
+            found = np.empty((columns, cells * 5 // 4), np.int64)
+        yield found[:, : _read_block(file, block, pages, wanted, null, found, 0)]
+
+
+def _cells(file: _File, block: Bytes, pages: int) -> int:
+    """Number of rows in leaf pages."""
+    cells: int = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
+    if cells == NOT_READ:
+        raise _UnusualError
+    return cells
+
+
+def _read_block(file: _File, block: Bytes, pages: int, wanted: _Wanted, null: int, into: IntArray, row: int) -> int:
+    """Rows of leaf pages into into[:, row:]; the row after the last."""
+    row = page_kernels.read_leaves(
+        block, pages, file.page_size, file.usable, wanted.want, wanted.has_default, wanted.alias, null, into, row
+    )
+    if row == NOT_READ:
+        raise _UnusualError
+    return row

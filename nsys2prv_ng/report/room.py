@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import ReportError
 
 IntArray = npt.NDArray[np.int64]
 RealArray = npt.NDArray[np.float64]
+
+T = TypeVar("T")
 
 NULL = np.iinfo(np.int64).min
 """Stands for NULL, and for whatever is not a number, in columns of integers."""
@@ -24,7 +26,7 @@ Among = Mapping[str, Collection[int]]
 
 
 class Room(Protocol):
-    """Tables of one export. All columns asked for are there; whatever cannot be read raises TranslationError.
+    """Tables of one export. All columns asked for are there; whatever cannot be read raises ReportError.
 
     Rows come in the order of the file. Values are those that SQLite has: integers are signed, of 64 bits.
     """
@@ -40,6 +42,9 @@ class Room(Protocol):
     def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         """Columns that the caller may change. Real numbers lose their fraction, what is no number is `NULL`."""
 
+    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+        """What `convert` makes of the same columns of some rows after the other, which are gone when it returns."""
+
     def text(self, table: str, column: str) -> pa.ChunkedArray:
         """Strings; what is no text is null."""
 
@@ -53,13 +58,13 @@ class Room(Protocol):
         """Let go of the files."""
 
 
-def damaged(path: Path, error: Exception | str, table: str = "") -> TranslationError:
+def damaged(path: Path, error: Exception | str, table: str = "") -> ReportError:
     """What to tell of a file, or a table of it, that cannot be read."""
     where = f"table {table} " if table else ""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
-    return TranslationError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
+    return ReportError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
 
 
-def unreadable(path: Path, error: OSError) -> TranslationError:
+def unreadable(path: Path, error: OSError) -> ReportError:
     """What to tell of a file that the system does not give."""
-    return TranslationError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions")
+    return ReportError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions")

@@ -6,9 +6,10 @@ Values may be of another type than their column declares, so each is asked for i
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
 from nsys2prv_ng.report.room import NULL, Among, IntArray, RealArray, damaged, unreadable
 
@@ -25,9 +26,11 @@ _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 """How a file of one table starts: Parquet, Arrow, Arrow as a stream."""
 _TEXT_BLOCK = 1 << 16
 
+T = TypeVar("T")
+
 
 class SqliteFile:
-    """A Room. Raises TranslationError for a file that is not an SQLite database, or is damaged."""
+    """A Room. Raises ReportError for a file that is not an SQLite database, or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,6 +78,13 @@ class SqliteFile:
             raise damaged(self.path, error, table) from None
         return [np.ascontiguousarray(column) for column in block]
 
+    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+        try:
+            found = self._pages.by_block(self._connection, table, columns, NULL, convert)
+            return [convert(list(self._integers(table, columns)))] if found is None else found
+        except sqlite3.Error as error:
+            raise damaged(self.path, error, table) from None
+
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
         """Columns of integers as an array (columns, rows), by sqlite3."""
         statement = f"SELECT {', '.join(map(_number, columns))} FROM {quote(table)} ORDER BY rowid"
@@ -114,20 +124,18 @@ def _check_file(path: Path) -> None:
     except OSError as error:
         raise unreadable(path, error) from None
     if not start:
-        raise TranslationError(f"{path}: the file is empty; export the report again")
+        raise ReportError(f"{path}: the file is empty; export the report again")
     if start.startswith(_TABLE_STARTS):
-        raise TranslationError(
+        raise ReportError(
             f"{path}: not a whole export; if it is a table of one, name the folder that it is in,"
             " else make one with: nsys export --type parquetdir REPORT.nsys-rep"
         )
     if start != _MAGIC:
-        raise TranslationError(
-            f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep"
-        )
+        raise ReportError(f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep")
     for suffix in ("-wal", "-journal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists():
-            raise TranslationError(
+            raise ReportError(
                 f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
                 " end that program, or open the report once with sqlite3, or export it again"
             )

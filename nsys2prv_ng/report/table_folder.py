@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
 from nsys2prv_ng.report.room import Among, IntArray, RealArray, damaged, unreadable
 
@@ -34,7 +34,7 @@ Block = dict[str, pa.Array]
 
 
 class TableFolder:
-    """A Room. Raises TranslationError for a folder that holds no tables, or files of two kinds."""
+    """A Room. Raises ReportError for a folder that holds no tables, or files of two kinds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,6 +72,11 @@ class TableFolder:
             joined.append(np.concatenate(by_column.pop(0) or [np.zeros(0, np.int64)]))
         return joined
 
+    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+        return self._read(
+            table, columns, lambda block: convert([arrow_values.integers(block[name]) for name in columns])
+        )
+
     def text(self, table: str, column: str) -> pa.ChunkedArray:
         parts = self._read(table, [column], lambda block: arrow_values.texts(block[column]))
         return pa.chunked_array(parts, pa.string())
@@ -97,16 +102,16 @@ def _table_files(folder: Path) -> dict[str, Path]:
     except OSError as error:
         raise unreadable(folder, error) from None
     if not entries:
-        raise TranslationError(f"{folder}: the folder is empty; export the report again")
+        raise ReportError(f"{folder}: the folder is empty; export the report again")
     files = [path for path in entries if path.suffix in SUFFIXES and not path.name.startswith(".")]
     if not files:
-        raise TranslationError(
+        raise ReportError(
             f"{folder}: is a folder, but holds no tables of an export (TABLE.parquet or TABLE.arrow);"
             " name the reports in it"
         )
     first_of = {path.suffix: path.name for path in reversed(files)}
     if len(first_of) > 1:
-        raise TranslationError(
+        raise ReportError(
             f"{folder}: holds tables of several exports ({', '.join(sorted(first_of.values()))});"
             " export the report again into a folder of its own"
         )
@@ -115,16 +120,16 @@ def _table_files(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A file of a table, while it is read; whatever is wrong with it becomes a TranslationError."""
+    """A file of a table, while it is read; whatever is wrong with it becomes a ReportError."""
     try:
         with path.open("rb") as file:
             if not file.peek(1):
-                raise TranslationError(f"{path}: the file is empty; export the report again")
+                raise ReportError(f"{path}: the file is empty; export the report again")
             yield file
     except OSError as error:
         raise (unreadable(path, error) if error.strerror else damaged(path, error)) from None
     except MemoryError:  # also where damage asks for more than there can be
-        raise TranslationError(
+        raise ReportError(
             f"{path}: takes more memory to read than there is;"
             " translate fewer reports at once, or export the report again if it does not help"
         ) from None

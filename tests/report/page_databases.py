@@ -6,10 +6,12 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
 
+from nsys2prv_ng.report import pages
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.pages import PageReader
 from tests.sources.small_reports import export
@@ -172,6 +174,16 @@ def by_pages(path: Path, columns: list[str], table: str = "t") -> Rows | None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         return PageReader(path, small=0).read(connection, table, columns, NULL)
+
+
+def by_pages_in_blocks(path: Path, columns: list[str], table: str = "t") -> Rows | None:
+    """The same, a page at a time."""
+    with (
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection,
+        mock.patch.object(pages, "_BLOCK_BYTES", 1),
+    ):
+        blocks = PageReader(path, small=0).by_block(connection, table, columns, NULL, np.array)
+        return None if blocks is None else np.concatenate(blocks, axis=1)
 
 
 def large_export(path: Path, rows: int = 20_000) -> Path:

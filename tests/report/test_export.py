@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import signal
@@ -18,103 +17,15 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
-from nsys2prv_ng.report.export import Nsys, export_sqlite, find_nsys
-
-HELP_2024 = "usage: nsys export [<args>] [report file]\n  -t, --type=  -f, --force-overwrite=  -o, --output=  --lazy=\n"
-HELP_2026 = (
-    HELP_2024 + "  --include-blobs=  Possible values are 'true' or 'false'.\n  --include-json=  Default is 'false'.\n"
-)
-
-# Reads its behaviour from the file `behaviour.json` beside it and appends each command line to `calls.jsonl`.
-FAKE = """
-import json, os, pathlib, signal, sqlite3, sys, time
-here = pathlib.Path(__file__).parent
-with open(here / "calls.jsonl", "a") as calls:
-    calls.write(json.dumps(sys.argv[1:]) + "\\n")
-how = json.loads((here / "behaviour.json").read_text())
-if sys.argv[1:] == ["--version"]:
-    print(how["version"])
-    sys.exit(how.get("version_code", 0))
-if sys.argv[1:] == ["export", "--help"]:
-    print(how["help"])
-    sys.exit(0)
-options, rest = {}, []
-words = iter(sys.argv[2:])
-for word in words:
-    if word.startswith("--") and "=" in word:
-        options.update([word.split("=", 1)])
-    elif word.startswith("--"):
-        options[word] = next(words)
-    else:
-        rest.append(word)
-assert sys.argv[1] == "export" and options["--type"] == "sqlite" and len(rest) == 1, sys.argv
-output = pathlib.Path(options["--output"])
-assert options["--force-overwrite"] == "true" or not output.exists()
-(here / "pid").write_text(str(os.getpid()))
-if how.get("partial"):  # bytes on the disk before the failure, as when it is full
-    output.write_bytes(b"SQLite format 3\\0half")
-    pathlib.Path(str(output) + "-journal").write_bytes(b"half")
-sys.stdout.write(how.get("says", ""))
-sys.stdout.flush()
-time.sleep(how.get("sleep", 0))
-if how.get("signal"):
-    os.kill(os.getpid(), how["signal"])
-if how.get("code") or how.get("silent"):
-    sys.exit(how.get("code", 0))
-output.unlink(missing_ok=True)
-with sqlite3.connect(output) as database:
-    database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
-    time.sleep(how.get("slow", 0))
-    database.execute("CREATE TABLE %s (name TEXT, value TEXT)" % how.get("table", "META_DATA_EXPORT"))
-    rows = [("EXPORT_PRODUCT_VERSION", how["product"]), ("REPORT", pathlib.Path(rest[0]).read_text())]
-    if "--include-blobs" in how["help"]:
-        rows.append(("EXPORT_PARAM_INCLUDE_BLOBS", options.get("--include-blobs", "false")))
-        rows.append(("EXPORT_PARAM_INCLUDE_JSON", options.get("--include-json", "false")))
-    database.executemany("INSERT INTO %s VALUES (?, ?)" % how.get("table", "META_DATA_EXPORT"), rows)
-    database.execute("CREATE TABLE last_table (x)")
-database.close()
-sys.exit(how.get("late_code", 0))
-"""
-
-
-class Fake:
-    """A fake nsys in a folder of its own."""
-
-    def __init__(self, folder: Path, name: str = "nsys", **behaviour: object) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / name
-        (folder / "fake.py").write_text(FAKE)
-        self.path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{folder / "fake.py"}" "$@"\n')
-        self.path.chmod(0o755)
-        self.how: dict[str, object] = {
-            "version": "NVIDIA Nsight Systems version 2024.2.3.38-242334140272v0",
-            "product": "2024.2.3.38",
-            "help": HELP_2024,
-        }
-        self.behave(**behaviour)
-
-    def behave(self, **behaviour: object) -> None:
-        self.how.update(behaviour)
-        (self.folder / "behaviour.json").write_text(json.dumps(self.how))
-
-    def exports(self) -> list[list[str]]:
-        """The command lines of all exports so far."""
-        calls = self.folder / "calls.jsonl"
-        lines = [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
-        return [words for words in lines if words[0] == "export" and words[1] != "--help"]
-
-    @property
-    def nsys(self) -> Nsys:
-        return Nsys(self.path, str(self.how["product"]))
+from nsys2prv_ng.report import nsys as nsys_of
+from nsys2prv_ng.report.export import export_report
+from nsys2prv_ng.report.nsys import Nsys, find_nsys
+from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, hide_nsys, write_export
 
 
 @pytest.fixture(autouse=True)
 def _no_nsys_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.delenv("NSYS_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(export, "INSTALL_PATTERNS", (f"{tmp_path}/opt/*/bin/nsys",))
+    hide_nsys(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -123,28 +34,13 @@ def report(tmp_path: Path) -> Path:
     folder.mkdir()
     path = folder / "train.rank 0.nsys-rep"
     path.write_text("the report of rank 0")
-    _age(path, 100)
+    age(path, 100)
     return path
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path / "nsight systems" / "bin")
-
-
-def _age(path: Path, seconds: float) -> None:
-    then = time.time() - seconds
-    os.utime(path, (then, then))
-
-
-def _write_export(path: Path, version: str | None = "2024.2.3.38", **metadata: str) -> None:
-    """An nsys export as another nsys would have left it."""
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
-        database.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
-        if version is not None:
-            database.execute("INSERT INTO META_DATA_EXPORT VALUES ('EXPORT_PRODUCT_VERSION', ?)", (version,))
-        database.executemany("INSERT INTO META_DATA_EXPORT VALUES (?, ?)", metadata.items())
 
 
 def _value(path: Path, name: str, table: str = "META_DATA_EXPORT") -> str:
@@ -259,7 +155,7 @@ def test_a_hanging_nsys_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     hanging.write_text("#!/bin/sh\n/bin/sleep 60\n")
     hanging.chmod(0o755)
     monkeypatch.setenv("PATH", str(hanging.parent))
-    monkeypatch.setattr(export, "_VERSION_TIMEOUT", 0.3)
+    monkeypatch.setattr(nsys_of, "_VERSION_TIMEOUT", 0.3)
     begin = time.monotonic()
     assert find_nsys() is None
     assert time.monotonic() - begin < 30
@@ -267,7 +163,7 @@ def test_a_hanging_nsys_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_real_install_patterns_are_absolute() -> None:
     # the fixture replaces the patterns, so read them from the source
-    source = Path(export.__file__).read_text().split("INSTALL_PATTERNS = (")[1].split(")")[0]
+    source = Path(nsys_of.__file__).read_text().split("INSTALL_PATTERNS = (")[1].split(")")[0]
     patterns = [line.strip().strip('",') for line in source.strip().splitlines()]
     assert len(patterns) >= 8
     assert all(pattern.startswith("/") and pattern.endswith("/nsys") for pattern in patterns)
@@ -277,7 +173,7 @@ def test_real_install_patterns_are_absolute() -> None:
 
 
 def test_export_is_beside_the_report(report: Path, fake: Fake, tmp_path: Path) -> None:
-    made = export_sqlite(report, tmp_path / "out", fake.nsys)
+    made = export_report(report, tmp_path / "out", fake.nsys)
     assert made == report.with_name("train.rank 0.sqlite")
     assert _value(made, "REPORT") == "the report of rank 0"
     assert _names(report.parent) == {"train.rank 0.nsys-rep", "train.rank 0.sqlite"}
@@ -289,7 +185,7 @@ def test_export_is_beside_the_report(report: Path, fake: Fake, tmp_path: Path) -
 
 
 def test_export_has_the_permissions_of_any_new_file(report: Path, fake: Fake, tmp_path: Path) -> None:
-    made = export_sqlite(report, tmp_path, fake.nsys)
+    made = export_report(report, tmp_path, fake.nsys)
     plain = report.parent / "plain"
     plain.touch()
     assert made.stat().st_mode == plain.stat().st_mode
@@ -299,24 +195,24 @@ def test_nsys_is_found_when_none_is_given(
     report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(fake.folder))
-    assert export_sqlite(report, tmp_path) == report.with_suffix(".sqlite")
+    assert export_report(report, tmp_path) == report.with_suffix(".sqlite")
     assert len(fake.exports()) == 1
 
 
 def test_relative_report(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(report.parent)
-    assert export_sqlite(Path(report.name), Path("out"), fake.nsys) == report.with_suffix(".sqlite")
+    assert export_report(Path(report.name), Path("out"), fake.nsys) == report.with_suffix(".sqlite")
 
 
 def test_blobs_and_json_are_asked_for_only_where_nsys_knows_them(report: Path, tmp_path: Path) -> None:
     new = Fake(tmp_path / "new", product="2026.2.1.210", help=HELP_2026)
-    made = export_sqlite(report, tmp_path, new.nsys)
+    made = export_report(report, tmp_path, new.nsys)
     assert {"--include-blobs=true", "--include-json=true"} <= set(new.exports()[0])
     assert _value(made, "EXPORT_PARAM_INCLUDE_BLOBS") == "true"
 
     made.unlink()
     half = Fake(tmp_path / "half", help=HELP_2024 + "  --include-json=\n")
-    export_sqlite(report, tmp_path, half.nsys)
+    export_report(report, tmp_path, half.nsys)
     assert [word for word in half.exports()[0] if word.startswith("--include")] == ["--include-json=true"]
 
 
@@ -333,17 +229,17 @@ def test_newer_export_of_the_same_version_is_kept(
     report: Path, fake: Fake, tmp_path: Path, made_by: str, nsys_says: str
 ) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there, made_by)
+    write_export(there, made_by)
     before = there.read_bytes()
-    assert export_sqlite(report, tmp_path, Nsys(fake.path, nsys_says)) == there
+    assert export_report(report, tmp_path, Nsys(fake.path, nsys_says)) == there
     assert there.read_bytes() == before and fake.exports() == []
 
 
 def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(table="EXPORT_META_DATA", product="2022.4.2.1")
-    first = export_sqlite(report, tmp_path, fake.nsys)
+    first = export_report(report, tmp_path, fake.nsys)
     assert _value(first, "REPORT", "EXPORT_META_DATA") == "the report of rank 0"
-    assert export_sqlite(report, tmp_path, fake.nsys) == first
+    assert export_report(report, tmp_path, fake.nsys) == first
     assert len(fake.exports()) == 1
 
 
@@ -352,8 +248,8 @@ def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) 
 )
 def test_export_of_another_version_is_made_again(report: Path, fake: Fake, tmp_path: Path, made_by: str | None) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there, made_by)
-    assert export_sqlite(report, tmp_path, fake.nsys) == there
+    write_export(there, made_by)
+    assert export_report(report, tmp_path, fake.nsys) == there
     assert _value(there, "REPORT") == "the report of rank 0"
     assert len(fake.exports()) == 1
 
@@ -363,10 +259,10 @@ def test_export_not_newer_than_the_report_is_made_again(
     report: Path, fake: Fake, tmp_path: Path, seconds: float
 ) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there)
+    write_export(there)
     when = report.stat().st_mtime_ns - int(seconds * 1e9)
     os.utime(there, ns=(when, when))
-    export_sqlite(report, tmp_path, fake.nsys)
+    export_report(report, tmp_path, fake.nsys)
     assert _value(there, "REPORT") == "the report of rank 0"
 
 
@@ -377,8 +273,8 @@ def test_export_without_blobs_is_made_again_where_nsys_has_them(
     """`nsys stats` and `nsys profile --export=sqlite` leave an export without NVTX payloads beside the report."""
     new = Fake(tmp_path / "new", product="2026.2.1.210", help=HELP_2026)
     there = report.with_suffix(".sqlite")
-    _write_export(there, "2026.2.1.210", EXPORT_PARAM_INCLUDE_BLOBS=blobs, EXPORT_PARAM_INCLUDE_JSON="true")
-    export_sqlite(report, tmp_path, new.nsys)
+    write_export(there, "2026.2.1.210", EXPORT_PARAM_INCLUDE_BLOBS=blobs, EXPORT_PARAM_INCLUDE_JSON="true")
+    export_report(report, tmp_path, new.nsys)
     assert len(new.exports()) == again
 
 
@@ -404,14 +300,14 @@ def _foreign_other_database(path: Path) -> None:
 
 
 @pytest.mark.parametrize("foreign", [_foreign_text, _foreign_empty, _foreign_database, _foreign_other_database])
-@pytest.mark.parametrize("age", [0, 200])
-def test_foreign_file_is_never_overwritten(report: Path, fake: Fake, tmp_path: Path, foreign, age: float) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("seconds", [0, 200])
+def test_foreign_file_is_never_overwritten(report: Path, fake: Fake, tmp_path: Path, foreign, seconds: float) -> None:  # type: ignore[no-untyped-def]
     there = report.with_suffix(".sqlite")
     foreign(there)
-    _age(there, age)
+    age(there, seconds)
     before = there.read_bytes()
     with pytest.raises(TranslationError) as error:
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     assert str(there) in _message(error) and "move it away" in _message(error)
     assert there.read_bytes() == before and fake.exports() == []
     assert _names(report.parent) == {report.name, there.name}
@@ -421,11 +317,11 @@ def test_folder_and_dangling_link_in_the_place_of_the_export(report: Path, fake:
     there = report.with_suffix(".sqlite")
     there.mkdir()
     with pytest.raises(TranslationError, match="not an nsys export"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     there.rmdir()
     there.symlink_to(tmp_path / "nowhere")
     with pytest.raises(TranslationError, match="not an nsys export"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     assert there.is_symlink()
 
 
@@ -435,7 +331,7 @@ def test_foreign_file_that_comes_during_the_export_stays(report: Path, fake: Fak
     writer = threading.Timer(0.3, _foreign_text, [there])
     writer.start()
     with pytest.raises(TranslationError, match="not an nsys export"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     writer.join()
     assert there.read_text() == "my thesis"
     assert _names(report.parent) == {report.name, there.name}
@@ -447,7 +343,7 @@ def test_foreign_file_that_comes_during_the_export_stays(report: Path, fake: Fak
 def test_no_nsys_says_where_it_was_looked_for(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSYS_HOME", str(tmp_path / "empty"))
     with pytest.raises(TranslationError) as error:
-        export_sqlite(report, tmp_path)
+        export_report(report, tmp_path)
     message = _message(error)
     for part in (
         str(report),
@@ -463,27 +359,27 @@ def test_no_nsys_says_where_it_was_looked_for(report: Path, tmp_path: Path, monk
 
 def test_no_nsys_but_an_export_from_elsewhere(report: Path, tmp_path: Path) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there, "2031.1.1.1")
-    assert export_sqlite(report, tmp_path) == there
+    write_export(there, "2031.1.1.1")
+    assert export_report(report, tmp_path) == there
 
 
 def test_no_nsys_and_an_older_export(report: Path, tmp_path: Path) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there)
-    _age(there, 200)
+    write_export(there)
+    age(there, 200)
     with pytest.raises(TranslationError, match="older than the report: `touch` it"):
-        export_sqlite(report, tmp_path)
+        export_report(report, tmp_path)
 
 
 def test_no_nsys_and_a_foreign_file(report: Path, tmp_path: Path) -> None:
     _foreign_text(report.with_suffix(".sqlite"))
     with pytest.raises(TranslationError, match="is not an nsys export; load the nsight-systems module"):
-        export_sqlite(report, tmp_path)
+        export_report(report, tmp_path)
 
 
 def test_no_report(tmp_path: Path, fake: Fake) -> None:
     with pytest.raises(TranslationError, match="no such report"):
-        export_sqlite(tmp_path / "none.nsys-rep", tmp_path, fake.nsys)
+        export_report(tmp_path / "none.nsys-rep", tmp_path, fake.nsys)
 
 
 # ------------------------------------------------------------------------------------------------ read-only folders
@@ -493,11 +389,11 @@ def test_no_report(tmp_path: Path, fake: Fake) -> None:
 def test_read_only_folder(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     _make_read_only(report.parent, monkeypatch, code)
     out = tmp_path / "new" / "out"
-    made = export_sqlite(report, out, fake.nsys)
+    made = export_report(report, out, fake.nsys)
     assert made.parent == out and made.name.startswith("train.rank 0-") and made.suffix == ".sqlite"
     assert _value(made, "REPORT") == "the report of rank 0"
     assert _names(report.parent) == {report.name} and _names(out) == {made.name}
-    assert export_sqlite(report, out, fake.nsys) == made
+    assert export_report(report, out, fake.nsys) == made
     assert len(fake.exports()) == 1, "found again"
 
 
@@ -509,9 +405,9 @@ def test_reports_of_one_name_from_two_read_only_folders(
         report = tmp_path / node / "report1.nsys-rep"
         report.parent.mkdir()
         report.write_text(f"of {node}")
-        _age(report, 100)
+        age(report, 100)
         _make_read_only(report.parent, monkeypatch)
-        made.append(export_sqlite(report, tmp_path / "out", fake.nsys))
+        made.append(export_report(report, tmp_path / "out", fake.nsys))
     assert [_value(path, "REPORT") for path in made] == ["of node0", "of node1"]
 
 
@@ -519,9 +415,9 @@ def test_good_export_in_a_read_only_folder_is_used(
     report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there)
+    write_export(there)
     _make_read_only(report.parent, monkeypatch)
-    assert export_sqlite(report, tmp_path, fake.nsys) == there
+    assert export_report(report, tmp_path, fake.nsys) == there
     assert fake.exports() == []
 
 
@@ -530,7 +426,7 @@ def test_foreign_file_in_a_read_only_folder_does_not_matter(
 ) -> None:
     _foreign_text(report.with_suffix(".sqlite"))
     _make_read_only(report.parent, monkeypatch)
-    assert export_sqlite(report, tmp_path / "out", fake.nsys).parent == tmp_path / "out"
+    assert export_report(report, tmp_path / "out", fake.nsys).parent == tmp_path / "out"
 
 
 def test_both_folders_read_only(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,7 +435,7 @@ def test_both_folders_read_only(report: Path, fake: Fake, tmp_path: Path, monkey
     _make_read_only(report.parent, monkeypatch)
     _make_read_only(out, monkeypatch)
     with pytest.raises(TranslationError) as error:
-        export_sqlite(report, out, fake.nsys)
+        export_report(report, out, fake.nsys)
     assert str(report) in _message(error) and str(out) in _message(error) and "another output folder" in _message(error)
 
 
@@ -549,7 +445,7 @@ def test_output_folder_that_cannot_be_made(
     _make_read_only(report.parent, monkeypatch)
     (tmp_path / "file").touch()
     with pytest.raises(TranslationError) as error:
-        export_sqlite(report, tmp_path / "file" / "out", fake.nsys)
+        export_report(report, tmp_path / "file" / "out", fake.nsys)
     assert str(tmp_path / "file" / "out") in _message(error)
 
 
@@ -561,7 +457,7 @@ def test_full_disk_is_not_a_read_only_folder(
 
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
     with pytest.raises(TranslationError, match="No space left"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
 
 
 # --------------------------------------------------------------------------------------------------------- failures
@@ -585,10 +481,10 @@ NEWER_2022 = "Exporting\rFATAL ERROR: Version number is invalid\nstd::exception:
         ({"late_code": 4, "says": "Error: a table is missing\n"}, ["failed (exit code 4)", "a table is missing"]),
         (
             {"silent": True, "says": "Error: the file is not a report\n"},
-            ["wrote no export", "the file is not a report"],
+            ["wrote no whole export", "the file is not a report"],
         ),
-        ({"silent": True}, ["wrote no export", "it said nothing"]),
-        ({"silent": True, "partial": True}, ["wrote no export"]),
+        ({"silent": True}, ["wrote no whole export", "it said nothing"]),
+        ({"silent": True, "partial": True}, ["wrote no whole export"]),
         ({"code": 1, "says": NEWER_2024}, ["Please update your Nsight Systems", "NSYS_HOME", "newer Nsight Systems"]),
         ({"silent": True, "says": NEWER_2024}, ["Please update", "newer Nsight Systems"]),
         ({"code": 1, "says": NEWER_2022}, [": FATAL ERROR: Version number is invalid;", "newer Nsight Systems"]),
@@ -607,7 +503,7 @@ def test_failure_is_told_in_one_line_and_leaves_nothing(
 ) -> None:
     fake.behave(**behaviour)
     with pytest.raises(TranslationError) as error:
-        export_sqlite(report, tmp_path / "out", fake.nsys)
+        export_report(report, tmp_path / "out", fake.nsys)
     message = _message(error)
     for part in [str(report), "nsys 2024.2.3.38", *parts]:
         assert part in message
@@ -617,11 +513,11 @@ def test_failure_is_told_in_one_line_and_leaves_nothing(
 
 def test_failure_keeps_the_old_export(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = report.with_suffix(".sqlite")
-    _write_export(there, "2022.4.2.1")
+    write_export(there, "2022.4.2.1")
     before = there.read_bytes()
     fake.behave(code=1, partial=True)
     with pytest.raises(TranslationError):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     assert there.read_bytes() == before
     assert _names(report.parent) == {report.name, there.name}
 
@@ -629,22 +525,23 @@ def test_failure_keeps_the_old_export(report: Path, fake: Fake, tmp_path: Path) 
 def test_nsys_that_vanished(report: Path, fake: Fake, tmp_path: Path) -> None:
     shutil.rmtree(fake.folder)
     with pytest.raises(TranslationError, match="cannot be started"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
     assert _names(report.parent) == {report.name}
 
 
 def test_output_that_is_not_text(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.path.write_text("#!/bin/sh\nprintf 'bad \\377\\376 bytes\\n'\nexit 1\n")
     with pytest.raises(TranslationError, match=r"bad .* bytes"):
-        export_sqlite(report, tmp_path, fake.nsys)
+        export_report(report, tmp_path, fake.nsys)
 
 
 def test_interrupt_leaves_nothing_and_stops_nsys(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(partial=True, sleep=60)
     program = (
-        "import signal, sys; from pathlib import Path; from nsys2prv_ng.report.export import *\n"
+        "import signal, sys; from pathlib import Path\n"
+        "from nsys2prv_ng.report.export import *; from nsys2prv_ng.report.nsys import Nsys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a job in the background ignores
-        "export_sqlite(Path(sys.argv[1]), Path(sys.argv[2]), Nsys(Path(sys.argv[3]), '2024.2.3'))"
+        "export_report(Path(sys.argv[1]), Path(sys.argv[2]), Nsys(Path(sys.argv[3]), '2024.2.3'))"
     )
     root = Path(export.__file__).parents[2]
     child = subprocess.Popen(
@@ -680,7 +577,7 @@ def test_two_exports_at_once_never_show_half_a_file(report: Path, fake: Fake, tm
     def run(delay: float) -> None:
         time.sleep(delay)
         try:
-            results.append(export_sqlite(report, tmp_path, fake.nsys))
+            results.append(export_report(report, tmp_path, fake.nsys))
         except BaseException as error:  # told to the test's thread
             results.append(error)
 
@@ -713,10 +610,10 @@ def test_real_exports_are_recognised(tmp_path: Path, fake: Fake, sample: Path) -
         version = database.execute(query).fetchone()[0]
     report = tmp_path / "r.nsys-rep"
     report.touch()
-    _age(report, 100)
+    age(report, 100)
     there = report.with_suffix(".sqlite")
     shutil.copyfile(sample, there)
-    assert export_sqlite(report, tmp_path, Nsys(fake.path, version)) == there
+    assert export_report(report, tmp_path, Nsys(fake.path, version)) == there
     assert fake.exports() == []
 
 

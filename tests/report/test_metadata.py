@@ -36,7 +36,7 @@ def test_ranks_of_nccl(tmp_path, form, known):
 
 
 def test_environment_is_an_allow_list(tmp_path):
-    secret = "AWS_SECRET_ACCESS_KEY=hidden;SLURM_PROCID=3;RANK=2;PATH=/bin;MY_RANKING=1;OMPI_COMM_WORLD_RANK=2"
+    secret = "AWS_SECRET_ACCESS_KEY=hidden;SLURM_JWT=token;SLURM_PROCID=3;RANK=2;MY_RANKING=1;OMPI_COMM_WORLD_RANK=2"
     tables = {
         "TARGET_INFO_SYSTEM_ENV": (("name", "value"), [("Hostname", "host"), ("DeviceEnvironment", secret)]),
         "META_DATA_CAPTURE": (
@@ -65,6 +65,8 @@ def test_environment_is_an_allow_list(tmp_path):
         ("PMI_RANK=5;SLURM_PROCID=4", 4),
         ("OMPI_COMM_WORLD_RANK=6", 6),
         ("RANK=;PMI_RANK=7", 7),
+        ("A=1;RANK=9\0PMI_RANK=8\0B=2", 8),
+        ("A=1\0RANK=9\0PMI_RANK=8", 9),
         ("RANK=-1", None),
         ("RANK=x", None),
         ("", None),

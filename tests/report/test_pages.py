@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import page_kernels, pages
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.pages import PageReader
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from tests.conftest import REPORTS, SAMPLES
-from tests.report.page_databases import Plan, by_pages, by_sqlite, columns_of, large_export, plans
+from tests.report.page_databases import Plan, by_pages, by_pages_in_blocks, by_sqlite, columns_of, large_export, plans
 
 MANY = tuple((i, -i * 2**40) for i in range(700))
 SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
@@ -27,9 +28,11 @@ LARGE_REPORTS = [REPORTS / f"bench/{name}.sqlite.xz" for name in ("ddplong-2x2.r
 
 
 def assert_equal(path: Path, columns: list[str], table: str = "t") -> bool:
-    """Whether the table was read; if so, as by sqlite3."""
-    found = by_pages(path, columns, table)
+    """Whether the table was read; if so, as by sqlite3, also in blocks."""
+    found, in_blocks = by_pages(path, columns, table), by_pages_in_blocks(path, columns, table)
+    assert (found is None) == (in_blocks is None)
     if found is not None:
+        np.testing.assert_array_equal(in_blocks, found)
         np.testing.assert_array_equal(found, by_sqlite(path, columns, table))
     return found is not None
 
@@ -177,6 +180,41 @@ def test_database(tmp_path, monkeypatch):
     assert by_page["end"][:3].tolist() == [0, -7, 2 * 2**33]
     for name in ("start", "end", "word", "later"):
         np.testing.assert_array_equal(by_page[name], by_row[name])
+
+
+NUMBERS = Table("EVENTS", ("start",), {"end": -7, "later": 5})
+
+
+@pytest.mark.parametrize("by_page", [True, False])
+def test_database_by_block(tmp_path, monkeypatch, by_page):
+    """Blocks are the rows that Database.read gives, one after the other, and overwrite each other."""
+    database = Database(large_export(tmp_path / "a.sqlite"))
+    whole = database.read(NUMBERS, "")
+    monkeypatch.setattr(pages, "_BLOCK_BYTES", 1 << 14)
+    if not by_page:
+        monkeypatch.setattr(PageReader, "by_block", lambda *_: None)
+    blocks = database.by_block(NUMBERS, "", lambda block: [block[name].copy() for name in ("start", "end", "later")])
+    assert (len(blocks) > 9) == by_page
+    for name, column in zip(("start", "end", "later"), zip(*blocks, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate(column), whole[name])
+    assert database.by_block(Table("OTHER", ("a",)), "", lambda block: block) == []
+    with pytest.raises(TranslationError, match="table EVENTS has no column a"):
+        database.by_block(Table("EVENTS", ("a",)), "", lambda block: block)
+    database.close()
+
+
+def test_blocks_of_a_file_that_changes_are_read_again(tmp_path, monkeypatch):
+    """What was made of its pages until then is not used."""
+    path = large_export(tmp_path / "a.sqlite")
+    database = SqliteFile(path)
+    monkeypatch.setattr(pages, "_BLOCK_BYTES", 1 << 14)
+
+    def rows_of(block):
+        os.utime(path)
+        return block[0].tolist()
+
+    assert database.by_block("EVENTS", ["start"], rows_of) == [list(range(20_000))]
+    database.close()
 
 
 def logged(function, answers):

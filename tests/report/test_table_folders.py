@@ -56,6 +56,12 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
     assert columns.texts["word"].to_pylist() == table["word"].to_pylist()
     assert columns.texts["no_word"].null_count == columns.blobs["no_blob"].null_count == rows
     assert np.isnan(columns.reals["no_real"]).all() and columns.reals["no_real"].size == rows
+    blocks = database.by_block(
+        Table("EVENTS", ("start",), {"end": -7}), "", lambda block: (block["start"], block["end"])
+    )
+    assert (len(blocks) > 3) == (kind != "parquet")
+    for block_column, name in zip(zip(*blocks, strict=True), ("start", "end"), strict=True):
+        assert np.concatenate(block_column).tolist() == columns[name].tolist()
     assert database.read(Table("EVENTS", (), {"none": 1}), "")["none"].tolist() == [1] * rows
     assert database.read(Table("OTHER", ("a",)), "").rows == 0
     with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):

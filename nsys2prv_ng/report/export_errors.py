@@ -1,0 +1,72 @@
+"""What to tell of an export that failed: what nsys said, and what helps. Its words are those of 2022.4 and 2023.4."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.report.nsys import Nsys
+
+_NEWER = "the report is from a newer Nsight Systems: load that version's module, or set NSYS_HOME to its folder"
+_DAMAGED = "the report is damaged or was cut off: copy it again, or capture it again"
+_FULL = "free space in the folder of the report, or look at the quota"
+_REMEDIES = (
+    (r"newer than your current version|update your Nsight Systems|newer version", _NEWER),
+    (r"Version number is invalid: *20\d\d\W|Version number is invalid *$", _NEWER),
+    (
+        r"magic number mismatch|decompression failed|ParseException|Failed to read section|Cannot read from stream"
+        r"|Version tag is not found|Invalid version prefix|Version number is invalid: *(?!20\d\d\W)\S",
+        _DAMAGED,
+    ),
+    (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
+)
+"""A pattern of what nsys says, and what helps. The first that fits counts."""
+
+_OF_SIGNALS = {
+    int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`",
+}
+_INCOMPLETE = re.compile(r"^\W*Error writing", re.IGNORECASE | re.MULTILINE)
+_ERROR = re.compile(r"^Exportation error: *", re.IGNORECASE)
+_PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
+
+
+def wrote_incompletely(text: str) -> bool:
+    """Whether nsys says that it could not write, which it may do and yet end with exit code 0."""
+    return _INCOMPLETE.search(text) is not None
+
+
+def failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
+    """Why an export failed, from the exit code and all output of nsys: a ReportError, unless the disk is full."""
+    line, remedy = _what_it_said(text)
+    # A shell between us and nsys reports a signal as 128 + its number.
+    killed = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+    if killed:
+        name = signal.Signals(killed).name if killed in set(signal.Signals) else str(killed)
+        what = f"nsys {nsys.version} was killed by signal {name}"
+        remedy = remedy or _OF_SIGNALS.get(killed, "often for lack of memory: export it on a machine with more")
+    else:
+        what = (
+            f"nsys {nsys.version} failed (exit code {code})" if code else f"nsys {nsys.version} wrote no whole export"
+        )
+    remedy = remedy or "see what `nsys export --type sqlite` says of it; a report that was cut off cannot be read"
+    kind = TranslationError if remedy == _FULL else ReportError
+    return kind(f"{report}: {what}: {line or 'it said nothing'}; {remedy}")
+
+
+def _what_it_said(text: str) -> tuple[str, str]:
+    """The line that tells most, and the remedy if it is known: empty if not.
+
+    nsys calls what ended it an exportation error, after whatever else went wrong, and redraws progress after a return.
+    """
+    lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
+    lines = [line for line in lines if re.search(r"\w", line) and not _PROGRESS.search(line)]
+    lines = [line for line in lines if _ERROR.match(line)] + lines
+    for pattern, remedy in _REMEDIES:
+        known = [line for line in lines if re.search(pattern, line, re.IGNORECASE)]
+        if known:
+            return _ERROR.sub("", known[0])[:300], remedy
+    if lines and _ERROR.match(lines[0]):
+        return _ERROR.sub("", lines[0])[:300], ""
+    return lines[-1][:300] if lines else "", ""

@@ -1,0 +1,174 @@
+"""The nsys of this machine: finding it, and running it so that it can be ended."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError
+
+# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute bring one of their own.
+INSTALL_PATTERNS = (
+    "/opt/nvidia/nsight-systems/*/bin/nsys",
+    "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
+    "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
+    "/opt/nvidia/nsight-systems-cli/*/target-linux-*/nsys",
+    "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
+    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/bin/nsys",
+    "/opt/nvidia/hpc_sdk/Linux_*/*/profilers/Nsight_Systems/target-linux-*/nsys",
+    "/usr/local/cuda*/bin/nsys",
+    "/usr/local/cuda*/nsight-systems-*/bin/nsys",
+    "/usr/local/cuda*/nsight-systems-*/target-linux-*/nsys",
+    "/usr/lib/nsight-systems/bin/nsys",
+    "/usr/lib/nsight-systems/target-linux-*/nsys",
+)
+_HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
+
+_VERSION_TIMEOUT = 120
+"""Seconds that `nsys --version` may take: on a cluster's file system the first start is slow."""
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """An nsys that runs on this machine. `version` is all of its numbers, such as 2024.2.3.38."""
+
+    path: Path
+    version: str
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """Year, number and update: what decides the form of an export."""
+        return release_of(self.version)
+
+
+def find_nsys() -> Nsys | None:
+    """The nsys to export with, or None: that of NSYS_HOME, else of PATH, else the newest of the usual install folders.
+
+    Programs that do not tell their version (another architecture, a broken install) do not count.
+    """
+    home = os.environ.get("NSYS_HOME")
+    if home:
+        inside = [path for pattern in _HOME_PATTERNS for path in sorted(Path(home).expanduser().glob(pattern))]
+        for path in inside:
+            if nsys := _ask_version(path):
+                return nsys
+    on_path = shutil.which("nsys")
+    if on_path and (nsys := _ask_version(Path(on_path))):
+        return nsys
+    installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(_glob(pattern))}
+    found = [nsys for path in installed.values() if (nsys := _ask_version(path))]
+    return max(found, key=lambda nsys: _numbers(nsys.version), default=None)
+
+
+class Children:
+    """Programs that run for us, in any thread, so that an interrupt can end all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._ended = False
+
+    def end(self) -> None:
+        """Kill them with all that they started; none can be started from now on."""
+        with self._lock:
+            self._ended = True
+            for process in self._running:
+                _kill(process)
+
+    def run(
+        self,
+        command: list[str],
+        timeout: float | None = None,
+        on_output: Callable[[bytes], object] = lambda _: None,
+    ) -> tuple[int, str]:
+        """Exit code (-N for signal N, which the end of `timeout` seconds is, too) and all output of a command.
+
+        `on_output` is given each piece of the output. If we are interrupted, the program is killed. Raises
+        TranslationError for a command that cannot be started.
+        """
+        process = self._start(command)
+        timer = threading.Timer(timeout, _kill, [process]) if timeout is not None else None
+        pieces = []
+        try:
+            if timer:
+                timer.start()
+            assert process.stdout is not None
+            while piece := os.read(process.stdout.fileno(), 1 << 16):
+                pieces.append(piece)
+                on_output(piece)
+            process.wait()
+        except BaseException:
+            _kill(process)
+            raise
+        finally:
+            if timer:
+                timer.cancel()
+            with process, self._lock:
+                self._running.discard(process)
+        return process.returncode, b"".join(pieces).decode("utf-8", "replace")
+
+    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._ended:
+                raise TranslationError(f"{command[0]}: not started, as the translation ends")
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise TranslationError(
+                    f"{command[0]}: cannot be started: {error.strerror}; set NSYS_HOME to another"
+                ) from error
+            self._running.add(process)
+            return process
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With all of its group, also when it has ended itself: it is not waited for before its output has ended."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@functools.lru_cache(maxsize=8)
+def export_help(nsys: Path) -> str:
+    """What `nsys export` says of its options."""
+    return Children().run([str(nsys), "export", "--help"])[1]
+
+
+def _ask_version(path: Path) -> Nsys | None:
+    """The nsys at `path`, or None if it does not tell its version."""
+    if not (path.is_file() and os.access(path, os.X_OK)):
+        return None
+    try:
+        code, text = Children().run([str(path), "--version"], timeout=_VERSION_TIMEOUT)
+    except TranslationError:
+        return None
+    match = re.search(r"\b20\d\d(?:\.\d+)+", text)
+    return Nsys(path.absolute(), match.group()) if match and code == 0 else None
+
+
+def _glob(pattern: str) -> list[Path]:
+    return list(Path("/").glob(pattern.lstrip("/")))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """The first three numbers: 2025.3.2.0 and 2025.3.2 export the same."""
+    return (*_numbers(version), 0, 0, 0)[:3]
