@@ -1,0 +1,128 @@
+"""Millions of records a second that one core sorts, merges and turns into text, in memory.
+
+python benchmarks/encode.py [REPORT.sqlite...]
+
+Always: events of the usual shape (lines of less than 40 bytes, one pair or two) in some and in many sorted runs. With
+reports: theirs, a run of each kind of event, without communications between reports and without states. Sort: from the
+runs of a report, one after the other, to one sequence; merge: from the sorted runs to blocks; text: of these
+blocks. Each is the best of some rounds, warm, by the time that the core worked for this process, so that what else the
+machine does counts little.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nsys2prv_ng.clock.alignment import ReportClock, align
+from nsys2prv_ng.clock.domains import nodes_of
+from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
+from nsys2prv_ng.paraver import records as rec
+from nsys2prv_ng.paraver.encode import RowNumbers, encode
+from nsys2prv_ng.paraver.labels import Numbering
+from nsys2prv_ng.paraver.merge import merged_blocks
+from nsys2prv_ng.paraver.records import Pair, Records, merge_parts
+from nsys2prv_ng.paraver.runs import get_all
+from nsys2prv_ng.paraver.store import Store
+from nsys2prv_ng.progress import Progress
+from nsys2prv_ng.reading import read_reports
+from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.base import SourceOptions
+
+EVENTS, RUNS, THREADS = 20_000_000, (64, 1000), 8
+ROUNDS = 5
+
+
+def main() -> None:
+    began = time.perf_counter()
+    compile_all()
+    print(f"first calls: {time.perf_counter() - began:.1f} s (compiles what is not in numba's cache)\n")
+    print("| records | millions | runs | bytes a line | sort M/s | merge M/s | text M/s | text MB/s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for runs in RUNS:
+        print(measured("synthetic", *synthetic(EVENTS, runs)), flush=True)
+    if paths := [Path(path) for path in sys.argv[1:]]:
+        print(measured("of the reports", *of_reports(paths)))
+
+
+def compile_all() -> None:
+    runs, rows, _ = synthetic(64, 2)
+    encode(next(merged(runs)), rows, 0)
+
+
+def synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
+    """Sorted runs of intervals, each of some threads, over ten minutes; their rows; what each run is made of."""
+    random = np.random.default_rng(1)
+    n = events // runs // 2
+    gathered = []
+    for run in range(runs):
+        place = run * THREADS + random.integers(0, THREADS, n)
+        begin = np.sort(random.integers(0, 600_000_000_000, n))
+        end = begin + random.integers(1, 100_000, n)
+        name, second = random.integers(1, 1000, n), random.integers(1, 500, n)
+        pairs = [Pair(63000006, name), Pair(9101, second, random.random(n) < 0.2)]
+        gathered.append(rec.intervals(place, begin, end, pairs, [63000006]).sorted())
+    rows = np.arange(runs * THREADS)
+    return gathered, RowNumbers(rows + 1, rows // THREADS + 1, rows % THREADS + 1), [gathered]
+
+
+def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
+    """The runs of some reports, the numbers of the rows, and the runs of each report."""
+    exports = locate_exports(paths, paths[0].parent, Progress())
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder), 1 << 40) as store:
+        sources = SOURCES + DERIVED
+        read = read_reports(exports, sources, SourceOptions(), store, Progress(), processes=1, with_evidence=False)
+        nodes, names = nodes_of([report.metadata for report in read])
+        clocks = [ReportClock(node, r.metadata.utc_of_zero, r.evidence) for node, r in zip(nodes, read, strict=True)]
+        places = []
+        for report, node, clock in zip(read, nodes, align("utc", clocks, names)[1], strict=True):
+            report.clock = clock
+            places.append(ReportPlaces(report.metadata, report.places, node, *(report.limits() or (0, 0))))
+        tree = build_tree(places, names)
+        numbering = Numbering([report.labels for report in read])
+        by_report = []
+        for report, rows in zip(read, tree.rows, strict=True):
+            runs = [get_all(run, store) for run in report.runs()]
+            for records in runs:
+                rec.shift(records, report.clock.offset)  # no source's records are on the common clock yet
+                rec.resolve(records, rows, *numbering.maps(report.labels))
+            by_report.append(runs)
+    return [run for runs in by_report for run in runs], tree.model.row_numbers(), by_report
+
+
+def measured(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Sequence[Sequence[Records]]) -> str:
+    """A line of the table."""
+    origin = min(int(run.time.min()) for run in runs)
+    count = sum(map(len, runs))
+    blocks = list(merged(runs))
+    size = sum(encode(block, rows, origin).size for block in blocks)
+    sort = least(lambda: (rec.concatenate(parts).sorted() for parts in unsorted))
+    merge = least(lambda: merged(runs))
+    text = least(lambda: (encode(block, rows, origin) for block in blocks))
+    rates = f"{count / sort / 1e6:.1f} | {count / merge / 1e6:.1f} | {count / text / 1e6:.1f} | {size / text / 1e6:.0f}"
+    return f"| {title} | {count / 1e6:.1f} | {len(runs)} | {size / count:.1f} | {rates} |"
+
+
+def merged(runs: Sequence[Records]) -> Iterator[Records]:
+    return (merge_parts(parts) for parts in merged_blocks([iter([run]) for run in runs]))
+
+
+def least(work: Callable[[], Iterator[object]]) -> float:
+    """Seconds that it takes to go through what `work` gives."""
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        for _ in work():
+            pass
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    main()

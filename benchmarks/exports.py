@@ -1,0 +1,62 @@
+"""Seconds of CPU to export a report to each kind that nsys offers, and to translate the export, and its size (MB).
+
+python benchmarks/exports.py REPORT.nsys-rep [ROUNDS]
+
+The kinds take turns, and given are the medians. CPU and not the clock, since several exports run at once and the tests'
+machine does other things too; each export and translation is a process of its own.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from nsys2prv_ng.report import export
+from nsys2prv_ng.report.nsys import export_help, find_nsys
+
+
+def main() -> None:
+    report = Path(sys.argv[1]).absolute()
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    nsys = find_nsys()
+    if nsys is None:
+        sys.exit("no nsys on this machine")
+    kinds = {kind: end for kind, end in export.KINDS.items() if kind in export_help(nsys.path)}
+    found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, end in kinds.items():
+            with tempfile.TemporaryDirectory(dir=report.parent) as name:
+                folder = Path(name)
+                link = folder / report.name
+                link.symlink_to(report)
+                export.KINDS = {kind: end}
+                begin = _cpu()
+                made = export.export_report(link, folder, nsys)
+                exported = _cpu()
+                command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", made, folder / "out.prv"]
+                subprocess.run(command, check=True)
+                found[kind].append((exported - begin, _cpu() - exported, _size(made)))
+    print(f"{report.name}, nsys {nsys.version}, {rounds} rounds")
+    print(f"{'kind':12}{'export':>8}{'translate':>11}{'both':>8}{'MB':>8}")
+    for kind, results in found.items():
+        exported, translated, size = (statistics.median(each) for each in zip(*results, strict=True))
+        print(f"{kind:12}{exported:8.2f}{translated:11.2f}{exported + translated:8.2f}{size:8.1f}")
+
+
+def _cpu() -> float:
+    """Seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _size(path: Path) -> float:
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files) / 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""A job of many reports, made of a few: copies with other nodes, ranks, processes, GPUs and clocks.
+
+Each copy of the given reports is a part of one job: host names, ranks, process and thread ids, GPUs' uuids and PCI
+addresses and the session are new, peers of NCCL's messages are ranks of the copy, and the communicators span the whole
+job, as in data-parallel training. Clocks of the nodes are up to 1 ms apart, those of the first copy are right. Events
+and their times are those of the given reports.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+CLOCK_ERROR_NS = 10**6
+_PID_STEP = 1009
+"""Added to the process and thread ids of each further copy."""
+
+
+def make_job(reports: Sequence[Path], count: int, folder: Path) -> list[Path]:
+    """`count` reports in a folder, a multiple of the given SQLite exports, which have one process each."""
+    if count % len(reports):
+        raise ValueError(f"{count} is no multiple of {len(reports)} reports")
+    hosts = sorted({_host(report) for report in reports})
+    copies = count // len(reports)
+    clocks = np.random.default_rng(1).integers(-CLOCK_ERROR_NS, CLOCK_ERROR_NS, (copies, len(hosts)))
+    clocks[0] = 0
+    made = []
+    for copy in range(copies):
+        for number, report in enumerate(reports):
+            path = folder / f"rank{copy * len(reports) + number:03}.sqlite"
+            shutil.copyfile(report, path)
+            node = hosts.index(_host(report))
+            part = _Part(copy, copies, len(reports), hosts, node, int(clocks[copy, node]))
+            with closing(sqlite3.connect(path, isolation_level=None)) as database:
+                part.rewrite(database)
+            made.append(path)
+    return made
+
+
+def shortened(report: Path, path: Path, rows: int = 100) -> Path:
+    """A copy of a report with the first rows of each table of events: to translate it is to start up."""
+    shutil.copyfile(report, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        for table in _tables(database):
+            if table.isupper() and not table.startswith(("TARGET_", "META_", "ENUM_", "NVTX_PAYLOAD", "PROCESSES")):
+                database.execute(f'DELETE FROM "{table}" WHERE rowid > {rows}')
+        database.execute("VACUUM")
+    return path
+
+
+class _Part:
+    """One report of a copy."""
+
+    def __init__(self, copy: int, copies: int, ranks: int, hosts: Sequence[str], node: int, clock_ns: int) -> None:
+        self.copy, self.first_rank, self.size = copy, copy * ranks, copies * ranks
+        self.first_node, self.nodes = copy * len(hosts), copies * len(hosts)
+        self.host, self.node, self.clock_ns = hosts[node], copy * len(hosts) + node, clock_ns
+        self.new_host = f"{self.host.rstrip('0123456789')}{self.node + 1:03}"
+
+    def rewrite(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute("BEGIN")
+        self._rewrite_identifiers(database)
+        self._rewrite_texts(database)
+        database.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + ?", (self.clock_ns,))
+        database.execute("COMMIT")
+
+    def _rewrite_identifiers(self, database: sqlite3.Connection) -> None:
+        """Process and thread ids, also within global ids: <hardware:8><VM:8><process:24><thread:24>."""
+        step = self.copy * _PID_STEP
+        for table in _tables(database):
+            for column in _columns(database, table):
+                if column in ("globalTid", "endGlobalTid"):
+                    new, has_process = f'"{column}" + {step << 24 | step}', f'"{column}" >> 24 & 0xFFFFFF'
+                elif column == "globalPid":
+                    new, has_process = f'"{column}" + {step << 24}', f'"{column}" >> 24 & 0xFFFFFF'
+                elif column in ("pid", "processId"):
+                    new, has_process = f'"{column}" + {step}', f'"{column}"'
+                else:
+                    continue
+                database.execute(f'UPDATE "{table}" SET "{column}" = {new} WHERE "{column}" > 0 AND {has_process}')
+
+    def _rewrite_texts(self, database: sqlite3.Connection) -> None:
+        if database.execute("SELECT 1 FROM NVTX_EVENTS WHERE binaryData IS NOT NULL LIMIT 1").fetchone():
+            raise ValueError("payloads of NVTX are bytes: take reports of a schema before 3.24")
+        for name in ("environment", "gpu", "payload"):
+            database.create_function(name, 1, getattr(self, f"_{name}"), deterministic=True)
+        for table in ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"):
+            database.execute(f"UPDATE {table} SET value = environment(gpu(value))")
+        database.execute("UPDATE TARGET_INFO_GPU SET uuid = gpu(uuid), busLocation = gpu(busLocation)")
+        database.execute("UPDATE NVTX_EVENTS SET jsonText = payload(jsonText) WHERE jsonText IS NOT NULL")
+
+    def _environment(self, text: str | None) -> str | None:
+        """Host name, ranks, sizes and the session's id."""
+        if text is None:
+            return None
+        text = text.replace(self.host, self.new_host)
+        for names, change in {
+            "RANK|SLURM_PROCID": lambda value: value + self.first_rank,
+            "SLURM_NODEID": lambda value: value + self.first_node,
+            "WORLD_SIZE": lambda value: self.size,
+            "SLURM_NNODES": lambda value: self.nodes,
+        }.items():
+            pattern = rf'\b({names})=("?)(\d+)'
+            text = re.sub(pattern, lambda m, change=change: f"{m[1]}={m[2]}{change(int(m[3]))}", text)
+        if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text):
+            return str(uuid.uuid5(uuid.UUID(text), str(self.copy)))
+        return text
+
+    def _gpu(self, text: str | None) -> str | None:
+        """Uuids and PCI addresses; those of all reports of a node change alike."""
+        if text is None or not self.copy:
+            return text
+        text = re.sub(r"\b0000:00:(?=[0-9a-f]{2}\.0)", f"{self.node:04x}:00:", text)
+        if "Uuid" not in text and not re.fullmatch(r"[0-9a-f]{8}-[0-9a-f-]{27}", text):
+            return text
+        return re.sub(
+            r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+            lambda m: str(uuid.uuid5(uuid.UUID(m[0]), str(self.node))),
+            text,
+        )
+
+    def _payload(self, text: str) -> str:
+        """Peers are ranks of the whole job."""
+        return re.sub(r'(?<="Peer rank":)\d+', lambda m: str(int(m[0]) + self.first_rank), text)
+
+
+def _host(report: Path) -> str:
+    with closing(sqlite3.connect(f"file:{report}?mode=ro", uri=True)) as database:
+        (host,) = database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
+    return str(host)
+
+
+def _tables(database: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
