@@ -95,14 +95,11 @@ def parse_shortest(texts: Iterable[str], sources: Iterable[str]) -> dict[str, in
 # ---- on what was read ------------------------------------------------------------------------------------------------
 
 
-def drop_short(results: Mapping[str, Result], shortest: Mapping[str, int]) -> None:
-    """Leave out intervals of the sources in `shortest` that last less; nesting and states stay as they were."""
-    for name, least in shortest.items():
-        result = results.get(name)
-        if result is not None:
-            before = result.written
-            result.records = [without_short(records, least) for records in result.records]
-            result.drop("shorter than --min-duration", before - result.written)
+def drop_short(result: Result, shortest: int) -> None:
+    """Leave out intervals that last less than `shortest` (ns); nesting and states stay as they were."""
+    before = result.written
+    result.records = [without_short(records, shortest) for records in result.records]
+    result.drop("shorter than --min-duration", before - result.written)
 
 
 def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
@@ -131,21 +128,19 @@ def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int
     return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
 
 
-def cut(results: Iterable[Result], windows: Sequence[tuple[int, int]]) -> None:
-    """Cut records and states to windows; what lies outside is counted as dropped."""
-    for result in results:
-        before = result.written
-        parts: list[Records] = []
-        for records in result.records:
-            part, pieces = clip_to_windows(records, windows)
-            parts.append(part)
-            result.pieces += pieces
-        result.records = parts
-        result.drop("outside the chosen time", before - result.written)
-        result.states = [_cut_states(states, windows) for states in result.states]
+def cut(result: Result, windows: Sequence[tuple[int, int]]) -> None:
+    """Cut records to windows; what lies outside is counted as dropped."""
+    before = result.written
+    parts: list[Records] = []
+    for records in result.records:
+        part, pieces = clip_to_windows(records, windows)
+        parts.append(part)
+        result.pieces += pieces
+    result.records = parts
+    result.drop("outside the chosen time", before - result.written)
 
 
-def _cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
+def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
     """The pieces of states within windows, which are sorted and apart."""
     index, _, begin, end = pieces_in_windows(states.begin, states.end, windows)
     return StateIntervals(states.place[index], begin, end, states.state[index])

@@ -20,12 +20,13 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-COMMANDS = ("translate", "check", "cfgs")
+COMMANDS = ("translate", "check", "cfgs", "slurm")
 _REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
 
 
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage."""
+    _open_closed_streams()
     arguments = sys.argv[1:]
     # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
@@ -36,6 +37,13 @@ def main() -> NoReturn:
     for each in _SIGNALS:  # what is done is done: a signal from now on does not change how it ended
         signal.signal(each, signal.SIG_IGN)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that whoever started us closed: Python has None for them, and files of ours their numbers."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
 
 
 def _run(arguments: list[str]) -> int:
@@ -57,7 +65,8 @@ def _run(arguments: list[str]) -> int:
         if _received:  # compiled code and imports turn what a signal raises into errors of their own
             return _received[0].fail()
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
-            return _fail(f"{error.format_message()} (see nsys2prv-ng --help)", 2)
+            command = arguments[0] + " " if arguments and arguments[0] in COMMANDS else ""
+            return _fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)
         if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
             traceback.print_exc()
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -104,7 +113,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="A first word that is no command is the first report: nsys2prv-ng REPORT... OUT.prv translates.")
+@app.callback(
+    epilog="A first word that is no command is the first report: nsys2prv-ng REPORT... OUT.prv translates."
+    " Options: nsys2prv-ng translate --help."
+)
 def _common(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
@@ -188,7 +200,26 @@ def translate(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="OTHER.pcf", help="Keep the numbers of another trace's names, to compare the two."),
     ] = None,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Cores to use.", show_default="all"),
+    ] = None,
+    memory: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="2G",
+            help="Memory for events; what does not fit waits in a file (K, M, G, T).",
+            show_default="a quarter of the machine's or job's",
+        ),
+    ] = None,
+    tmp: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Where events wait that do not fit.", show_default="that of the trace"),
+    ] = None,
     compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver reads.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with an error if one of several reports cannot be read.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a trace of the same name.")] = False,
     summary: Annotated[
         Optional[Path],  # noqa: UP045
@@ -202,9 +233,10 @@ def translate(
     """Translate reports into one trace (also without the word translate)."""
     reports, output = _reports_and_output(paths, compress)
 
-    from nsys2prv_ng import choose
+    from nsys2prv_ng import choose, compiling
     from nsys2prv_ng.clock.alignment import parse_way
     from nsys2prv_ng.progress import progress_for
+    from nsys2prv_ng.resources import Resources, default_memory, parse_size, usable_cores
     from nsys2prv_ng.sources import choose as choose_sources
     from nsys2prv_ng.sources.base import SourceOptions
     from nsys2prv_ng.translate import Options
@@ -247,9 +279,17 @@ def translate(
         align_report=align_report,
         summary=summary,
         labels_from=labels_from,
+        strict=strict,
         force=force,
+        resources=Resources(
+            jobs=jobs or usable_cores(),
+            memory=parse_size(memory) if memory is not None else default_memory(),
+            folder=tmp,
+        ),
     )
-    done = run(reports, output, options, progress_for(quiet=quiet))
+    progress = progress_for(quiet=quiet)
+    with compiling.told(progress.note):
+        done = run(reports, output, options, progress)
     if not quiet:
         print(done.text(verbose=verbose))
 
@@ -264,19 +304,21 @@ def check(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
 ) -> None:
     """Check that a trace, and cfgs for it, keep every rule of Paraver; exit code 1 if they do not."""
+    from nsys2prv_ng import compiling
     from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.progress import progress_for
 
     size = trace.stat().st_size if trace.is_file() else 0
-    with progress_for(quiet=quiet).step(f"checking {trace}", size, "B") as step:
+    progress = progress_for(quiet=quiet)
+    with compiling.told(progress.note), progress.step(f"checking {trace}", size, "B") as step:
         report = check_trace(trace, progress=step.update)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
     counts += f"; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes"
     _print_findings(trace, report.problems, report.warnings, counts, quiet)
     wrong = [f"{trace}: {len(report.problems)} kinds of problem"] if report.problems else []
     if cfg:
-        with progress_for(quiet=quiet).step(f"event types of {trace}", size, "B") as step:
+        with progress.step(f"event types of {trace}", size, "B") as step:
             contents = read_contents(trace, progress=step.update)
     for each in cfg or []:
         found = check_cfg(each, contents.config, contents.header, contents.types)
@@ -317,6 +359,50 @@ def cfgs(
     width = max(len(preset.name) for preset in found)
     for preset in found:
         print(f"{preset.name.ljust(width)}  {preset.summary}")
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def slurm(
+    command: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[--] [COMMAND...]", help="What each task runs.", show_default="python train.py"),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, metavar="N", help="Nodes of the job.")] = 2,
+    gpus_per_node: Annotated[int, typer.Option(min=1, metavar="N", help="GPUs of each node, a rank on each.")] = 4,
+    per_node: Annotated[
+        bool, typer.Option("--per-node", help="One task and report for each node: the command starts its ranks.")
+    ] = False,
+    capture_range: Annotated[
+        bool, typer.Option("--capture-range", help="Profile only between cudaProfilerStart and cudaProfilerStop.")
+    ] = False,
+    dependent: Annotated[
+        bool, typer.Option("--dependent", help="Translate in a job of its own, whatever ends the first.")
+    ] = False,
+    container: Annotated[
+        str,
+        typer.Option(metavar="IMAGE", help="Run in a container: FILE.sif by Apptainer, others by srun's plugin."),
+    ] = "",
+    venv: Annotated[str, typer.Option(metavar="DIR", help="Virtual environment that nsys2prv-ng is in.")] = "",
+    module: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="NAME", help="Module to load, as of nsys; can be repeated."),
+    ] = None,
+) -> None:
+    """Print a Slurm script that profiles a job and translates its reports; submit it with sbatch."""
+    from nsys2prv_ng.slurm import Job, script
+
+    job = Job(
+        command=command or (),
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        per_node=per_node,
+        capture_range=capture_range,
+        dependent=dependent,
+        container=container,
+        venv=venv,
+        modules=module or (),
+    )
+    print(script(job), end="")
 
 
 def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], Path]:

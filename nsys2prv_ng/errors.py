@@ -7,6 +7,10 @@ class TranslationError(Exception):
     exit_code = 1
 
 
+class ReportError(TranslationError):
+    """A report is at fault, and not the machine or the command: the other reports of a job still make a trace."""
+
+
 class UsageError(TranslationError):
     """The command was not meant the way it was typed. Exit code 2."""
 

@@ -27,6 +27,9 @@ class Progress:
         """A piece of work of `total` units; `update` tells how many more are done."""
         yield _NoStep()
 
+    def note(self, message: str) -> None:
+        """Why it takes longer than usual; may come in the middle of a step."""
+
     def warn(self, message: str) -> None:
         """Something that the user should know and that does not end the translation."""
 
@@ -38,6 +41,9 @@ class LogProgress(Progress):
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
         print(title, file=sys.stderr, flush=True)
         yield _NoStep()
+
+    def note(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
 
     def warn(self, message: str) -> None:
         print(f"warning: {message}", file=sys.stderr, flush=True)
@@ -52,6 +58,11 @@ class BarProgress(LogProgress):
 
         with tqdm(total=total, desc=title, unit=unit, unit_scale=total > 9999, leave=False, file=sys.stderr) as bar:
             yield bar
+
+    def note(self, message: str) -> None:
+        from tqdm import tqdm
+
+        tqdm.write(message, file=sys.stderr)  # above the bar
 
 
 class QuietProgress(Progress):

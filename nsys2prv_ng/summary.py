@@ -40,12 +40,21 @@ class ReportAccount:
 
 
 @dataclass
+class LeftOut:
+    """A report that could not be read, as the user named it or its export, and why."""
+
+    file: str
+    why: str
+
+
+@dataclass
 class Summary:
     """A translation: what it read and what it wrote. Times in ns."""
 
     output: str
     sources: list[SourceAccount]
     reports: list[ReportAccount]
+    left_out: list[LeftOut]
     start_utc_ns: int
     duration_ns: int
     nodes: int
@@ -91,6 +100,7 @@ class Summary:
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")
+        lines += [f"  left out: {report.file}: {report.why}" for report in self.left_out]
         lines.append(
             f"{self.output}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')}, {_count(self.nodes, 'node')},"
             f" {self.duration_ns / 1e9:.3f} s from {self.start_utc}"

@@ -4,41 +4,44 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.analysis.states import Flat, fill, flatten, overlay, row_limits
 from nsys2prv_ng.choose import BoolArray, Choice, chosen_rows, cut, drop_short, prune, windows_of
 from nsys2prv_ng.clock.alignment import ReportClock, align, uses_collectives
-from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
 from nsys2prv_ng.clock.report import Alignment
-from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
+from nsys2prv_ng.objects.missing import missing_ranks
 from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.paraver import records as rec
-from nsys2prv_ng.paraver.clip import clip_to_windows
 from nsys2prv_ng.paraver.configuration import pcf_text
-from nsys2prv_ng.paraver.encode import encode
-from nsys2prv_ng.paraver.event_types import CAPTURE, PROFILING, RUNNING
+from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Numbering
-from nsys2prv_ng.paraver.merge import merged_blocks
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator, prv_header, row_text
 from nsys2prv_ng.paraver.output import TraceOutput, files_of
-from nsys2prv_ng.paraver.records import Pair, Records
-from nsys2prv_ng.paraver.retime import retime
+from nsys2prv_ng.paraver.records import Pair
+from nsys2prv_ng.paraver.runs import Run
+from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords, read_reports
-from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.report.files import locate_exports, size_of
+from nsys2prv_ng.resources import Resources
+from nsys2prv_ng.row_states import row_states
 from nsys2prv_ng.side_files import check_side_files, write_whole
 from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
-from nsys2prv_ng.summary import SourceAccount, Summary
+from nsys2prv_ng.stored import in_memory, put_away_records
+from nsys2prv_ng.summary import LeftOut, SourceAccount, Summary
+from nsys2prv_ng.workers import in_threads
+from nsys2prv_ng.writing import Written, write_records
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,10 @@ class Options:
     """Files to write besides the trace: the clocks of the nodes, and the summary as JSON."""
     labels_from: Path | None = None
     """A .pcf whose numbers of types and names are kept."""
+    strict: bool = False
+    """End with an error if one of several reports cannot be read, instead of leaving it out."""
     force: bool = False
+    resources: Resources = field(default_factory=Resources)
 
 
 def translate(
@@ -72,23 +78,38 @@ def translate(
     side_files = [path for path in (options.summary, options.align_report) if path is not None]
     inputs = [*reports, *(path for path in (options.labels_from, options.align) if isinstance(path, Path))]
     check_side_files(side_files, [*inputs, *files_of(output)], force=options.force)
-    with TraceOutput(output, force=options.force) as trace:
+    with ExitStack() as opened:
+        resources = options.resources
+        trace = opened.enter_context(TraceOutput(output, force=options.force, jobs=resources.threads))
         kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
-        exports = locate_exports(reports, output.parent, progress)
-        with_evidence = uses_collectives(options.align) and len(exports) > 1
-        read = read_reports(exports, options.sources, options.of_sources, progress, with_evidence=with_evidence)
+        broken: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
+        exports = locate_exports(reports, output.parent, progress, resources.jobs, broken)
+        sizes = {export: size_of(export) for export in exports}
+        processes = resources.processes(list(sizes.values()))
+        store = opened.enter_context(resources.store(output.parent, len(exports), processes))
+        read = read_reports(
+            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end
+            options.sources,
+            options.of_sources,
+            store,
+            progress,
+            processes=processes,
+            with_evidence=uses_collectives(options.align) and len(exports) > 1,
+            left_out=broken,
+        )
+        left_out = _left_out(broken or {}, progress)
         node_names, alignment = _place_on_common_clock(read, options.align)
         empty = not any(report.limits() for report in read)
         if empty:
-            _show_captures(read)
+            _show_captures(read, store)
         whole = _build_tree(read, node_names)
         kept = chosen_rows(whole, options.choice)
-        _leave_out_rows(read, whole, kept)
+        _leave_out_rows(read, whole, kept, store, processes)
         first, last = _limits(read)
-        _close_unended(read, last)
-        spans = _spans(read)
-        _leave_out_short(read, options.choice)
-        windows = _cut(read, options.choice, first, last)
+        _close_unended(read, last, store)
+        spans = [report.spans() for report in read]
+        windows = _windows(read, options.choice, first, last)
+        _settle(read, options.choice, windows, store, processes)
         if windows:
             first, last = max(first, windows[0][0]), min(last, windows[-1][1])
         # Of several events of a type and row Paraver takes at time 0 the last only, so that ranges which a window cut
@@ -99,27 +120,31 @@ def translate(
         assigned = {space: values for each in joined for space, values in each.assigned.items()}
         numbering = Numbering([report.labels for report in read], assigned, kept_labels)
         tree, new_row = prune(whole, kept)
-        runs = [_resolved(report, rows, numbering) for report, rows in zip(read, tree.rows, strict=True)]
-        runs += [_lines_of(each, new_row, windows) for each in joined]
-        runs.append(_states(read, tree, spans, windows))
+        runs = _of_reports(read, tree, numbering)
+        runs += [Written(run) for each in joined for run in _put_away(each, new_row, windows, store)]
+        runs += [Written(run) for run in row_states(read, tree, spans, windows, store)]
 
         start_utc = origin + alignment.utc_base
         trace.write_text("pcf", pcf_text(numbering))
         trace.write_text("row", row_text(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
         communicators = _communicators(joined, whole, new_row, tree)
         trace.write_prv(prv_header(tree.model, start_utc, last - origin, communicators).encode())
-        size = _write_records(trace, tree, runs, origin, progress)
+        rows = tree.model.row_numbers()
+        size = write_records(trace, runs, rows, origin, store, progress, threads=resources.threads)
 
     warnings = [*tree.warnings, *alignment.warnings]
+    if len(reports) > 1:  # one alone was chosen
+        warnings += missing_ranks([report.metadata for report in read], whole.ranks)
     if empty:
         warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
     for warning in warnings:
         progress.warn(warning)
-    lines = {kind: sum(int((run.kind == kind).sum()) for run in runs) for kind in rec.KINDS}
+    lines = {kind: sum(each.run.facts.kinds[kind] for each in runs) for kind in rec.KINDS}
     summary = Summary(
         output=str(output),
         sources=_accounts(read, options.sources, joined),
         reports=[report.account() for report in read],
+        left_out=left_out,
         start_utc_ns=start_utc,
         duration_ns=last - origin,
         nodes=len(tree.model.nodes),
@@ -140,6 +165,13 @@ def translate(
     return summary
 
 
+def _left_out(broken: Mapping[Path, ReportError], progress: Progress) -> list[LeftOut]:
+    """Tell the user which reports are left out, and why; in an order that does not depend on the command line's."""
+    for path in sorted(broken):
+        progress.warn(f"left out, as it cannot be read: {broken[path]}")
+    return [LeftOut(str(path), str(broken[path]).removeprefix(f"{path}: ")) for path in sorted(broken)]
+
+
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 
@@ -155,20 +187,8 @@ def _place_on_common_clock(read: Sequence[ReportRecords], way: str | Path) -> tu
     for report, node, clock in zip(read, nodes, maps, strict=True):
         report.node, report.clock, report.evidence = node, clock, Evidence()
         for result in report.results.values():
-            _move(result, clock)
+            result.windows = clock(result.windows)
     return names, alignment
-
-
-def _move(result: Result, clock: ClockMap) -> None:
-    """From the times of a report to those on the common clock."""
-    if clock.drift:
-        result.records = [retime(records, clock) for records in result.records]
-    else:
-        for records in result.records:
-            rec.shift(records, clock.offset)
-    result.states = [s._replace(begin=clock(s.begin), end=clock(s.end)) for s in result.states]
-    result.unended = [u._replace(begin=clock(u.begin)) for u in result.unended]
-    result.windows = clock(result.windows)
 
 
 def _limits(read: Sequence[ReportRecords]) -> tuple[int, int]:
@@ -184,16 +204,18 @@ def _limits(read: Sequence[ReportRecords]) -> tuple[int, int]:
     return first, last
 
 
-def _close_unended(read: Sequence[ReportRecords], last: int) -> None:
+def _close_unended(read: Sequence[ReportRecords], last: int, store: Store) -> None:
     """Intervals without an end last until the trace ends."""
     for report in read:
         for result in report.results.values():
             for place, begin, opening, closing in result.unended:
+                begin = report.clock(begin)
                 result.records.append(rec.intervals(place, begin, np.maximum(begin, last), opening, closing))
+            put_away_records(result, store, on_common_clock=True)
             result.unended = []
 
 
-def _show_captures(read: Sequence[ReportRecords]) -> None:
+def _show_captures(read: Sequence[ReportRecords], store: Store) -> None:
     """Where no source found anything: an interval for the capture on each node, since Paraver loads no empty trace."""
     for node in sorted({report.node for report in read}):
         of_node = [report for report in read if report.node == node]
@@ -205,19 +227,46 @@ def _show_captures(read: Sequence[ReportRecords]) -> None:
         limits = np.array([[begin], [max(end, begin + 1)]], np.int64)
         capture = rec.intervals(place, limits[0], limits[1], [Pair(handle, 1)], [handle])
         one.results[CAPTURE.source] = Result(records=[capture])
+        put_away_records(one.results[CAPTURE.source], store, on_common_clock=True)
 
 
-def _cut(read: Sequence[ReportRecords], choice: Choice, first: int, last: int) -> list[tuple[int, int]]:
-    """Cut all records to the chosen time; returns its windows on the common clock, none if all time is wanted."""
+def _windows(read: Sequence[ReportRecords], choice: Choice, first: int, last: int) -> list[tuple[int, int]]:
+    """The windows of the chosen time on the common clock, none if all time is wanted."""
     if choice.window is None and not choice.nvtx_range:
         return []
     ranges = [result.windows for report in read for result in report.results.values()]
-    windows = windows_of(choice, ranges, first, last)
-    for report in read:
-        cut(report.results.values(), windows)
+    return windows_of(choice, ranges, first, last)
+
+
+def _settle(
+    read: Sequence[ReportRecords], choice: Choice, windows: Sequence[tuple[int, int]], store: Store, at_once: int
+) -> None:
+    """Change what cannot be changed record by record as it is written: put it on a clock that drifts, leave out what is
+    too short for the user, cut it to the windows.
+
+    `at_once` results are in memory. The trace begins, ends and has states as if what is too short were there.
+    """
+
+    def settle(change: tuple[ReportRecords, str, Result]) -> None:
+        report, name, result = change
+        with in_memory(result, store, report.clock):
+            if name in choice.shortest:
+                drop_short(result, choice.shortest[name])
+            if windows:
+                cut(result, windows)
+
+    changes = (
+        (report, name, result)
+        for report in read
+        for name, result in report.results.items()
+        if report.clock.drift or windows or name in choice.shortest
+    )
+    for _ in in_threads(settle, changes, at_once):
+        pass
     if not any(report.limits() for report in read):
-        raise UsageError("no event is in the chosen time; choose a longer or another one")
-    return windows
+        remedy = "a longer or another one" if windows else "shorter intervals"
+        where = "in the chosen time" if windows else "left in the trace"
+        raise UsageError(f"no event is {where}; choose {remedy}")
 
 
 # ---- place -----------------------------------------------------------------------------------------------------------
@@ -246,33 +295,57 @@ def _join(
     return joined
 
 
-def _leave_out_rows(read: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray) -> None:
-    """Drop what is on rows that the user does not want."""
-    for report, rows in zip(read, tree.rows, strict=True):
-        unwanted = (rows >= 0) & ~kept[rows]
-        for result in report.results.values():
+def _leave_out_rows(
+    read: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, at_once: int
+) -> None:
+    """Drop what is on rows that the user does not want; `at_once` results are in memory."""
+
+    def leave_out(change: tuple[Result, BoolArray]) -> None:
+        result, unwanted = change
+        with in_memory(result, store):
             result.drop_places(unwanted, "outside --ranks or --gpus")
+
+    changes = (
+        (result, unwanted)
+        for report, rows in zip(read, tree.rows, strict=True)
+        if (unwanted := (rows >= 0) & ~kept[rows]).any()
+        for result in report.results.values()
+    )
+    for _ in in_threads(leave_out, changes, at_once):
+        pass
     if not any(report.limits() for report in read):
         raise UsageError("no event is left in the trace; choose more ranks or GPUs")
 
 
-def _leave_out_short(read: Sequence[ReportRecords], choice: Choice) -> None:
-    """Drop intervals that are too short for the user. The trace begins, ends and has states as if they were there."""
-    for report in read:
-        drop_short(report.results, choice.shortest)
-    if not any(report.limits() for report in read):
-        raise UsageError("no event is left in the trace; choose shorter intervals")
+def _of_reports(read: Sequence[ReportRecords], tree: ObjectTree, numbering: Numbering) -> list[Written]:
+    """The runs of all reports, with what makes their rows, numbers and times those of the trace."""
+    runs = []
+    for report, rows in zip(read, tree.rows, strict=True):
+        maps = (rows, *numbering.maps(report.labels))
+        runs += [Written(run, 0 if run.on_common_clock else report.clock.offset, maps) for run in report.runs()]
+    return runs
 
 
-def _lines_of(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]]) -> Records:
-    """Sorted records of a join, from the rows of the whole tree to those of the trace, cut to the chosen time."""
-    for result in joined.accounts.values():
+def _put_away(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> list[Run]:
+    """The records of a join, from the rows of the whole tree to those of the trace, cut to the chosen time."""
+
+    def put_away(result: Result) -> None:
         before = result.written
         result.records = [rec.on_rows(records, new_row) for records in result.records]
         result.drop("outside --ranks or --gpus", before - result.written)
         if windows:
-            cut([result], windows)
-    return rec.concatenate([records for result in joined.accounts.values() for records in result.records]).sorted()
+            cut(result, windows)
+        put_away_records(result, store, on_common_clock=True)
+
+    for result in joined.accounts.values():
+        put_away(result)
+    if joined.in_parts is not None:
+        name, parts = joined.in_parts
+        whole = joined.accounts[name] = Result()
+        for result in parts:
+            put_away(result)
+            whole.add(result)
+    return [run for result in joined.accounts.values() for run in result.runs]
 
 
 def _communicators(
@@ -290,69 +363,6 @@ def _communicators(
             if tasks:
                 found.append(Communicator(communicator.number, tasks))
     return found
-
-
-def _resolved(report: ReportRecords, rows: IntArray, numbering: Numbering) -> Records:
-    """All records of a report, sorted, with the rows and numbers of the trace."""
-    records = rec.concatenate(list(report.records())).sorted()
-    rec.resolve(records, rows, *numbering.maps(report.labels))
-    return records
-
-
-def _spans(read: Sequence[ReportRecords]) -> list[tuple[IntArray, IntArray]]:
-    """First and last time of the events on each place of each report."""
-    return [row_limits(list(report.records()), len(report.places.all)) for report in read]
-
-
-def _states(
-    read: Sequence[ReportRecords],
-    tree: ObjectTree,
-    spans: Sequence[tuple[IntArray, IntArray]],
-    windows: Sequence[tuple[int, int]],
-) -> Records:
-    """State records of all rows in the windows, if there are any.
-
-    Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
-    the windows.
-    """
-    asked = [
-        states._replace(place=rows[states.place])
-        for report, rows in zip(read, tree.rows, strict=True)
-        for result in report.results.values()
-        for states in result.states
-    ]
-    columns = [np.concatenate([part[i] for part in asked] or [np.zeros(0, np.int64)]) for i in range(4)]
-    profiling = columns[3] == PROFILING
-    flat = overlay(flatten(*(c[~profiling] for c in columns)), flatten(*(c[profiling] for c in columns)))
-    first, last = row_limits([], tree.model.row_count)
-    for (earliest, latest), rows in zip(spans, tree.rows, strict=True):
-        np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
-        np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
-    no_host = np.ones(tree.model.row_count, np.bool_)
-    no_host[tree.host_rows] = False
-    first[no_host], last[no_host] = 1, 0
-    running = rec.states(*fill(Flat(*(column[~no_host[flat.row]] for column in flat)), first, last, RUNNING))
-    if windows:
-        running, _ = clip_to_windows(running, windows)
-    return rec.concatenate([rec.states(*flat), running]).sorted()
-
-
-# ---- writing ---------------------------------------------------------------------------------------------------------
-
-
-def _write_records(
-    trace: TraceOutput, tree: ObjectTree, runs: Sequence[Records], origin: int, progress: Progress
-) -> int:
-    """Merge, format and write all records; returns the number of bytes."""
-    numbers = tree.model.row_numbers()
-    size = 0
-    with progress.step(f"writing {trace.path}", sum(map(len, runs)), "record") as step:
-        for block in merged_blocks(runs):
-            text = encode(block, numbers, origin)
-            trace.write_prv(text.data)
-            size += text.size
-            step.update(len(block))
-    return size
 
 
 def _accounts(

@@ -250,28 +250,32 @@ def test_folder_that_cannot_be_written():
     assert "/sys/kernel" in line
 
 
-def test_write_error_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("name", ["out.prv", "out.prv.gz"])
+def test_write_error_leaves_nothing(tmp_path, name):
     import resource
 
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 
-    done = run(SAMPLE, tmp_path / "out.prv", preexec_fn=limit, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
-    assert "cannot write the trace" in assert_one_line(done, 1)
+    done = run(SAMPLE, tmp_path / name, preexec_fn=limit, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert "File too large" in assert_one_line(done, 1)
     assert files(tmp_path) == []
 
 
-def test_full_disk(tmp_path):
-    """On a file system of 64 KB of its own, in a mount namespace."""
+@pytest.mark.parametrize(("name", "size"), [("out.prv", "64k"), ("out.prv.gz", "20k")])
+def test_full_disk(tmp_path, name, size):
+    """On a small file system of its own, in a mount namespace."""
     script = (
-        f"mount -t tmpfs -o size=64k none {tmp_path} && {sys.executable} -m nsys2prv_ng {SAMPLE} {tmp_path}/out.prv;"
+        f"mount -t tmpfs -o size={size} none {tmp_path} && {sys.executable} -m nsys2prv_ng {SAMPLE} {tmp_path}/{name};"
         f" code=$?; ls -A {tmp_path}; exit $code"
     )
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("mount namespaces are not permitted here")
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=300)
-    assert "no space left" in assert_one_line(done, 1)
+    line = assert_one_line(done, 1)
+    assert "no space left" in line
+    assert ("or write out.prv.gz" in line) == (name == "out.prv")  # what would not help is not advised
     assert done.stdout == ""
 
 
@@ -299,6 +303,19 @@ def test_killed_at_any_moment(tmp_path, name):
             if name != "SIGKILL":
                 assert files(folder) in ([], ["out.pcf", "out.prv", "out.row"])
                 assert "internal error" not in error
+
+
+def test_only_a_first_run_compiles_and_says_so(tmp_path):
+    """A quiet first run, a further first run, and one that has the code of the latter."""
+    said = []
+    for cache, options in (("a", ["--quiet"]), ("b", []), ("b", [])):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / cache)}
+        arguments = [SAMPLE, tmp_path / "out.prv", "--force", "--sources", "cuda_api", "--no-derived"]
+        done = run(*arguments, *options, env=environment)
+        assert done.returncode == 0, done.stderr
+        said.append([line for line in done.stderr.splitlines() if "compiling" in line])
+    assert [len(lines) for lines in said] == [0, 1, 0]
+    assert "once per installation" in said[1][0]
 
 
 def test_a_newer_schema_is_a_warning(tmp_path):
@@ -335,3 +352,13 @@ def test_progress_bars_on_a_terminal(tmp_path):
     os.close(parent)
     assert process.returncode == 0
     assert b"%|" in shown
+
+
+def test_closed_standard_streams(tmp_path):
+    """As of a daemon: what is printed goes nowhere, and no file of ours takes their numbers."""
+    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
+    shell = f'"$@" <&- >&- 2>&-; echo $? >{tmp_path / "code"}'
+    command = [sys.executable, "-m", "nsys2prv_ng", "translate", "-j", "2", *map(str, reports), str(tmp_path / "t.prv")]
+    subprocess.run(["sh", "-c", shell, "sh", *command], check=True, timeout=300)
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "t.pcf", "t.prv", "t.row"]

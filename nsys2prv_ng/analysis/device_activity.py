@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -58,7 +59,7 @@ def device_activity(device: IntArray, begin: IntArray, end: IntArray, kind: IntA
     return Changes(who[:count], *columns[:, :count])
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignore[no-untyped-def]
     n = device.size
     count = i = j = 0
@@ -137,7 +138,7 @@ def cut_to_windows(changes: Changes, windows: Sequence[tuple[int, int]]) -> Cut:
     return Cut(Changes(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-def]
     """Number of lines, and of the changes that have one of their own."""
     n = device.size
@@ -180,7 +181,7 @@ def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-
     return count, kept
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _say(who, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
     """A line for what differs from what was shown, and for an idle stretch that ends; returns the number of lines."""
     changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])

@@ -7,14 +7,12 @@ from its first event to its last wherever nothing else is said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.paraver.records import EVENT, Records
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 
@@ -42,7 +40,7 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
     return Flat(row[kept], begin[kept], end[kept], state[kept])
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _flatten(row, begin, end, kept):  # type: ignore[no-untyped-def]
     busy_until = np.int64(0)
     for i in range(row.size):
@@ -69,7 +67,7 @@ def innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) ->
     return Flat(row[piece][by_time], begin[by_time], end[by_time], state[piece][by_time])
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
     """Pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
     n = row.size
@@ -113,7 +111,7 @@ def overlay(under: Flat, over: Flat) -> Flat:
     return Flat(row[order], begin[order], end[order], state[order])
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-untyped-def]
     """What is left of each interval outside `over`: (its index, begin, end) of each piece."""
     # An interval of `over` lies between two pieces of at most one interval, and so adds at most one piece.
@@ -138,17 +136,6 @@ def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-un
             index[pieces], left_begin[pieces], left_end[pieces] = i, at, end[i]
             pieces += 1
     return index[:pieces], left_begin[:pieces], left_end[:pieces]
-
-
-def row_limits(runs: Sequence[Records], rows: int) -> tuple[IntArray, IntArray]:
-    """First and last time of the events of each row, in resolved records; first > last for a row without any."""
-    first = np.full(rows, np.iinfo(np.int64).max, np.int64)
-    last = np.full(rows, np.iinfo(np.int64).min, np.int64)
-    for run in runs:
-        is_event = run.kind == EVENT
-        np.minimum.at(first, run.place[is_event], run.time[is_event])
-        np.maximum.at(last, run.place[is_event], run.time[is_event])
-    return first, last
 
 
 def fill(flat: Flat, first: IntArray, last: IntArray, filling: int) -> Flat:

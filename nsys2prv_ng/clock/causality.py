@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches
+from nsys2prv_ng.compiling import compiled
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -71,13 +71,13 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
         offset[b] -= 0.0 if fixed[b] else by * share
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _at(time, clock, offset, drift, since):  # type: ignore[no-untyped-def]
     """Correction of a time; whole ns, as it will be applied."""
     return np.int64(np.rint(offset[clock] + drift[clock] * (time - since[clock])))
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _count(first, domain, enter, leave, offset, drift, since):  # type: ignore[no-untyped-def]
     count, checked, worst = 0, 0, 0
     for i in range(first.size - 1):
@@ -95,7 +95,7 @@ def _count(first, domain, enter, leave, offset, drift, since):  # type: ignore[n
     return count, checked, worst
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _missing(first, domain, enter, leave, offset, drift, since, missing):  # type: ignore[no-untyped-def]
     """By how much the clock of the earliest to leave (row) is behind that of the last to enter (column) at most."""
     for i in range(first.size - 1):

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +25,7 @@ from nsys2prv_ng.clock.normal import (
     solve,
     without_blocks,
 )
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -90,7 +90,7 @@ def fit(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -
     return fitted
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _components(first, fits, domain, domains):  # type: ignore[no-untyped-def]
     """A number for each domain that is the same for those which operations connect."""
     parent = np.arange(domains)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.clock.collectives import ANY_SIZE
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 
@@ -68,12 +68,12 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _same(op_a, size_a, op_b, size_b):  # type: ignore[no-untyped-def]
     return op_a == op_b and (size_a in (size_b, ANY_SIZE) or size_b == ANY_SIZE)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _near(end_a, end_b, lag, low, high, furthest):  # type: ignore[no-untyped-def]
     """Whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
@@ -82,7 +82,7 @@ def _near(end_a, end_b, lag, low, high, furthest):  # type: ignore[no-untyped-de
     return abs(max(min(x, y), min(max(x, y), z))) <= furthest
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _spread(end_a, end_b, lag, low, high):  # type: ignore[no-untyped-def]
     """(median distance of the differences of ends from their line, median difference), from some of the overlap."""
     count = min(high - low, _SAMPLES)
@@ -103,7 +103,7 @@ def _spread(end_a, end_b, lag, low, high):  # type: ignore[no-untyped-def]
     return np.median(np.abs(straight - np.median(straight))), middle
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _agreeing(op_a, size_a, end_a, op_b, size_b, end_b, least, furthest):  # type: ignore[no-untyped-def]
     """Lags at which all of the overlap agrees, and of each how steady the ends are and their median difference."""
     n, m = end_a.size, end_b.size
@@ -128,7 +128,7 @@ def _agreeing(op_a, size_a, end_a, op_b, size_b, end_b, least, furthest):  # typ
     return lags[:found], spreads[:found], middles[:found]
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _longest_run(op_a, size_a, end_a, op_b, size_b, end_b, furthest):  # type: ignore[no-untyped-def]
     """(lag, first, last) of the longest run that agrees and whose ends are within reach; of equal ones the nearest."""
     n, m = end_a.size, end_b.size

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -163,7 +164,7 @@ def _change(
     return change
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _of_rows(clock, s, unknowns):  # type: ignore[no-untyped-def]
     """Correction of each row by these offsets and drifts."""
     n = unknowns.size // 2
@@ -173,7 +174,7 @@ def _of_rows(clock, s, unknowns):  # type: ignore[no-untyped-def]
     return values
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _applied_to(first, clock, s, weight, low, high, values, free):  # type: ignore[no-untyped-def]
     """Weighted sums by clock of values less their operation's mean; operations low .. high - 1 are left out."""
     n = free.size // 2
@@ -196,7 +197,7 @@ def _applied_to(first, clock, s, weight, low, high, values, free):  # type: igno
     return result
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _diagonal(first, clock, s, weight, low, high, free):  # type: ignore[no-untyped-def]
     """Diagonal of the normal equations without what eliminating the true ends takes from it; 1 where it is 0."""
     n = free.size // 2
@@ -213,7 +214,7 @@ def _diagonal(first, clock, s, weight, low, high, free):  # type: ignore[no-unty
     return diagonal
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _corrected(clock, end, s, offset, drift):  # type: ignore[no-untyped-def]
     corrected = np.empty(end.size)
     for i in range(end.size):
@@ -221,7 +222,7 @@ def _corrected(clock, end, s, offset, drift):  # type: ignore[no-untyped-def]
     return corrected
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _from_median(first, corrected):  # type: ignore[no-untyped-def]
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):

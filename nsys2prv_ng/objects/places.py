@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsys2prv_ng.keys import tuples_of
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -93,9 +95,9 @@ class Places:
         self, process: IntArray, device: IntArray, context: IntArray, stream: IntArray, lane: IntArray
     ) -> IntArray:
         """Ids of the streams that these operations ran on."""
-        codes, distinct = pd.MultiIndex.from_arrays([process, device, context, stream, lane]).factorize()
-        ids = np.array([self._id(Stream(*map(int, key))) for key in distinct], np.int64)
-        self._call({int(key[0]) for key in distinct}, application=True)
+        codes, distinct = tuples_of(process, device, context, stream, lane)
+        ids = np.array([self._id(Stream(*key)) for key in distinct], np.int64)
+        self._call({key[0] for key in distinct}, application=True)
         return ids[codes]
 
     def devices(self, gpu: IntArray) -> IntArray:

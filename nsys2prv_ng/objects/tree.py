@@ -122,6 +122,21 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
     )
 
 
+def sharing_rows(rows: Sequence[IntArray]) -> list[list[int]]:
+    """Indices of arrays of rows by group, in order: arrays with a row in common are in one; negative rows are none."""
+    group_of_row: dict[int, int] = {}
+    groups: dict[int, list[int]] = {}
+    for i, of_array in enumerate(rows):
+        own = np.unique(of_array[of_array >= 0]).tolist()
+        members = [i]
+        for other in {group_of_row[row] for row in own if row in group_of_row}:
+            members += groups.pop(other)
+        groups[i] = sorted(members)
+        for member in members:
+            group_of_row.update(dict.fromkeys(np.unique(rows[member][rows[member] >= 0]).tolist(), i))
+    return sorted(groups.values())
+
+
 def gpu_key(gpu: Gpu) -> tuple[str, int]:
     """What makes a GPU of a node the same in several reports: its uuid; its number only where that is unknown."""
     return (gpu.uuid, 0) if gpu.uuid else ("", gpu.number)

@@ -1,21 +1,25 @@
-"""From resolved records to the text of a .prv, in numba: digits by pairs from a table into a byte buffer."""
+"""From resolved records to the text of a .prv, in numba: eight digits at a time, made in one word."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.compiling import compiled, inlined
 from nsys2prv_ng.paraver.records import COMMUNICATION, STATE, IntArray, Records
 
-_TWO_DIGITS = np.frombuffer("".join(f"{i:02d}" for i in range(100)).encode(), np.uint8).copy()
-
-# Most bytes that a line can need: kind and four object ids of at most 5 digits, a time of at most 20 and separators; a
-# communication names two objects and has four times, which its words (two fields of at most 20 each) leave room for.
-_LINE_BYTES = 80
-_WORD_BYTES = 44
+# Most bytes that a line can need: kind, object, a time of at most 20 and the line's end; for each word a handle of at
+# most 11, a value of at most 20 and two colons. The words of a communication leave room for its other object.
+_LINE_BYTES = 56
+_WORD_BYTES = 34
+_OBJECT_BYTES = 32
+_TYPE_BYTES = 16
+_TYPES = 256
+_NO_TYPE = np.iinfo(np.int64).min
+_EIGHT_DIGITS = 100_000_000
 
 
 @dataclass
@@ -26,10 +30,21 @@ class RowNumbers:
     task: IntArray
     thread: IntArray
 
+    @cached_property
+    def texts(self) -> tuple[IntArray, IntArray]:
+        """(text of each row in words of 8 bytes, n x 4; its length): made once for all blocks of a trace."""
+        text, size = np.empty((self.cpu.size, _OBJECT_BYTES), np.uint8), np.empty(self.cpu.size, np.int64)
+        _objects(text, size, self.cpu, self.task, self.thread)
+        return text.view(np.int64), size
+
 
 def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.uint8]:
     """Lines of the records, in their order, with times relative to `origin` (ns)."""
-    buffer = np.empty(_LINE_BYTES * len(records) + _WORD_BYTES * records.value.size, np.uint8)
+    # Texts are written in whole words, which may reach over their ends. All arrays are made here, since numba takes
+    # much longer to compile what makes them.
+    buffer = np.empty(_LINE_BYTES * len(records) + _WORD_BYTES * records.value.size + _OBJECT_BYTES, np.uint8)
+    types, type_size = np.empty((_TYPES, _TYPE_BYTES), np.uint8), np.empty(_TYPES, np.int64)
+    type_of_slot = np.full(_TYPES, _NO_TYPE)
     used = _encode(
         buffer,
         records.kind,
@@ -38,90 +53,136 @@ def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.ui
         records.first,
         records.handle,
         records.value,
-        rows.cpu,
-        rows.task,
-        rows.thread,
         origin,
+        rows.texts,
+        (types, types.view(np.int64), type_size, type_of_slot),
     )
     return buffer[:used]
 
 
-@nb.njit(cache=True, nogil=True)
-def _encode(buffer, kind, time, place, first, handle, value, cpu, task, thread, origin):  # type: ignore[no-untyped-def]
+@compiled
+def _encode(buffer, kind, time, place, first, handle, value, origin, of_rows, of_types):  # type: ignore[no-untyped-def]
+    objects, object_size = of_rows
+    types, type_words, type_size, type_of_slot = of_types
     p = 0
     for i in range(kind.size):
-        row = place[i]
         w = first[i]
         buffer[p] = 48 + kind[i]
-        p = _object(buffer, p + 1, cpu[row], task[row], thread[row])
+        p = _object(buffer, p + 1, objects, object_size, place[i])
         p = _number(buffer, p, time[i] - origin)
         if kind[i] == STATE:
             p = _number(buffer, _colon(buffer, p), value[w] - origin)
-            p = _number(buffer, _colon(buffer, p), handle[w])
+            p = _number(buffer, _colon(buffer, p), np.int64(handle[w]))
         elif kind[i] == COMMUNICATION:
-            receiver = handle[w]
             p = _number(buffer, _colon(buffer, p), value[w] - origin)
-            p = _object(buffer, p, cpu[receiver], task[receiver], thread[receiver])
+            p = _object(buffer, p, objects, object_size, handle[w])
             p = _number(buffer, p, value[w + 1] - origin)
             p = _number(buffer, _colon(buffer, p), value[w + 2] - origin)
             p = _number(buffer, _colon(buffer, p), value[w + 3])
-            p = _number(buffer, _colon(buffer, p), handle[w + 3])
+            p = _number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
         else:
             for j in range(w, first[i + 1]):
-                p = _number(buffer, _colon(buffer, p), handle[j])
-                p = _number(buffer, _colon(buffer, p), value[j])
+                # ':type:' of the types seen last is kept, since few make up most of a trace.
+                number = np.int64(handle[j])
+                slot = number & (_TYPES - 1)
+                if type_of_slot[slot] != number:
+                    type_of_slot[slot] = number
+                    text = types[slot]
+                    type_size[slot] = _colon(text, _number(text, _colon(text, 0), number))
+                _eight_bytes(buffer, p, type_words[slot, 0])
+                _eight_bytes(buffer, p + 8, type_words[slot, 1])
+                p = _number_here(buffer, p + type_size[slot], value[j])
         buffer[p] = 10
         p += 1
     return p
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@compiled
+def _objects(texts, size, cpu, task, thread):  # type: ignore[no-untyped-def]
+    """':cpu:1:task:thread:' of each row; there is one application."""
+    for row in range(cpu.size):
+        text = texts[row]
+        p = _number(text, _colon(text, 0), cpu[row])
+        text[p] = 58
+        text[p + 1] = 49
+        p = _number(text, _colon(text, p + 2), task[row])
+        p = _number(text, _colon(text, p), thread[row])
+        size[row] = _colon(text, p)
+
+
+@inlined
+def _object(buffer, p, objects, size, row):  # type: ignore[no-untyped-def]
+    for k in range(_OBJECT_BYTES // 8):
+        _eight_bytes(buffer, p + 8 * k, objects[row, k])
+    return p + size[row]
+
+
+@inlined
 def _colon(buffer, p):  # type: ignore[no-untyped-def]
     buffer[p] = 58
     return p + 1
 
 
-@nb.njit(cache=True, nogil=True)
-def _object(buffer, p, cpu, task, thread):  # type: ignore[no-untyped-def]
-    """':cpu:1:task:thread:' of a row; there is one application."""
-    p = _number(buffer, _colon(buffer, p), cpu)
-    buffer[p] = 58
-    buffer[p + 1] = 49
-    p = _number(buffer, _colon(buffer, p + 2), task)
-    p = _number(buffer, _colon(buffer, p), thread)
-    return _colon(buffer, p)
+@compiled
+def _number(buffer, p, x):  # type: ignore[no-untyped-def]
+    """Decimal digits of an int64 at p; returns the position after them, from which on 7 bytes are overwritten, too."""
+    return _number_here(buffer, p, x)
 
 
-@nb.njit(cache=True, nogil=True)
-def _number(buffer, p, number):  # type: ignore[no-untyped-def]
-    """Decimal digits of an int64 at p; returns the position after them."""
-    x = np.int64(number)
+@inlined
+def _number_here(buffer, p, x):  # type: ignore[no-untyped-def]
+    """The same, for where most numbers come from: each place that has it takes a while to compile."""
+    if 0 <= x < _EIGHT_DIGITS:
+        return _leading(buffer, p, x)
+    return _long_number(buffer, p, x)
+
+
+@compiled
+def _long_number(buffer, p, x):  # type: ignore[no-untyped-def]
     if x < 0:
         buffer[p] = 45
         p += 1
-        if x == np.int64(-9223372036854775808):  # has no positive counterpart
-            for digit in (57, 50, 50, 51, 51, 55, 50, 48, 51, 54, 56, 53, 52, 55, 55, 53, 56, 48, 56):
-                buffer[p] = digit
-                p += 1
-            return p
-        x = -x
-    digits = 1
-    limit = np.int64(10)
-    while digits < 19 and x >= limit:
-        digits += 1
-        if digits < 19:
-            limit *= 10
-    q = p + digits
-    while x >= 100:
-        rest = x // 100
-        two = (x - rest * 100) * 2
-        q -= 2
-        buffer[q] = _TWO_DIGITS[two]
-        buffer[q + 1] = _TWO_DIGITS[two + 1]
-        x = rest
-    if x >= 10:
-        buffer[q - 2] = _TWO_DIGITS[x * 2]
-        buffer[q - 1] = _TWO_DIGITS[x * 2 + 1]
+        high = x // -_EIGHT_DIGITS  # in range for every x, unlike -x
+        low = -(x + high * _EIGHT_DIGITS)
     else:
-        buffer[q - 1] = 48 + x
-    return p + digits
+        high = x // _EIGHT_DIGITS
+        low = x - high * _EIGHT_DIGITS
+    if high == 0:
+        return _leading(buffer, p, low)
+    if high < _EIGHT_DIGITS:
+        p = _leading(buffer, p, high)
+    else:
+        top = high // _EIGHT_DIGITS
+        p = _leading(buffer, p, top)
+        _eight_bytes(buffer, p, _digits(high - top * _EIGHT_DIGITS))
+        p += 8
+    _eight_bytes(buffer, p, _digits(low))
+    return p + 8
+
+
+@inlined
+def _leading(buffer, p, x):  # type: ignore[no-untyped-def]
+    """Digits of 0 <= x < 10^8 without zeros in front."""
+    zeros = (x < 10) + (x < 100) + (x < 1000) + (x < 10_000) + (x < 100_000) + (x < 1_000_000) + (x < 10_000_000)
+    _eight_bytes(buffer, p, _digits(x) >> (8 * zeros))
+    return p + 8 - zeros
+
+
+@inlined
+def _digits(x):  # type: ignore[no-untyped-def]
+    """The eight digits of 0 <= x < 10^8, the first in the lowest byte: two halves, their halves, and theirs at once."""
+    high = x // 10_000
+    x = high | ((x - high * 10_000) << 32)
+    high = ((x * 10_486) >> 20) & 0x0000_007F_0000_007F  # each // 100
+    x = high | ((x - high * 100) << 16)
+    high = ((x * 103) >> 10) & 0x000F_000F_000F_000F  # each // 10
+    x = high | ((x - high * 10) << 8)
+    return x | 0x3030_3030_3030_3030
+
+
+@inlined
+def _eight_bytes(buffer, p, word):  # type: ignore[no-untyped-def]
+    """Bytes of a word, the lowest first. With positions that cannot be negative the compiler makes one store of it."""
+    q = np.uint64(p)
+    for k in range(8):
+        buffer[q + np.uint64(k)] = (word >> (8 * k)) & 255

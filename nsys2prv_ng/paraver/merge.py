@@ -1,4 +1,4 @@
-"""Several sorted runs of records as one sorted sequence of blocks."""
+"""Several sorted streams of records as one sorted sequence of blocks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,76 @@ import numpy as np
 
 from nsys2prv_ng.paraver.records import Records, concatenate
 
-BLOCK_RECORDS = 1 << 19
+BLOCK_RECORDS = 1 << 16
+LAST_TIME = np.iinfo(np.int64).max
+
+_AHEAD = 4
+"""Blocks of records of all streams that may be in memory for one block: sparse streams are read far ahead."""
 
 
-def merged_blocks(runs: Sequence[Records], block: int = BLOCK_RECORDS) -> Iterator[Records]:
-    """Blocks of about `block` records, sorted within and among each other by time and tie; ties keep the order of runs.
+class _Cursor:
+    """Where the merge is in a stream of chunks, of which none is empty."""
 
-    Records of one time are always in one block.
+    def __init__(self, chunks: Iterator[Records]) -> None:
+        self._chunks = chunks
+        self._chunk: Records | None = next(chunks, None)
+        self._at = 0
+
+    def at_end(self) -> bool:
+        return self._chunk is None
+
+    def time_after(self, step: int) -> int:
+        """Time of the record that is `step` records on; LAST_TIME if the stream has no more than these."""
+        while self._chunk is not None and self._at + step >= len(self._chunk):
+            following = next(self._chunks, None)
+            if following is None:
+                return LAST_TIME
+            self._chunk, self._at = concatenate([self._chunk.part(self._at, len(self._chunk)), following]), 0
+        return LAST_TIME if self._chunk is None else int(self._chunk.time[self._at + step - 1])
+
+    def count(self, limit: int) -> int:
+        """How many records of the chunk are next, up to and with those at the time `limit`."""
+        return 0 if self._chunk is None else int(np.searchsorted(self._chunk.time, limit, "right")) - self._at
+
+    def take(self, limit: int) -> Iterator[Records]:
+        """The next records, up to and with those at the time `limit`."""
+        while self._chunk is not None:
+            to = int(np.searchsorted(self._chunk.time, limit, "right"))
+            if to > self._at:
+                yield self._chunk.part(self._at, to)
+                self._at = to
+            if to < len(self._chunk):
+                return
+            self._chunk, self._at = next(self._chunks, None), 0
+
+
+def merged_blocks(streams: Sequence[Iterator[Records]], block: int = BLOCK_RECORDS) -> Iterator[list[Records]]:
+    """Blocks of about `block` records. Each is a list of sorted parts, those of a stream in the order of the streams;
+    no record of a block is later than one of the next.
+
+    `streams`: chunks of records, sorted by time within and among each other. Records of one time are always in one
+    block.
     """
-    runs = [run for run in runs if len(run)]
-    step = max(1, block // max(1, len(runs)))
-    at = [0] * len(runs)
+    cursors = [_Cursor(stream) for stream in streams]
+    step = max(1, block // max(1, len(cursors)))
     while True:
-        left = [i for i, run in enumerate(runs) if at[i] < len(run)]
-        if not left:
+        cursors = [cursor for cursor in cursors if not cursor.at_end()]
+        if not cursors:
             return
-        # Up to the earliest time at which any run has given its share, no later record of a run can be due.
-        limit = min(runs[i].time[min(at[i] + step, len(runs[i])) - 1] for i in left)
-        parts = []
-        for i in left:
-            to = int(np.searchsorted(runs[i].time, limit, "right"))
-            parts.append(runs[i].part(at[i], to))
-            at[i] = to
-        yield concatenate(parts).sorted() if len(parts) > 1 else parts[0]
+        limit, step = _limit(cursors, step, block)
+        yield [part for cursor in cursors for part in cursor.take(limit)]
+
+
+def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
+    """Last time of the next block, and the step to try for the one after it.
+
+    Up to the earliest time at which any stream has given `step` records, no later record of a stream can be due. (One
+    that ends before sets no limit: with many of them, a block would be cut at the end of each.) Some streams are much
+    denser than others, so the step that fills a block is found as they are read.
+    """
+    while True:
+        limit = min(cursor.time_after(step) for cursor in cursors)
+        size = sum(cursor.count(limit) for cursor in cursors)
+        if size <= 2 * block or step == 1:
+            return limit, 2 * step if size < block // 2 and step * len(cursors) < _AHEAD * block else step
+        step = max(1, step // 2)

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-
-GZIP_LEVEL = 1
-"""Levels above the fastest save a few percent of a .prv and cost several times its translation."""
+from nsys2prv_ng.paraver.gzip_blocks import GzipBlocks
 
 
 class TraceOutput:
     """Writes x.prv (or x.prv.gz), x.pcf and x.row under temporary names beside the final ones.
 
     A context manager: leaving it renames all three, the .prv last; leaving it by an exception removes what was written.
+    `jobs` threads compress a .prv.gz.
     """
 
-    def __init__(self, path: Path, *, force: bool) -> None:
+    def __init__(self, path: Path, *, force: bool, jobs: int = 1) -> None:
         self.path = path
         self.compressed = path.name.endswith(".gz")
         self._final = dict(zip(("pcf", "row", "prv"), files_of(path), strict=True))
         self._temporary: dict[str, Path] = {}
-        self._prv: BinaryIO | None = None
+        self._jobs = jobs
+        self._raw: BinaryIO | None = None
+        self._gzip: GzipBlocks | None = None
         check_writable(path, list(self._final.values()), force=force)
 
     def __enter__(self) -> TraceOutput:
@@ -37,12 +37,8 @@ class TraceOutput:
                 descriptor, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
                 self._temporary[suffix] = Path(name)
                 if suffix == "prv":
-                    raw = os.fdopen(descriptor, "wb")
-                    # No name and no time in the gzip header: the same input gives the same bytes.
-                    self._prv = (
-                        cast(BinaryIO, gzip.GzipFile("", "wb", GZIP_LEVEL, raw, mtime=0)) if self.compressed else raw
-                    )
-                    self._raw = raw
+                    self._raw = os.fdopen(descriptor, "wb")
+                    self._gzip = GzipBlocks(self._raw, self._jobs) if self.compressed else None
                 else:
                     os.close(descriptor)
         except OSError as error:
@@ -51,10 +47,10 @@ class TraceOutput:
         return self
 
     def write_prv(self, data: bytes | memoryview) -> None:
-        """Append to the .prv."""
-        assert self._prv is not None
+        """Append to the .prv; `data` may be changed afterwards."""
+        assert self._raw is not None
         try:
-            self._prv.write(data)
+            (self._gzip or self._raw).write(data)
         except OSError as error:
             raise _output_error(self.path, error) from None
 
@@ -77,8 +73,9 @@ class TraceOutput:
             self._remove()
 
     def _publish(self) -> None:
-        assert self._prv is not None
-        self._prv.close()
+        assert self._raw is not None
+        if self._gzip is not None:
+            self._gzip.close()
         self._raw.close()
         mask = os.umask(0)
         os.umask(mask)
@@ -87,10 +84,11 @@ class TraceOutput:
             self._temporary[suffix].replace(final)
 
     def _remove(self) -> None:
-        for file in (self._prv, getattr(self, "_raw", None)):
-            if file is not None:
-                with suppress(OSError):
-                    file.close()
+        if self._gzip is not None:
+            self._gzip.abandon()
+        if self._raw is not None:
+            with suppress(OSError):
+                self._raw.close()
         for path in self._temporary.values():
             path.unlink(missing_ok=True)
 
@@ -120,7 +118,8 @@ def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
 
 def _output_error(path: Path, error: OSError) -> TranslationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        smaller = "" if path.suffix == ".gz" else f", or write {path.stem}.prv.gz"
         return TranslationError(
-            f"{path}: no space left to write the trace; free some, choose another folder, or write {path.stem}.prv.gz"
+            f"{path}: no space left to write the trace; free some or choose another folder{smaller}"
         )
     return TranslationError(f"{path}: cannot write the trace: {error.strerror or error}")

@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.paraver.sorting import gather, time_order
 
 IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -72,21 +74,19 @@ class Records:
         low = self.tie & LONGEST
         return np.where(self.tie_class == BEGIN, LONGEST - low, low)
 
-    def limits(self) -> tuple[int, int]:
-        """First and last time (ns) of the records, of which there must be one."""
-        first, last = int(self.time.min()), int(self.time.max())
-        words = self.first[:-1]
-        state_end = self.value[words[self.kind == STATE]]
-        receive = self.value[words[self.kind == COMMUNICATION] + 1]
-        for other in (state_end, receive):
-            if other.size:
-                first, last = min(first, int(other.min())), max(last, int(other.max()))
-        return first, last
-
     def take(self, order: IntArray) -> Records:
         """The records at these indices, in this order."""
-        first, handle, value = _take_words(self.first, self.handle, self.value, order)
-        return Records(self.time[order], self.tie[order], self.place[order], self.kind[order], first, handle, value)
+        return self._take(order, int(np.diff(self.first)[order].sum()))
+
+    def _take(self, order: IntArray, words: int) -> Records:
+        # numpy's memory, unlike numba's, comes in huge pages if there is much of it: half the time of large arrays.
+        n = order.size
+        columns = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int8)
+        first = np.empty(n + 1, np.int64)
+        pairs = np.empty(words, np.int32), np.empty(words, np.int64)
+        own = self.time, self.tie, self.place, self.kind
+        gather(order, own, self.first, (self.handle, self.value), columns, first, pairs)
+        return Records(*columns, first, *pairs)
 
     def part(self, low: int, high: int) -> Records:
         """Records low .. high - 1, as views."""
@@ -98,7 +98,7 @@ class Records:
 
     def sorted(self) -> Records:
         """Ordered by time and tie; records that agree in both keep their order."""
-        return self.take(time_order(self.time, self.tie))
+        return self._take(time_order(self.time, self.tie), self.value.size)
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
@@ -117,6 +117,15 @@ def concatenate(parts: Sequence[Records]) -> Records:
     handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
     value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
     return Records(time, tie, place, kind, first, handle, value)
+
+
+def merge_parts(parts: Sequence[Records]) -> Records:
+    """One sorted sequence of parts that each are sorted; where time and tie agree, an earlier part's records are first.
+
+    Of a single part that has records no copy is made.
+    """
+    parts = [part for part in parts if len(part)]
+    return parts[0] if len(parts) == 1 else concatenate(parts).sorted()
 
 
 def count_events(records: Records) -> int:
@@ -215,63 +224,13 @@ def communications(
     return _lines(sender, send, tie, COMMUNICATION, words)
 
 
-def time_order(time: IntArray, tie: IntArray) -> IntArray:
-    """Stable order by (time, tie). Fast where `time` consists of sorted runs, as reports and merged blocks do."""
-    order = np.argsort(time, kind="stable").astype(np.int64, copy=False)
-    _order_ties(time, tie, order)
-    return order
-
-
-@nb.njit(cache=True, nogil=True)
-def _order_ties(time, tie, order):  # type: ignore[no-untyped-def]
-    n = order.size
-    low = 0
-    while low < n:
-        t = time[order[low]]
-        high = low + 1
-        sorted_already = True
-        while high < n and time[order[high]] == t:
-            if tie[order[high]] < tie[order[high - 1]]:
-                sorted_already = False
-            high += 1
-        if not sorted_already:
-            group = order[low:high].copy()
-            rank = np.argsort(tie[group], kind="mergesort")
-            for i in range(rank.size):
-                order[low + i] = group[rank[i]]
-        low = high
-
-
-@nb.njit(cache=True, nogil=True)
-def _take_words(first, handle, value, order):  # type: ignore[no-untyped-def]
-    n = order.size
-    new_first = np.empty(n + 1, np.int64)
-    new_first[0] = 0
-    for i in range(n):
-        new_first[i + 1] = new_first[i] + first[order[i] + 1] - first[order[i]]
-    new_handle = np.empty(new_first[n], handle.dtype)
-    new_value = np.empty(new_first[n], value.dtype)
-    for i in range(n):
-        source = first[order[i]]
-        for j in range(new_first[i + 1] - new_first[i]):
-            new_handle[new_first[i] + j] = handle[source + j]
-            new_value[new_first[i] + j] = value[source + j]
-    return new_first, new_handle, new_value
-
-
-def used_handles(records: Records) -> IntArray:
-    """Handles of the types of which there are events, sorted."""
-    words = np.repeat(records.kind, np.diff(records.first)) == EVENT
-    return np.flatnonzero(np.bincount(records.handle[words]))
-
-
 def shift(records: Records, offset: int) -> None:
     """Move records in time by `offset` ns, in place."""
     if offset:
         _shift(records.kind, records.first, records.value, records.time, offset)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
     for i in range(time.size):
         time[i] += offset
@@ -307,7 +266,7 @@ def resolve(records: Records, rows: IntArray, types: IntArray, starts: IntArray,
     _resolve(records.kind, records.place, records.first, records.handle, records.value, rows, types, starts, tables)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _resolve(kind, place, first, handle, value, rows, types, starts, tables):  # type: ignore[no-untyped-def]
     for i in range(kind.size):
         place[i] = rows[place[i]]

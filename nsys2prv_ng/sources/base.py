@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, cast
 
@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
+from nsys2prv_ng.keys import distinct
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator
 from nsys2prv_ng.paraver.records import Pair, Records, count_events, select, without_places
+from nsys2prv_ng.paraver.runs import Run
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings
 
@@ -56,6 +58,8 @@ class Result:
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Begin and end (ns) of the ranges that the user wants to see, n x 2; only NVTX knows them."""
     records: list[Records] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    """Records that were put away."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
     shared: object = None
@@ -66,11 +70,20 @@ class Result:
     @property
     def written(self) -> int:
         """Events and communications among the records."""
-        return sum(count_events(records) for records in self.records) - self.pieces
+        away = sum(run.facts.events for run in self.runs)
+        return sum(count_events(records) for records in self.records) + away - self.pieces
 
     def drop(self, reason: str, count: int) -> None:
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+    def add(self, other: Result) -> None:
+        """Count what is in another result, which has put its records away, and have its runs."""
+        self.read += other.read
+        self.pieces += other.pieces
+        self.runs += other.runs
+        for reason, count in other.dropped.items():
+            self.drop(reason, count)
 
     def drop_places(self, without: BoolArray, reason: str) -> None:
         """Leave out all that happened at some places: a mask by place."""
@@ -112,8 +125,10 @@ class Joined:
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
-    """By name in the summary: `records` (communications with rows of the trace as places, on the common clock), the
-    number that was `read`, and what was `dropped`."""
+    """By name in the summary: `records` (with rows of the trace as places, on the common clock), the number that was
+    `read`, and what was `dropped`."""
+    in_parts: tuple[str, Iterator[Result]] | None = None
+    """A name in the summary and its results in parts, made as they are asked for: each is put away before the next."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +204,14 @@ class Reading:
         """Whether the report has the table and a chosen source reads it."""
         return table in self._tables and table in self._database.tables
 
+    def by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
+        """What `convert` makes of some rows after the other of a declared table, too large to be in memory at once.
+
+        It has columns of integers only, which are gone when `convert` returns.
+        """
+        declared = self._tables.get(table)
+        return self._database.by_block(declared, self.metadata.schema_version, convert) if declared else []
+
     def apart(self, source: Source) -> Reading:
         """The same report read for one source whose places and names are not those of the trace."""
         reading = Reading(self._database, self.metadata, self.strings, (source,), self.options)
@@ -199,8 +222,8 @@ class Reading:
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """(index into the names for each id, distinct names) of a column of string ids."""
-        distinct, index = np.unique(ids, return_inverse=True)
-        return index, self.strings(distinct)
+        index, found = distinct(ids)
+        return index, self.strings(found)
 
     def once(self, compute: Callable[[Reading], T]) -> T:
         """What `compute` makes of this report, computed for the first of the sources that ask for it."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng import keys
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import IntArray, Reading, unsound_times
 from nsys2prv_ng.sources.cuda_api import RUNTIME
+from nsys2prv_ng.sources.device_operations import TABLES
 
 TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 
@@ -21,27 +22,38 @@ NO_CALL = "no call recorded with its correlation id"
 
 
 class Calls(NamedTuple):
-    """Begin and end (ns; NULL where it has none) and thread of the calls that have a correlation id."""
+    """Calls that have a correlation id: process and id, begin and end (ns; NULL where it has none) and thread."""
 
-    key: pd.MultiIndex
+    process: IntArray
+    correlation: IntArray
     begin: IntArray
     end: IntArray
     global_tid: IntArray
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
         """Index of the call with each correlation id in each process; -1 where none was recorded."""
-        call = self.key.get_indexer(pd.MultiIndex.from_arrays([process, correlation]))
-        return np.where(correlation == NULL, -1, call).astype(np.int64)
+        return keys.find([self.process, self.correlation], [process, correlation])
 
 
-def queue_delays(reading: Reading, process: IntArray, correlation: IntArray, begin: IntArray) -> IntArray:
+def launches(reading: Reading) -> dict[str, IntArray]:
+    """Index of the call that launched each row of the tables of device operations, or -1; through `reading.once`."""
+    tables = [table for table in TABLES if reading.has(table)]
+    columns = [reading.columns(table) for table in tables]
+    process, correlation = (
+        np.concatenate([each[name] for each in columns] or [np.zeros(0, np.int64)])
+        for name in ("globalPid", "correlationId")
+    )
+    call = reading.once(recorded_calls).find(process_of(process), correlation)
+    return dict(zip(tables, np.split(call, np.cumsum([each.rows for each in columns])[:-1]), strict=False))
+
+
+def queue_delays(reading: Reading, table: str, rows: IntArray) -> IntArray:
     """Time (ns) from the end of the call that launched each kernel to its begin, as in NVIDIA's cuda_kern_exec_trace.
 
     NULL for a kernel that began before its call ended: it did not wait. So for one without a recorded call.
     """
-    by_id = reading.once(recorded_calls)
-    call = by_id.find(process, correlation)
-    launched = np.where(call >= 0, by_id.end[call], NULL) if by_id.end.size else np.full(begin.size, NULL, np.int64)
+    call, begin = reading.once(launches)[table][rows], reading.columns(table)["start"][rows]
+    launched = np.append(reading.once(recorded_calls).end, NULL)[call]  # -1 is the last
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 
 
@@ -54,8 +66,8 @@ def recorded_calls(reading: Reading) -> Calls:
     unsound = unsound_times(begin, np.where(end == NULL, begin, end)).values()
     rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & ~np.logical_or.reduce(list(unsound)))
     rows = rows[np.argsort(begin[rows], kind="stable")]
-    key = pd.MultiIndex.from_arrays([process_of(tid[rows]), correlation[rows]])
+    process = process_of(tid[rows])
     # Of calls that share an id the outermost began first.
-    first = ~key.duplicated()
+    first = ~keys.duplicated(process, correlation[rows])
     rows = rows[first]
-    return Calls(key[first], begin[rows], end[rows], tid[rows])
+    return Calls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.keys import duplicated, find
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.base import IntArray, Reading
@@ -22,20 +22,19 @@ def devices_of(reading: Reading, process: IntArray, context: IntArray, device: I
     """
     contexts = reading.columns(TABLE.name)
     pid = process & PID_MASK
-    pairs = pd.DataFrame({"pid": contexts["processId"], "context": contexts["contextId"]})
-    pairs["device"] = contexts["deviceId"]
-    by_context = pairs.drop_duplicates(["pid", "context"])
-    key = pd.MultiIndex.from_frame(by_context[["pid", "context"]])
-    at = key.get_indexer(pd.MultiIndex.from_arrays([pid, context]))
-    of_context = by_context["device"].to_numpy(np.int64)
+    pids, of_context = contexts["processId"], contexts["deviceId"]
+    known = np.flatnonzero(~duplicated(pids, contexts["contextId"]))
+    at = find([pids[known], contexts["contextId"][known]], [pid, context])
 
-    only = pairs.groupby("pid")["device"].agg(["min", "max"])
-    only = only[only["min"] == only["max"]]
-    alone = pd.Index(only.index).get_indexer(pd.Index(pid))
-    of_process = only["min"].to_numpy(np.int64)
+    devices: dict[int, set[int]] = {}
+    for each, its_device in zip(pids.tolist(), of_context.tolist(), strict=True):
+        devices.setdefault(each, set()).add(its_device)
+    only = {each: min(its_devices) for each, its_devices in devices.items() if len(its_devices) == 1}
+    alone = find([np.array([*only], np.int64)], [pid])
+    of_process = np.array([*only.values()], np.int64)
 
     found: IntArray = device.copy()
-    found[at >= 0] = of_context[at[at >= 0]]
+    found[at >= 0] = of_context[known[at[at >= 0]]]
     without = (at < 0) & (context == _NO_CONTEXT) & (alone >= 0)
     found[without] = of_process[alone[without]]
     return found

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, Records, events
@@ -139,8 +139,8 @@ def _changes(
     on_host = np.isin(kind[rows], _HOST_KINDS)
     host = process[on_host]
     place[on_host] = reading.places.threads(host << 24 | host & PID_MASK, application=True)
-    codes, pairs = pd.MultiIndex.from_arrays([process[~on_host], device[~on_host]]).factorize()
-    gpus = np.array([reading.metadata.gpu(int(p), int(d)).number for p, d in pairs], np.int64)
+    codes, pairs = tuples_of(process[~on_host], device[~on_host])
+    gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
     place[~on_host] = reading.places.devices(gpus[codes])
     for each in np.unique(kind[rows]):
         reading.labels.declare(types.MEMORY_LEVELS[each])

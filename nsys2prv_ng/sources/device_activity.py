@@ -6,7 +6,7 @@ one GPU over processes and reports.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ from nsys2prv_ng.analysis.device_activity import (
     cut_to_windows,
     device_activity,
 )
-from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.keys import tuples_of
+from nsys2prv_ng.objects.tree import ObjectTree, sharing_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.paraver.records import Pair, Records, events
@@ -65,16 +66,16 @@ def _operations(reading: Reading, table: str) -> Operations:
     rows = np.flatnonzero(reading.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
     process = process_of(columns["globalPid"][rows])
-    codes, devices = pd.MultiIndex.from_arrays([process, columns["deviceId"][rows]]).factorize()
-    gpus = np.array([reading.metadata.gpu(int(p), int(d)).number for p, d in devices], np.int64)
+    codes, devices = tuples_of(process, columns["deviceId"][rows])
+    gpus = np.array([reading.metadata.gpu(*each).number for each in devices], np.int64)
     place = reading.places.devices(gpus[codes])
     kind = _kinds(reading, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)
-    by_id = reading.once(calls.recorded_calls)
-    call = by_id.find(process, columns["correlationId"][rows])
+    call_begin = reading.once(calls.recorded_calls).begin
+    call = reading.once(calls.launches)[table][rows]
     launched = begin.copy()
-    launched[call >= 0] = np.minimum(by_id.begin[call[call >= 0]], begin[call >= 0])
+    launched[call >= 0] = np.minimum(call_begin[call[call >= 0]], begin[call >= 0])
     flights = Operations(place, launched, end, np.full(rows.size, IN_FLIGHT, np.int64))
     return Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
 
@@ -95,20 +96,26 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
 
     What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
     """
-    captured = [_on_rows(part) for part in parts if isinstance(part.shared, Operations)]
-    if not captured:
-        return Joined()
-    devices = [
-        pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
-        for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
-    ]
-    begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
-    changes = device_activity(np.concatenate(devices), begin, end, kind)
-    cut = cut_to_windows(changes, parts[0].windows)
-    records = _records(cut.changes, cut.changes.device // len(captured))
-    result = Result(read=changes.device.size, records=[records], pieces=cut.more)
-    result.drop("outside the time of the trace", cut.outside)
-    return Joined(accounts={NAME: result})
+    with_operations = [part for part in parts if isinstance(part.shared, Operations)]
+    return Joined(in_parts=(NAME, _activity(with_operations)) if with_operations else None)
+
+
+def _activity(parts: Sequence[Part]) -> Iterator[Result]:
+    """Of the GPUs of some reports after those of others."""
+    places = [np.unique(part.shared.place) for part in parts if isinstance(part.shared, Operations)]
+    for group in sharing_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
+        captured = [_on_rows(parts[i]) for i in group]
+        devices = [
+            pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
+            for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
+        ]
+        begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+        changes = device_activity(np.concatenate(devices), begin, end, kind)
+        cut = cut_to_windows(changes, parts[0].windows)
+        records = _records(cut.changes, cut.changes.device // len(captured))
+        result = Result(read=changes.device.size, records=[records], pieces=cut.more)
+        result.drop("outside the time of the trace", cut.outside)
+        yield result
 
 
 class _Captured(NamedTuple):

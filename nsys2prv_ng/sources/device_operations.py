@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import IntArray, Reading, unsound_times
@@ -42,8 +43,8 @@ def locate(reading: Reading) -> dict[str, DeviceOperations]:
 
     process = process_of(pid[sound])
     key = (process, device[sound], context[sound], stream[sound])
-    _, group = np.unique(np.stack(key), axis=1, return_inverse=True) if sound.size else (None, sound)
-    lane = free_lanes(group.reshape(-1), start[sound], end[sound])
+    group, _ = codes_of(*key)
+    lane = free_lanes(group, start[sound], end[sound])
     place = np.full(start.size, -1, np.int64)
     place[sound] = reading.places.streams(*key, lane)
 

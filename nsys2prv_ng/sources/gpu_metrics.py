@@ -7,19 +7,20 @@ GPU, so no two of them are the same sample.) nsys's ids of metrics differ betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng import keys
+from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Records
-from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
+from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Joined, Part, Reading, Result, Source
 from nsys2prv_ng.sources.patterns import matches
 
@@ -36,16 +37,34 @@ _GPU_MASK = 0xFF
 """Of a typeId: nsys's number of the GPU."""
 
 
-class _Values(NamedTuple):
-    """Values of n, those of a sample side by side: time (ns), GPU, index of the metric's name, value."""
+class _Samples(NamedTuple):
+    """Samples of n and their m values, those of a sample side by side: time (ns), GPU, offsets of the first values (of
+    n + 1), then index of the metric's name and value of each value."""
 
     time: IntArray
     gpu: IntArray
-    metric: IntArray
+    first: IntArray
+    metric: Int32Array
     value: IntArray
 
-    def take(self, rows: IntArray | BoolArray) -> _Values:
-        return _Values(*(column[rows] for column in self))
+    def only(self, wanted: BoolArray) -> _Samples:
+        """The wanted ones of the values, and the samples that have some."""
+        first = np.concatenate([[0], np.cumsum(wanted)])[self.first]
+        left = np.flatnonzero(np.diff(first))
+        first = first[np.append(left, self.time.size)]
+        return _Samples(self.time[left], self.gpu[left], first, self.metric[wanted], self.value[wanted])
+
+
+class _Block(NamedTuple):
+    """Rows of the table as runs of one time (ns) and type: these and the index of the first row of each run, then the
+    kind (index into `kinds`, pairs of type and metric) and value of each row."""
+
+    time: IntArray
+    type_id: IntArray
+    first: IntArray
+    kinds: list[tuple[int, int]]
+    kind: Int32Array
+    value: IntArray
 
 
 @dataclass(frozen=True)
@@ -62,27 +81,24 @@ def read(reading: Reading) -> Result:
     if not reading.has(METRICS):
         _count_json(reading, result)
         return result
-    columns = reading.columns(METRICS)
-    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
-    gpu = np.where(columns["typeId"] != NULL, columns["typeId"] & _GPU_MASK, -1)
-    metric, names = _metrics(reading, columns["typeId"], columns["metricId"])
-    values = _by_sample(_Values(time, gpu, metric, columns["value"]))
-    starts = _starts(values)
-    result.read = starts.size
+    blocks = reading.by_block(METRICS, _block)
+    index, names = _metrics(reading, blocks)
+    samples = _by_sample(_join_blocks(blocks, index))
+    result.read = samples.time.size
     result.shared = Choice(frozenset(name for name, _ in names), reading.options.metrics)
 
-    values = _sound(reading, result, values, starts)
+    samples = _sound(reading, result, samples)
     chosen = np.array([not reading.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
     if not chosen.all():
-        before = _starts(values).size
-        values = values.take(chosen[values.metric])
-        result.drop("none of its metrics was chosen", before - _starts(values).size)
+        before = samples.time.size
+        samples = samples.only(chosen[samples.metric])
+        result.drop("none of its metrics was chosen", before - samples.time.size)
     if reading.options.metrics_changes:
-        before = _starts(values).size
-        values = values.take(_changes(values, len(names)))
-        result.drop("unchanged", before - _starts(values).size)
-    if values.time.size:
-        result.records.append(_samples(reading, values, names))
+        before = samples.time.size
+        samples = samples.only(_changes(samples, len(names)))
+        result.drop("unchanged", before - samples.time.size)
+    if samples.time.size:
+        result.records.append(_records(reading, samples, names))
     return result
 
 
@@ -96,95 +112,144 @@ def _count_json(reading: Reading, result: Result) -> None:
     result.drop("only as JSON in this export; export the report with nsys 2024.2 or newer", result.read)
 
 
-def _metrics(reading: Reading, type_id: IntArray, metric_id: IntArray) -> tuple[IntArray, list[tuple[str, int]]]:
-    """(index into the metrics for each row or -1, their names with one of their ids)."""
+def _block(columns: Columns) -> _Block:
+    type_id, time = columns["typeId"], columns["timestamp"]
+    time = np.where(time != NULL, time, columns["rawTimestamp"])
+    first = _changing(time, type_id)
+    metric_id = columns["metricId"]
+    kind, of_kind = _kinds(type_id, metric_id, int(first[2] - first[1]) if first.size > 2 else 0)
+    kinds = list(zip(type_id[of_kind].tolist(), metric_id[of_kind].tolist(), strict=True))
+    # Copies: the columns are gone when this returns.
+    return _Block(time[first], type_id[first], first, kinds, kind.astype(np.int32), columns["value"].copy())
+
+
+def _kinds(type_id: IntArray, metric_id: IntArray, period: int) -> tuple[IntArray, IntArray]:
+    """As `keys.codes_of`; faster where rows repeat those of `period` rows before, as samples of one GPU do."""
+    whole = type_id, metric_id
+    if not period or any((column[period:] != column[:-period]).any() for column in whole):
+        return keys.codes_of(*whole)
+    kind, of_kind = keys.codes_of(*(column[:period] for column in whole))
+    return np.resize(kind, type_id.size), of_kind
+
+
+def _changing(*columns: IntArray) -> IntArray:
+    """Rows that differ from the one before, and the first."""
+    differs = np.zeros(columns[0].size, np.bool_)
+    differs[:1] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(differs)
+
+
+def _metrics(reading: Reading, blocks: Sequence[_Block]) -> tuple[dict[tuple[int, int], int], list[tuple[str, int]]]:
+    """(index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
     table = reading.columns(NAMES.name)
     named = {
         (int(t), int(m)): name
         for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
         if name
     }
-    # Factorised one by one: a table of pairs of millions of rows would take more time than everything else here.
-    type_index, type_ids = pd.factorize(type_id)
-    metric_index, metric_ids = pd.factorize(metric_id)
+    kinds = dict.fromkeys(kind for block in blocks for kind in block.kinds)
+    # In the order in which the types, then the metrics, first occur.
+    type_order, metric_order = (
+        {each: i for i, each in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
+    )
     index: dict[tuple[str, int], int] = {}
-    of_pair = np.full((max(1, type_ids.size), max(1, metric_ids.size)), -1, np.int64)
-    pairs = np.unique(type_index * of_pair.shape[1] + metric_index)
-    for pair in pairs:
-        i, j = divmod(int(pair), of_pair.shape[1])
-        key = int(type_ids[i]), int(metric_ids[j])
-        if key[1] != NULL:
-            metric = named.get(key, f"GPU metric {key[1]}"), key[1]
-            of_pair[i, j] = index.setdefault(metric, len(index))
-    return of_pair[type_index, metric_index], list(index)
+    of_kind = dict.fromkeys(kinds, -1)
+    for kind in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
+        if kind[1] != NULL:
+            metric = named.get(kind, f"GPU metric {kind[1]}"), kind[1]
+            of_kind[kind] = index.setdefault(metric, len(index))
+    return of_kind, list(index)
 
 
-def _by_sample(values: _Values) -> _Values:
-    """The values, sorted unless those of each sample are together already, as nsys writes them."""
-    starts = _starts(values)
-    samples = pd.MultiIndex.from_arrays([values.gpu[starts], values.time[starts]])
-    return values if samples.is_unique else values.take(np.lexsort((values.time, values.gpu)))
+def _join_blocks(blocks: list[_Block], index: Mapping[tuple[int, int], int]) -> _Samples:
+    """Samples of all blocks, of which none is left: they are large."""
+    starts = np.cumsum([0, *(block.value.size for block in blocks)])
+    time, type_id = (np.concatenate([block[i] for block in blocks] or [np.zeros(0, np.int64)]) for i in range(2))
+    gpu = np.where(type_id != NULL, type_id & _GPU_MASK, -1)
+    first = np.concatenate([*(block.first + start for block, start in zip(blocks, starts, strict=False)), starts[-1:]])
+    metric, value = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int64)
+    while blocks:
+        block = blocks.pop()
+        rows = slice(starts[len(blocks)], starts[len(blocks) + 1])
+        metric[rows] = np.array([index[kind] for kind in block.kinds], np.int32)[block.kind]
+        value[rows] = block.value
+    return _joined(time, gpu, first, metric, value)
 
 
-def _starts(values: _Values) -> IntArray:
-    """Index of the first value of each sample."""
-    change = (values.time[1:] != values.time[:-1]) | (values.gpu[1:] != values.gpu[:-1])
-    return np.flatnonzero(np.concatenate([np.ones(min(1, values.time.size), np.bool_), change]))
+def _joined(time: IntArray, gpu: IntArray, first: IntArray, metric: Int32Array, value: IntArray) -> _Samples:
+    """Samples of runs of values, of which some in a row may be of one sample."""
+    begins = _changing(time, gpu)
+    return _Samples(time[begins], gpu[begins], first[np.append(begins, time.size)], metric, value)
 
 
-def _sound(reading: Reading, result: Result, values: _Values, starts: IntArray) -> _Values:
+def _by_sample(samples: _Samples) -> _Samples:
+    """The samples, sorted unless each is there only once, as nsys writes them."""
+    if not keys.duplicated(samples.gpu, samples.time).any():
+        return samples
+    order = np.lexsort((samples.time, samples.gpu))
+    count = np.diff(samples.first)[order]
+    first = np.concatenate([[0], np.cumsum(count)])
+    values = np.arange(first[-1]) + np.repeat(samples.first[order] - first[:-1], count)
+    return _joined(samples.time[order], samples.gpu[order], first, samples.metric[values], samples.value[values])
+
+
+def _sound(reading: Reading, result: Result, samples: _Samples) -> _Samples:
     """Values that have a time, a GPU, a metric and a number."""
-    no_time = values.time == NULL
-    no_gpu = ~no_time & (values.gpu < 0)
-    result.drop("no time", int(no_time[starts].sum()))
-    result.drop("no GPU", int(no_gpu[starts].sum()))
+    no_time = samples.time == NULL
+    no_gpu = ~no_time & (samples.gpu < 0)
+    result.drop("no time", int(no_time.sum()))
+    result.drop("no GPU", int(no_gpu.sum()))
     placed = ~no_time & ~no_gpu
-    has_value = (values.value != NULL) & (values.metric >= 0)
-    missing = int((placed & ~has_value).sum())
-    if not missing and placed.all():
-        return values
-    kept = values.take(placed & has_value)
-    result.drop("no value", int(placed[starts].sum()) - _starts(kept).size)
+    has_value = (samples.value != NULL) & (samples.metric >= 0)
+    if placed.all() and has_value.all():
+        return samples
+    is_placed = np.repeat(placed, np.diff(samples.first))
+    kept = samples.only(is_placed & has_value)
+    result.drop("no value", int(placed.sum()) - kept.time.size)
+    missing = int((is_placed & ~has_value).sum())
     if missing:
         reading.metadata.warnings.append(f"{missing:,} values of GPU metrics are NULL and left out")
     return kept
 
 
-def _samples(reading: Reading, values: _Values, names: list[tuple[str, int]]) -> Records:
+def _records(reading: Reading, samples: _Samples, names: list[tuple[str, int]]) -> Records:
     """One line for each sample."""
-    starts = _starts(values)
+    n = samples.time.size
     handles = [reading.labels.handle(types.gpu_metric(name, metric_id)) for name, metric_id in names]
     return Records(
-        time=values.time[starts],
-        tie=np.full(starts.size, POINT << CLASS_SHIFT, np.int64),
-        place=reading.places.devices(values.gpu[starts]).astype(np.int32),
-        kind=np.full(starts.size, EVENT, np.int8),
-        first=np.concatenate([starts, [values.time.size]]).astype(np.int64),
-        handle=np.array(handles, np.int32)[values.metric],
-        # A copy: what was read is not to change with the records.
-        value=values.value.copy(),
+        time=samples.time,
+        tie=np.full(n, POINT << CLASS_SHIFT, np.int64),
+        place=reading.places.devices(samples.gpu).astype(np.int32),
+        kind=np.full(n, EVENT, np.int8),
+        first=samples.first,
+        handle=np.array(handles, np.int32)[samples.metric],
+        value=samples.value,
     )
 
 
-def _changes(values: _Values, metrics: int) -> BoolArray:
+def _changes(samples: _Samples, metrics: int) -> BoolArray:
     """Values that differ from the one before of the same metric and GPU, and the first of each."""
-    gpu, gpus = pd.factorize(values.gpu)
-    order = np.lexsort((values.time, gpu))
-    differs: BoolArray = _differs(gpu, values.metric, values.value, order, gpus.size, metrics)
+    gpu, gpus = pd.factorize(samples.gpu)
+    order = np.lexsort((samples.time, gpu))
+    differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
     return differs
 
 
-@nb.njit(cache=True, nogil=True)
-def _differs(gpu, metric, value, order, gpus, metrics):  # type: ignore[no-untyped-def]
+@compiled
+def _differs(gpu, first, metric, value, order, gpus, metrics):  # type: ignore[no-untyped-def]
     last = np.zeros((gpus, metrics), np.int64)
     known = np.zeros((gpus, metrics), np.bool_)
     differs = np.zeros(value.size, np.bool_)
-    for i in order:
-        g, m = gpu[i], metric[i]
-        if not known[g, m] or last[g, m] != value[i]:
-            differs[i] = True
-            known[g, m] = True
-            last[g, m] = value[i]
+    for sample in order:
+        g = gpu[sample]
+        for i in range(first[sample], first[sample + 1]):
+            m = metric[i]
+            if not known[g, m] or last[g, m] != value[i]:
+                differs[i] = True
+                known[g, m] = True
+                last[g, m] = value[i]
     return differs
 
 

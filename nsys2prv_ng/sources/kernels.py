@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng.keys import distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.calls import queue_delays
 from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
@@ -55,7 +55,7 @@ def read(reading: Reading) -> Result:
     index, names = (demangled_index, demangled) if reading.options.demangled_names else (short_index, short)
     ids = np.zeros(rows.size, np.int64)
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
-        used, position = np.unique(index[mask], return_inverse=True)
+        position, used = distinct(index[mask])
         ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
     class_handle = labels.handle(types.KERNEL_CLASS)
 
@@ -69,8 +69,7 @@ def read(reading: Reading) -> Result:
         *graph_ids(reading, columns, rows),
     ]
     if "device_activity" in reading.chosen:
-        process = process_of(columns["globalPid"][rows])
-        delay = queue_delays(reading, process, columns["correlationId"][rows], begin)
+        delay = queue_delays(reading, KERNEL, rows)
         opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
     result.records.append(intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)

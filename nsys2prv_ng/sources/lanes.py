@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from nsys2prv_ng.compiling import compiled
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -19,7 +20,7 @@ def free_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     return _free_lanes(group, begin, end, order)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _free_lanes(group, begin, end, order):  # type: ignore[no-untyped-def]
     lane = np.zeros(order.size, np.int64)
     free_at = np.empty(16, np.int64)
@@ -49,7 +50,7 @@ def crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     return _crossing(group, begin, end, order)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
     crosses = np.zeros(order.size, np.bool_)
     ends = np.empty(64, np.int64)
@@ -76,7 +77,7 @@ def ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, forever
     return _ends_within_parents(group, begin, end, order, forever)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _ends_within_parents(group, begin, end, order, forever):  # type: ignore[no-untyped-def]
     closed = end.copy()
     ends = np.empty(64, np.int64)

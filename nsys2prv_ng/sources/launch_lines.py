@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.keys import duplicated
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import communications
-from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
@@ -22,13 +21,12 @@ def read(reading: Reading) -> Result:
     located = [_located(reading, result, table) for table in tables]
     if not located:
         return result
-    start, place, process, correlation, device, context, stream, size, tag = np.concatenate(located, axis=1)
-    call = reading.once(calls.recorded_calls).find(process, correlation)
+    start, place, call, device, context, stream, size, tag = np.concatenate(located, axis=1)
     result.drop(calls.NO_CALL, int((call < 0).sum()))
     rows = np.flatnonzero(call >= 0)
     # The nodes of a graph share the id of its launch, whatever their kind: the first on each stream has the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
-    later = pd.MultiIndex.from_arrays([call[rows], device[rows], context[rows], stream[rows]]).duplicated()
+    later = duplicated(call[rows], device[rows], context[rows], stream[rows])
     result.drop("later operation of the same launch and stream", int(later.sum()))
     rows = rows[~later]
     by_call = reading.once(calls.recorded_calls)
@@ -42,7 +40,7 @@ def read(reading: Reading) -> Result:
 
 
 def _located(reading: Reading, result: Result, table: str) -> IntArray:
-    """Start, place, process, correlation id, device, context, stream, bytes, tag of a table's operations: 9 x n."""
+    """Start, place, call, device, context, stream, bytes, tag of a table's operations: 8 x n."""
     columns = reading.columns(table)
     place = reading.once(locate)[table].place
     result.read += columns.rows
@@ -53,8 +51,8 @@ def _located(reading: Reading, result: Result, table: str) -> IntArray:
         [
             columns["start"][rows],
             place[rows],
-            process_of(columns["globalPid"][rows]),
-            *(columns[name][rows] for name in ("correlationId", "deviceId", "contextId", "streamId")),
+            reading.once(calls.launches)[table][rows],
+            *(columns[name][rows] for name in ("deviceId", "contextId", "streamId")),
             size,
             np.full(rows.size, _TAGS[table], np.int64),
         ]

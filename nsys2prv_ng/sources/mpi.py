@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Value
@@ -30,7 +31,6 @@ from nsys2prv_ng.sources.base import (
 )
 from nsys2prv_ng.sources.lanes import crossing
 from nsys2prv_ng.sources.mpi_calls import RECEIVES, SENDS, SEVERAL_ROWS, role_of, state_of
-from nsys2prv_ng.sources.mpi_columns import codes_of
 from nsys2prv_ng.sources.mpi_communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi_communicators import WORLD, AllCommunicators, Communicators, read_communicators
 from nsys2prv_ng.sources.mpi_matching import Captured, ReportMessages, match

@@ -18,6 +18,7 @@ from nsys2prv_ng.clock.collectives import (
     Messages,
     kinds,
 )
+from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, class_of
 from nsys2prv_ng.report.database import NULL
@@ -92,8 +93,8 @@ def _own_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
     """Rank of each process in each communicator; NULL where it is not known."""
-    codes, distinct = pd.MultiIndex.from_arrays([process, communicator]).factorize()
-    found = [_own_rank(ranks.get(int(p)), communicators.keys[c], communicators) for p, c in distinct]
+    codes, distinct = tuples_of(process, communicator)
+    found = [_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
     return np.array([*found, NULL], np.int64)[codes]
 
 

@@ -1,22 +1,10 @@
-"""Columns that are compared: rows that agree in several of them, and what came last before a time."""
+"""Columns that are compared: what came last before a time."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.sources.base import IntArray
-
-
-def codes_of(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """(dense code of each row, first row of each code) of columns of n: rows that agree in all of them share a code."""
-    codes = np.zeros(columns[0].size, np.int64)
-    for column in columns:
-        own, distinct = pd.factorize(column)
-        codes = pd.factorize(codes * max(len(distinct), 1) + own)[0].astype(np.int64)
-    # Codes count up in the order of their first rows.
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    return codes, first
 
 
 def latest(group: IntArray, time: IntArray, of_group: IntArray, at: IntArray) -> IntArray:

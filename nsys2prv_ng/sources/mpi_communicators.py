@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import IntArray, Reading
-from nsys2prv_ng.sources.mpi_columns import codes_of, latest
+from nsys2prv_ng.sources.mpi_columns import latest
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
 _NUMBERS = (

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.paraver.records import communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Result
-from nsys2prv_ng.sources.mpi_columns import codes_of
 from nsys2prv_ng.sources.mpi_communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi_messages import ANY_SOURCE, NOBODY, Ends, Messages
 
@@ -292,7 +292,7 @@ def _unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
     return unequal
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _match_streams(  # type: ignore[no-untyped-def]
     s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
 ):

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import IntArray
 from nsys2prv_ng.sources.mpi_calls import COMPLETES, IMMEDIATE, PERSISTENT, RECEIVES, SENDS, STARTS
-from nsys2prv_ng.sources.mpi_columns import codes_of, latest
+from nsys2prv_ng.sources.mpi_columns import latest
 
 ANY_SOURCE = -1
 NOBODY = -2

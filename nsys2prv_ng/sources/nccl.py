@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.records import Pair, events, intervals, select
@@ -127,8 +128,8 @@ def _words(
 
     def add_ranks(event_type: types.EventType, rank: IntArray, present: BoolArray) -> None:
         owner = np.flatnonzero(present & (rank != NULL))
-        codes, distinct = pd.MultiIndex.from_arrays([column["communicator"][owner], rank[owner]]).factorize()
-        of_ranks = [(payload.communicators[c] if c >= 0 else "", int(r)) for c, r in distinct]
+        codes, distinct = tuples_of(column["communicator"][owner], rank[owner])
+        of_ranks = [(payload.communicators[c] if c >= 0 else "", r) for c, r in distinct]
         names = [rank_name(*of_rank) for of_rank in of_ranks]
         rank_names.update(zip(names, of_ranks, strict=True))
         index = np.full(rank.size, -1, np.int64)
@@ -183,7 +184,7 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
     counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
     value = words["value"].to_numpy()[np.lexsort((words["value"], kind, owner))]
     first = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
-    form_of, forms = pd.MultiIndex.from_arrays(list(counts.T)).factorize()
+    form_of, forms = tuples_of(*counts.T)
     for number, form in enumerate(forms):
         rows = np.flatnonzero(form_of == number)
         of_line = np.repeat([labels.handle(t) if form[i] else 0 for i, t in enumerate(_TYPES)], form)

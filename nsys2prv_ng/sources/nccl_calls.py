@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
@@ -112,8 +112,8 @@ def _rows(reading: Reading) -> tuple[IntArray, IntArray, list[str]]:
     name_of = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
 
     rows = np.flatnonzero(np.isin(kind, PUSH_POP) & (domain != 0))
-    codes, domains = pd.MultiIndex.from_arrays([process[rows], domain[rows]]).factorize()
-    may_be = [(name_of.get((int(p), int(d))) or _DOMAIN) == _DOMAIN for p, d in domains]
+    codes, domains = tuples_of(process[rows], domain[rows])
+    may_be = [(name_of.get((p, d)) or _DOMAIN) == _DOMAIN for p, d in domains]
     rows = rows[np.array(may_be, np.bool_)[codes]]
     index = texts.name_index[texts.index[rows]]
     is_call = np.array([(name or "").startswith("nccl") for name in texts.names], np.bool_)[index]
@@ -125,7 +125,7 @@ def _launches(ranges: Ranges, names: list[str]) -> IntArray:
     return np.asarray(_number_launches(ranges.global_tid, role[ranges.name]), np.int64)
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _number_launches(tid, step):  # type: ignore[no-untyped-def]
     """Groups nest: one is from the outermost start (step 1) of a thread to its end (step -1)."""
     launch = np.empty(tid.size, np.int64)

@@ -18,6 +18,7 @@ from nsys2prv_ng.clock.collectives import (
     Evidence,
     kinds,
 )
+from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.base import IntArray
@@ -47,7 +48,7 @@ def evidence(
     out. Where no call tells its communicator, kernels are given in the order in which they ran on each stream.
     """
     process, device = _owners(places, kernel.place)
-    member = pd.MultiIndex.from_arrays([process, device]).factorize()[0]
+    member, _ = codes_of(process, device)
     only = pairs[~pairs["call"].duplicated(keep=False)]
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
     call = table.iloc[only["call"]]

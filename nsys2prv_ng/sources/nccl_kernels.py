@@ -16,11 +16,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.sources import calls
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading
 from nsys2prv_ng.sources.device_operations import KERNEL, locate
@@ -66,7 +65,7 @@ def kernels(reading: Reading, ranges: Ranges) -> Kernels:
     index, names = reading.names(columns["shortName"])
     rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     call_by_id = reading.once(calls.recorded_calls)
-    call = call_by_id.find(process_of(columns["globalPid"][rows]), columns["correlationId"][rows])
+    call = reading.once(calls.launches)[KERNEL][rows]
     known = np.flatnonzero(call >= 0)
     tid, time = call_by_id.global_tid[call[known]], call_by_id.begin[call[known]]
     within = np.full(rows.size, -1, np.int64)
@@ -83,7 +82,7 @@ def kernels(reading: Reading, ranges: Ranges) -> Kernels:
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@compiled
 def _innermost(tid, begin, end, point_tid, point_time, order):  # type: ignore[no-untyped-def]
     """Index of the innermost range of its thread that each point lies in, limits included; -1 if in none."""
     found = np.full(order.size, -1, np.int64)

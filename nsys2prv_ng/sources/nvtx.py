@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events, intervals
@@ -186,8 +186,8 @@ class _Domain:
 
     def _category_ids(self, rows: IntArray, category: IntArray, space: str) -> IntArray:
         process, domain = process_of(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
-        codes, distinct = pd.MultiIndex.from_arrays([process, domain, category]).factorize()
-        names = [self.found.categories.get((int(p), int(d), int(c)), f"category {c}") for p, d, c in distinct]
+        codes, distinct = tuples_of(process, domain, category)
+        names = [self.found.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
         return self.labels.name_ids(space, names)[codes]
 
 

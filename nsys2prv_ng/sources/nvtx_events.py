@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
+from nsys2prv_ng.keys import codes_of, distinct, tuples_of
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import process_of
@@ -68,7 +68,7 @@ class Texts:
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
         """Ids of the rows' names; only names that occur in them are registered."""
         of_rows = self.name_index[self.index[rows]]
-        used, position = np.unique(of_rows, return_inverse=True)
+        position, used = distinct(of_rows)
         return labels.name_ids(space, [self.names[i] for i in used])[position]
 
     def text(self, row: int) -> str:
@@ -124,8 +124,8 @@ def nvtx_events(reading: Reading) -> NvtxEvents:
     rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
     names = _domain_names(columns, texts, rows)
     process = process_of(columns["globalTid"][rows])
-    index, pairs = pd.MultiIndex.from_arrays([process, columns["domainId"][rows]]).factorize()
-    of_pair = [names[int(p), int(d)] for p, d in pairs]
+    index, pairs = tuples_of(process, columns["domainId"][rows])
+    of_pair = [names[p, d] for p, d in pairs]
     domains = sorted(set(of_pair))
     domain = np.array([domains.index(name) for name in of_pair], np.int64)[index]
     categories = _category_names(columns, texts)
@@ -140,8 +140,8 @@ def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     end = np.where(columns["end"] == NULL, FOREVER, columns["end"])
     push_pop = np.isin(columns["eventType"][rows], PUSH_POP)
     nesting = rows[push_pop]
-    group = pd.MultiIndex.from_arrays([columns["globalTid"][nesting], domain[push_pop]]).factorize()[0]
-    end[nesting] = ends_within_parents(group.astype(np.int64), columns["start"][nesting], end[nesting], FOREVER)
+    group, _ = codes_of(columns["globalTid"][nesting], domain[push_pop])
+    end[nesting] = ends_within_parents(group, columns["start"][nesting], end[nesting], FOREVER)
     return end
 
 
@@ -170,9 +170,9 @@ def _domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[
     process, domain = process_of(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(columns["eventType"] == _DOMAIN_CREATE)
     names = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
-    codes, pairs = pd.MultiIndex.from_arrays([process[rows], domain[rows]]).factorize()
-    for code, key in enumerate(pairs):
-        known = (int(key[0]), int(key[1]))
+    codes, pairs = tuples_of(process[rows], domain[rows])
+    for code, (its_process, its_domain) in enumerate(pairs):
+        known = (its_process, its_domain)
         if known[1] == 0:
             names[known] = ""
         elif not names.get(known):

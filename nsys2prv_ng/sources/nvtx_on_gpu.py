@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
-import pandas as pd
 
+from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.keys import codes_of, combined, distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
-from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations, nvtx_events
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.device_operations import TABLES, locate
@@ -70,7 +69,7 @@ def _launched(reading: Reading) -> _Launched:
         if not reading.has(table):
             continue
         columns, place = reading.columns(table), reading.once(locate)[table].place
-        call = by_call.find(process_of(columns["globalPid"]), columns["correlationId"])
+        call = reading.once(calls.launches)[table]
         rows = np.flatnonzero((place >= 0) & (call >= 0))
         call = call[rows]
         parts.append(
@@ -88,32 +87,31 @@ def project(found: NvtxEvents, rows: IntArray, launched: _Launched) -> Projectio
     innermost, parent, depth = _nest(
         tid[rows], begin[rows], found.end(rows), launched.global_tid[order], launched.called[order]
     )
-    own = innermost >= 0
-    part = pd.DataFrame(
-        {
-            "range": innermost[own],
-            "place": launched.place[order][own],
-            "begin": launched.begin[order][own],
-            "end": launched.end[order][own],
-        }
-    )
+    open_ = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
+    open_ = open_[:, innermost >= 0]
     # From the deepest ranges outwards each hands its limits to the one around it: every operation once for each level.
-    levels = []
-    waiting = [part]
+    levels = [open_[:, :0]]
     for level in range(int(depth.max(initial=0)), -1, -1):
-        open_ = pd.concat(waiting)
-        here = depth[open_["range"].to_numpy(np.int64)] == level
-        limits = open_[here].groupby(["range", "place"], sort=True).agg({"begin": "min", "end": "max"}).reset_index()
+        here = depth[open_[0]] == level
+        limits = _limits(open_[:, here])
         levels.append(limits)
-        outer = limits.assign(range=parent[limits["range"].to_numpy(np.int64)])
-        waiting = [open_[~here], outer[outer["range"] >= 0]]
-    every = pd.concat(levels).sort_values(["range", "place"])
-    columns = (every[name].to_numpy(np.int64) for name in ("range", "place", "begin", "end"))
-    index, place, first, last = columns
+        outer = np.concatenate([parent[limits[:1]], limits[1:]])
+        open_ = np.concatenate([open_[:, ~here], outer[:, outer[0] >= 0]], axis=1)
+    every = np.concatenate(levels, axis=1)
+    index, place, first, last = every[:, np.lexsort((every[1], every[0]))]
     return Projections(rows[index], place, first, last)
 
 
-@nb.njit(cache=True, nogil=True)
+def _limits(parts: IntArray) -> IntArray:
+    """Range, place, first begin and last end of each range and place among parts of ranges, 4 x n."""
+    codes, first = codes_of(parts[0], parts[1])
+    limits = parts[:, first]
+    np.minimum.at(limits[2], codes, parts[2])
+    np.maximum.at(limits[3], codes, parts[3])
+    return limits
+
+
+@compiled
 def _nest(group, begin, end, op_group, op_time):  # type: ignore[no-untyped-def]
     """(innermost range of each operation or -1, parent of each range or -1, depth of each range).
 
@@ -150,7 +148,7 @@ def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, proje
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
     of_set = np.repeat(np.arange(len(projected)), [each.row.size for each in projected])
     result.read += row.size
-    family = pd.MultiIndex.from_arrays([of_set, found.columns["globalTid"][row]]).factorize(sort=True)[0]
+    family, _ = distinct(combined(of_set, found.columns["globalTid"][row]))
     lane = _lanes(place, family, _levels(place, family, begin, end))
     beyond = lane >= types.NVTX_GPU_LANES
     result.drop(f"more than {types.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
@@ -171,7 +169,7 @@ def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, proje
 def _levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Level of each interval, such that those of one place, family and level nest. Mostly all are on level 0."""
     level = np.zeros(place.size, np.int64)
-    group = pd.MultiIndex.from_arrays([place, family]).factorize()[0].astype(np.int64)
+    group, _ = codes_of(place, family)
     left = np.arange(place.size)
     while left.size:
         left = left[crossing(group[left], begin[left], end[left])]
@@ -181,10 +179,11 @@ def _levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -
 
 def _lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArray:
     """Dense number, within its place, of each combination of family and level."""
-    frame = pd.DataFrame({"place": place, "family": family, "level": level})
-    distinct = frame.drop_duplicates().sort_values(["place", "family", "level"])
-    distinct["lane"] = distinct.groupby("place").cumcount()
-    return frame.merge(distinct, how="left")["lane"].to_numpy(np.int64)
+    index, kinds = distinct(combined(place, family, level))
+    place_of = np.empty(kinds.size, np.int64)
+    place_of[index] = place
+    lane = np.arange(kinds.size) - np.searchsorted(place_of, place_of)
+    return lane[index]
 
 
 SOURCE = Source(

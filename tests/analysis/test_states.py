@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.states import Flat, fill, flatten, row_limits
-from nsys2prv_ng.paraver import records as rec
+from nsys2prv_ng.analysis.states import Flat, fill, flatten
 
 SPAN = 40
 STATES = st.lists(
@@ -75,11 +74,3 @@ def test_gaps_are_filled_from_first_to_last(states):
         window = np.zeros(2 * SPAN, np.bool_)
         window[first[row] : last[row]] = True
         assert (gaps[row] == (window & (canvas[row] == 0))).all()
-
-
-def test_limits_of_rows_are_those_of_their_events():
-    events = rec.events(np.array([2, 0, 2]), np.array([7, 5, 3]), [rec.Pair(1, 1)])
-    state = rec.states(np.array([1]), np.array([0]), np.array([99]), np.array([1]))
-    first, last = row_limits([rec.concatenate([events, state])], 3)
-    assert (first[[0, 2]].tolist(), last[[0, 2]].tolist()) == ([5, 3], [5, 7])
-    assert first[1] > last[1]

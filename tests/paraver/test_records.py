@@ -72,13 +72,6 @@ def test_sorted_intervals_replay_as_a_stack(rows):
     assert found == {v: (p, b, e) for v, p, b, e in zip(value, place, begin, end, strict=True)}
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=60))
-def test_time_order_is_the_stable_order_by_time_and_tie(keys):
-    time, tie = ints([k[0] for k in keys]), ints([k[1] for k in keys])
-    assert rec.time_order(time, tie).tolist() == sorted(range(len(keys)), key=lambda i: keys[i])
-
-
 def some_records(seed, n, span=1000):
     """n intervals, states, points and communications at random times."""
     random = np.random.default_rng(seed)
@@ -95,11 +88,16 @@ def some_records(seed, n, span=1000):
     )
 
 
+def in_chunks(records, size):
+    return (records.part(low, min(low + size, len(records))) for low in range(0, len(records), size))
+
+
 @pytest.mark.parametrize("block", [1, 3, 17, 1000, 10**6])
 def test_merged_blocks_equal_one_sort(block):
     runs = [some_records(seed, n).sorted() for seed, n in ((1, 40), (2, 0), (3, 100), (4, 1))]
     expected = lines(rec.concatenate(runs).sorted())
-    merged = [line for part in merged_blocks(runs, block) for line in lines(part)]
+    streams = [in_chunks(run, size) for run, size in zip(runs, (7, 5, 1000, 1), strict=True)]
+    merged = [line for parts in merged_blocks(streams, block) for line in lines(rec.concatenate(parts).sorted())]
     assert merged == expected
 
 
@@ -124,14 +122,6 @@ def test_text_of_each_kind():
         "2:1:1:1:1:2:63000006:4:63000006:0",
         "2:4:1:2:2:15:63000006:0",
     ]
-
-
-def test_limits_are_those_of_all_times():
-    assert some_records(3, 30).limits()[0] >= 0
-    state = rec.states(ints([0]), ints([5]), ints([90]), ints([1]))
-    line = rec.communications(ints([0]), ints([50]), ints([1]), ints([2]), 0, 1)
-    assert state.limits() == (5, 90)
-    assert line.limits() == (2, 50)
 
 
 def test_shift_moves_every_time():
@@ -215,6 +205,57 @@ def test_digits_at_powers_of_ten(power):
     buffer = np.zeros(32, np.uint8)
     for number in (10**power - 1, 10**power, -(10**power)):
         assert bytes(buffer[: _number(buffer, 0, number)]).decode() == str(number)
+
+
+INT64 = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 18).flatmap(lambda power: st.integers(-(10**power) - 1, 10**power + 1)),
+)
+HANDLE = st.one_of(st.integers(-(2**31), 2**31 - 1), st.integers(0, 600))
+LINE = st.one_of(
+    st.tuples(st.just(rec.EVENT), st.integers(0, 3), INT64, st.lists(st.tuples(HANDLE, INT64), max_size=4)),
+    st.tuples(st.just(rec.STATE), st.integers(0, 3), INT64, st.lists(st.tuples(HANDLE, INT64), min_size=1, max_size=1)),
+    st.tuples(
+        st.just(rec.COMMUNICATION),
+        st.integers(0, 3),
+        INT64,
+        st.tuples(st.tuples(st.integers(0, 3), INT64), *[st.tuples(HANDLE, INT64)] * 3),
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(LINE, max_size=30), st.lists(st.integers(1, 10**6), min_size=12, max_size=12))
+def test_text_against_a_formatter_of_lines(given_lines, numbers):
+    """Every byte, whatever the numbers, is what Python writes."""
+    rows = np.array(numbers).reshape(4, 3)
+
+    def object_(row):
+        return f"{rows[row, 0]}:1:{rows[row, 1]}:{rows[row, 2]}"
+
+    expected = ""
+    for kind, row, time, words in given_lines:
+        fields = [kind, object_(row), time]
+        if kind == rec.EVENT:
+            fields += [number for word in words for number in word]
+        elif kind == rec.STATE:
+            fields += [words[0][1], words[0][0]]
+        else:
+            receiver, send = words[0]
+            fields += [send, object_(receiver), words[1][1], words[2][1], words[3][1], words[3][0]]
+        expected += ":".join(map(str, fields)) + "\n"
+    words = [word for line in given_lines for word in line[3]]
+    records = rec.Records(
+        ints([line[2] for line in given_lines]),
+        np.zeros(len(given_lines), np.int64),
+        np.array([line[1] for line in given_lines], np.int32),
+        np.array([line[0] for line in given_lines], np.int8),
+        np.cumsum([0, *(len(line[3]) for line in given_lines)]),
+        np.array([word[0] for word in words], np.int32),
+        ints([word[1] for word in words]),
+    )
+    text = encode(records, RowNumbers(*np.ascontiguousarray(rows.T)), 0)
+    assert bytes(text).decode() == expected
 
 
 def test_longest_lines_fit_the_buffer():

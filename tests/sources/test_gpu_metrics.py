@@ -8,8 +8,10 @@ import random
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -17,6 +19,8 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.event_types import FAMILIES, EventType, gpu_metric
+from nsys2prv_ng.report.database import Columns
+from nsys2prv_ng.sources import gpu_metrics
 from nsys2prv_ng.sources.base import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import UTC, account, export, trace_of
@@ -247,6 +251,48 @@ def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
             last[gpu, m] = value
     assert {(row, time): values for row, time, values in _lines(trace)} == changes
     assert account(summary, "gpu_metrics").dropped == {"unchanged": 40 - len(changes)}
+
+
+FEW = st.integers(0, 2)
+
+
+@given(
+    st.one_of(
+        st.lists(st.tuples(FEW, FEW, FEW), max_size=20),
+        st.tuples(st.integers(1, 4), FEW, st.lists(FEW, min_size=1, max_size=3)).map(
+            lambda drawn: [(time, drawn[1], metric) for time in range(drawn[0]) for metric in drawn[2]]
+        ),
+    ),
+    st.lists(st.integers(0, 20), max_size=4),
+)
+def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
+    rows: list[tuple[int, int, int]], cuts: list[int]
+) -> None:
+    """Rows are time, GPU and metric in any order, or samples of one GPU with the same metrics."""
+    limits = sorted({0, *(cut for cut in cuts if cut < len(rows)), len(rows)})
+    blocks = []
+    for low, high in pairwise(limits):
+        time, gpu, metric = np.array(rows[low:high], np.int64).T
+        numbers = {"timestamp": time, "typeId": GPU_TYPE + gpu, "metricId": metric, "value": np.arange(low, high)}
+        numbers["rawTimestamp"] = time
+        blocks.append(gpu_metrics._block(Columns(high - low, numbers, {})))
+    index = {(GPU_TYPE + gpu, metric): 10 * gpu + metric for gpu in range(3) for metric in range(3)}
+    samples = gpu_metrics._by_sample(gpu_metrics._join_blocks(blocks, index))
+    found = [
+        (gpu, time, samples.metric[low:high].tolist(), samples.value[low:high].tolist())
+        for gpu, time, (low, high) in zip(
+            samples.gpu.tolist(), samples.time.tolist(), pairwise(samples.first.tolist()), strict=True
+        )
+    ]
+
+    expected: dict[tuple[int, int], list[int]] = {}
+    for i, (time, gpu, _) in enumerate(rows):
+        expected.setdefault((gpu, time), []).append(i)
+    if any(values != list(range(values[0], values[-1] + 1)) for values in expected.values()):
+        expected = dict(sorted(expected.items()))
+    assert found == [
+        (gpu, time, [10 * gpu + rows[i][2] for i in values], values) for (gpu, time), values in expected.items()
+    ]
 
 
 def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> None:

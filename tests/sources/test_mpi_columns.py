@@ -1,4 +1,4 @@
-"""Codes of rows that agree, and what came last before a time."""
+"""What came last before a time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.mpi_columns import codes_of, latest
+from nsys2prv_ng.sources.mpi_columns import latest
 
-numbers = st.integers(-(2**63), 2**63 - 1)
 few = st.integers(0, 3)
-
-
-@given(st.lists(st.tuples(few, st.one_of(few, numbers), few)))
-def test_rows_that_agree_share_a_code(rows: list[tuple[int, int, int]]) -> None:
-    columns = [np.array([row[i] for row in rows], np.int64) for i in range(3)]
-    codes, first = codes_of(*columns)
-    distinct = list(dict.fromkeys(rows))
-    assert codes.tolist() == [distinct.index(row) for row in rows]
-    assert first.tolist() == [rows.index(row) for row in distinct]
 
 
 @given(st.lists(st.tuples(few, st.integers(-3, 9))), st.lists(st.tuples(few, st.integers(-3, 9))))

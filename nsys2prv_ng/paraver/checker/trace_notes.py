@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.paraver.checker.problems import SHOWN_LINES, Problem, aggregated
 
 Bytes = NDArray[np.uint8]
@@ -31,8 +31,8 @@ _FIRST, _SECOND, _COUNT, _LINE = range(4)
 
 
 def kernel(function: Kernel) -> Kernel:
-    """Compiled without Python objects and kept on disk; a type checker still sees the function's own type."""
-    return cast(Kernel, njit(cache=True, nogil=True)(function))
+    """Compiled; a type checker still sees the function's own type."""
+    return cast(Kernel, compiled(function))
 
 
 def new_notes(rules: int) -> IntArray:

@@ -1,0 +1,144 @@
+"""Columns that wait for the rest of a translation: in memory up to a budget, past that in a file without a name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple
+
+import numpy.typing as npt
+
+from nsys2prv_ng.errors import TranslationError
+
+Array = npt.NDArray[Any]
+
+
+class Slot(NamedTuple):
+    """Where columns are: on which shelf, in memory or on disk, from which byte on."""
+
+    shelf: int
+    on_disk: bool
+    at: int
+
+
+class Store:
+    """Columns by slot. A process that was forked after the store was made puts its own on a shelf of its own, and every
+    process can get all.
+
+    A context manager. Neither the memory nor the file has a name: what is held is gone when the processes have ended,
+    whatever ended them.
+    """
+
+    def __init__(self, folder: Path, memory: int, shelves: int = 1, chunk_bytes: int = 1 << 20) -> None:
+        """`memory`: bytes to hold before a file in `folder` is used; `shelves`: of the processes that put something in;
+        `chunk_bytes`: how much of a run to put at a time, since a chunk of each run will be in memory at once.
+
+        Raises TranslationError where `folder` takes no file.
+        """
+        self.folder = folder
+        self.memory = memory
+        self.chunk_bytes = chunk_bytes
+        self.shelf = 0
+        """Where this process puts what it has."""
+        self._lock = threading.Lock()
+        self._ends = {False: 0, True: 0}
+        self._opened = ExitStack()
+        try:
+            self._disk = [self._open(_nameless(folder)) for _ in range(shelves)]
+            # Memory that processes share by its descriptor, which Linux has; elsewhere all goes to the file.
+            create = getattr(os, "memfd_create", None)
+            self._held = [self._open(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
+        except OSError as error:
+            self._opened.close()
+            raise _store_error(folder, error) from None
+
+    def _open(self, file: IO[bytes]) -> IO[bytes]:
+        return self._opened.enter_context(file)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.close()
+
+    def use_shelf(self, shelf: int) -> None:
+        """From now on this process, which was forked from the one that made the store, puts what it has there."""
+        self.shelf = shelf
+        self._ends = {False: 0, True: 0}
+
+    def put(self, columns: Sequence[Array]) -> Slot:
+        """Keep contiguous columns. Raises TranslationError on a full disk."""
+        views = [_bytes(column) for column in columns if column.nbytes]
+        size = sum(view.nbytes for view in views)
+        with self._lock:
+            on_disk = not self._held or self._used() + size > self.memory
+            at = self._ends[on_disk]
+            self._ends[on_disk] += size
+        slot = Slot(self.shelf, on_disk, at)
+        try:
+            for view in views:
+                at = _write(self._descriptor(slot), view, at)
+        except OSError as error:
+            raise _store_error(self.folder, error) from None
+        return slot
+
+    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
+        """Fill columns of the sizes that were put."""
+        at = slot.at
+        for column in columns:
+            if column.nbytes:
+                at = _read(self._descriptor(slot), _bytes(column), at)
+
+    def _used(self) -> int:
+        """Bytes of memory in use by all processes."""
+        return sum(os.fstat(held.fileno()).st_size for held in self._held)
+
+    def _descriptor(self, slot: Slot) -> int:
+        return (self._disk if slot.on_disk else self._held)[slot.shelf].fileno()
+
+
+def _nameless(folder: Path) -> IO[bytes]:
+    return tempfile.TemporaryFile(dir=folder, buffering=0)
+
+
+def _bytes(column: Array) -> memoryview:
+    return column.data.cast("B")
+
+
+def _write(descriptor: int, view: memoryview, at: int) -> int:
+    """Write all of a view; returns the place after it."""
+    while view:
+        done = os.pwrite(descriptor, view, at)
+        view, at = view[done:], at + done
+    return at
+
+
+def _read(descriptor: int, view: memoryview, at: int) -> int:
+    """Fill a view; returns the place after what was read."""
+    while view:
+        done = os.preadv(descriptor, [view], at)
+        if not done:
+            raise EOFError("a store ends before what was put there")
+        view, at = view[done:], at + done
+    return at
+
+
+def _store_error(folder: Path, error: OSError) -> TranslationError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TranslationError(
+            f"{folder}: no space left for the events that --memory does not hold; choose another folder with --tmp, or"
+            " more memory"
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return TranslationError(
+            f"too many open files to keep events ({error.strerror}); read fewer reports at once (-j)"
+        )
+    return TranslationError(f"{folder}: cannot keep events there: {error.strerror or error}; choose another with --tmp")
