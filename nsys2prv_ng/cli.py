@@ -7,6 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn, Optional
@@ -36,7 +37,10 @@ def main() -> NoReturn:
     code = _run(arguments)
     for each in _SIGNALS:  # what is done is done: a signal from now on does not change how it ended
         signal.signal(each, signal.SIG_IGN)
-    sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)  # all is closed; to take pandas, numba and LLVM apart would take a third of a second
 
 
 def _open_closed_streams() -> None:

@@ -17,26 +17,30 @@ from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.reading import IntArray, ReportRecords
 from nsys2prv_ng.sources.base import StateIntervals
 from nsys2prv_ng.stored import get_states
+from nsys2prv_ng.workers import in_threads
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
 
 
 def row_states(
-    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store
+    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, at_once: int
 ) -> list[Run]:
     """State records of all rows in the windows, if there are any.
 
     Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
-    the windows. `spans`: first and last time of the events on each place of each report.
+    the windows. `spans`: first and last time of the events on each place of each report. `at_once` reports, or groups
+    of them that share rows, are in memory.
     """
-    runs = []
-    for group in sharing_rows(tree.rows):
+
+    def of_group(group: Sequence[int]) -> list[Run]:
         asked = [_on_rows(read[i], tree.rows[i], windows, store) for i in group]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
         limits = _limits([(spans[i], tree.rows[i]) for i in group], tree)
-        runs += put_away(_states(states, limits, windows), store, on_common_clock=True)
-    return runs
+        return put_away(_states(states, limits, windows), store, on_common_clock=True)
+
+    groups = in_threads(of_group, sharing_rows(tree.rows), at_once)
+    return [run for runs in groups for run in runs]
 
 
 def _on_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:

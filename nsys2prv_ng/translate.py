@@ -122,7 +122,7 @@ def translate(
         tree, new_row = prune(whole, kept)
         runs = _of_reports(read, tree, numbering)
         runs += [Written(run) for each in joined for run in _put_away(each, new_row, windows, store)]
-        runs += [Written(run) for run in row_states(read, tree, spans, windows, store)]
+        runs += [Written(run) for run in row_states(read, tree, spans, windows, store, processes)]
 
         start_utc = origin + alignment.utc_base
         trace.write_text("pcf", pcf_text(numbering))

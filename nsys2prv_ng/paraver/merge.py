@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nsys2prv_ng.paraver.records import Records, concatenate
+from nsys2prv_ng.paraver.records import Records
 
 BLOCK_RECORDS = 1 << 16
 LAST_TIME = np.iinfo(np.int64).max
@@ -20,35 +21,48 @@ class _Cursor:
 
     def __init__(self, chunks: Iterator[Records]) -> None:
         self._chunks = chunks
-        self._chunk: Records | None = next(chunks, None)
+        self._read: deque[Records] = deque()
+        """Chunks that were read, from the one on that holds the next record: its `_at`."""
         self._at = 0
+        self._read_one()
+
+    def _read_one(self) -> bool:
+        chunk = next(self._chunks, None)
+        if chunk is not None:
+            self._read.append(chunk)
+        return chunk is not None
 
     def at_end(self) -> bool:
-        return self._chunk is None
+        return not self._read
 
     def time_after(self, step: int) -> int:
-        """Time of the record that is `step` records on; LAST_TIME if the stream has no more than these."""
-        while self._chunk is not None and self._at + step >= len(self._chunk):
-            following = next(self._chunks, None)
-            if following is None:
-                return LAST_TIME
-            self._chunk, self._at = concatenate([self._chunk.part(self._at, len(self._chunk)), following]), 0
-        return LAST_TIME if self._chunk is None else int(self._chunk.time[self._at + step - 1])
+        """Time of the record that is next when `step` records are taken; LAST_TIME if the stream ends before."""
+        at, number = self._at + step, 0
+        while number < len(self._read) or self._read_one():
+            chunk = self._read[number]
+            if at < len(chunk):
+                return int(chunk.time[at])
+            at, number = at - len(chunk), number + 1
+        return LAST_TIME
 
     def count(self, limit: int) -> int:
-        """How many records of the chunk are next, up to and with those at the time `limit`."""
-        return 0 if self._chunk is None else int(np.searchsorted(self._chunk.time, limit, "right")) - self._at
+        """How many records that were read are next, up to and with those at the time `limit`."""
+        return sum(int(np.searchsorted(chunk.time, limit, "right")) for chunk in self._read) - self._at
 
     def take(self, limit: int) -> Iterator[Records]:
         """The next records, up to and with those at the time `limit`."""
-        while self._chunk is not None:
-            to = int(np.searchsorted(self._chunk.time, limit, "right"))
+        while self._read:
+            chunk = self._read[0]
+            to = int(np.searchsorted(chunk.time, limit, "right"))
             if to > self._at:
-                yield self._chunk.part(self._at, to)
+                yield chunk.part(self._at, to)
                 self._at = to
-            if to < len(self._chunk):
+            if to < len(chunk):
                 return
-            self._chunk, self._at = next(self._chunks, None), 0
+            self._read.popleft()
+            self._at = 0
+            if not self._read:
+                self._read_one()
 
 
 def merged_blocks(streams: Sequence[Iterator[Records]], block: int = BLOCK_RECORDS) -> Iterator[list[Records]]:
@@ -71,9 +85,9 @@ def merged_blocks(streams: Sequence[Iterator[Records]], block: int = BLOCK_RECOR
 def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
     """Last time of the next block, and the step to try for the one after it.
 
-    Up to the earliest time at which any stream has given `step` records, no later record of a stream can be due. (One
-    that ends before sets no limit: with many of them, a block would be cut at the end of each.) Some streams are much
-    denser than others, so the step that fills a block is found as they are read.
+    It is the earliest time at which any stream has given `step` records. (One that ends before sets no limit: with many
+    of them, a block would be cut at the end of each.) Some streams are much denser than others, so the step that fills
+    a block is found as they are read.
     """
     while True:
         limit = min(cursor.time_after(step) for cursor in cursors)
