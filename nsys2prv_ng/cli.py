@@ -237,63 +237,36 @@ def translate(
     """Translate reports into one trace (also without the word translate)."""
     reports, output = _reports_and_output(paths, compress)
 
-    from nsys2prv_ng import choose, compiling
-    from nsys2prv_ng.clock.alignment import parse_way
+    from nsys2prv_ng import choose, library
     from nsys2prv_ng.progress import progress_for
-    from nsys2prv_ng.resources import Resources, default_memory, parse_size, usable_cores
-    from nsys2prv_ng.sources import choose as choose_sources
-    from nsys2prv_ng.sources.base import SourceOptions
-    from nsys2prv_ng.translate import Options
-    from nsys2prv_ng.translate import translate as run
+    from nsys2prv_ng.resources import parse_size
 
-    if kernel_names not in ("short", "demangled"):
-        raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
-    chosen = choose_sources(sources, derived=not no_derived)
-    names = [source.name for source in chosen if not source.derived]
-    for option, value, source in (
-        ("--nvtx-range", nvtx_range, "nvtx"),
-        ("--nvtx-domain", nvtx_domain, "nvtx"),
-        ("--metrics", metrics, "gpu_metrics"),
-        ("--metrics-changes", metrics_changes, "gpu_metrics"),
-    ):
-        if value and source not in names:
-            raise UsageError(f"{option} needs the source {source} among --sources")
-    if metrics_changes and (time is not None or nvtx_range):
-        raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
-    choice = choose.Choice(
-        window=choose.parse_window(time) if time is not None else None,
+    done = library.translate(
+        reports,
+        output,
+        sources=None if sources is None else sources.split(","),
+        derived=not no_derived,
+        align=align,
+        align_report=align_report,
+        time=choose.parse_window(time) if time is not None else None,
         nvtx_range=nvtx_range,
         ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
         gpus=choose.parse_numbers("--gpus", gpus) if gpus is not None else None,
-        shortest=choose.parse_shortest(min_duration or [], names),
-    )
-    of_sources = SourceOptions(
-        nvtx_domains=_list(nvtx_domain),
-        nvtx_range=nvtx_range,
-        demangled_names=kernel_names == "demangled",
+        min_duration=choose.parse_shortest(min_duration or []),
+        nvtx_domain=_list(nvtx_domain),
+        kernel_names=kernel_names,  # type: ignore[arg-type]
         metrics=_list(metrics),
         metrics_changes=metrics_changes,
         osrt_min=0 if osrt_min == "0" else choose.parse_time(osrt_min),
-    )
-    options = Options(
-        sources=chosen,
-        of_sources=of_sources,
-        choice=choice,
-        align=parse_way(align),
-        align_report=align_report,
-        summary=summary,
         labels_from=labels_from,
+        jobs=jobs,
+        memory=parse_size(memory) if memory is not None else None,
+        tmp=tmp,
         strict=strict,
         force=force,
-        resources=Resources(
-            jobs=jobs or usable_cores(),
-            memory=parse_size(memory) if memory is not None else default_memory(),
-            folder=tmp,
-        ),
+        summary=summary,
+        progress=progress_for(quiet=quiet),
     )
-    progress = progress_for(quiet=quiet)
-    with compiling.told(progress.note):
-        done = run(reports, output, options, progress)
     if not quiet:
         print(done.text(verbose=verbose))
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.translate import translate
+from nsys2prv_ng.translation import translate
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.trace_reader import Trace, differences

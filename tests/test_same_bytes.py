@@ -10,7 +10,7 @@ import pytest
 from nsys2prv_ng.choose import Choice
 from nsys2prv_ng.resources import Resources
 from nsys2prv_ng.sources.base import SourceOptions
-from nsys2prv_ng.translate import Options, translate
+from nsys2prv_ng.translation import Options, translate
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))

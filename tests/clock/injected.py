@@ -14,7 +14,7 @@ import pandas as pd
 
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.summary import Summary
-from nsys2prv_ng.translate import Options, translate
+from nsys2prv_ng.translation import Options, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
 TIME_COLUMNS = ("start", "end", "timestamp", "rawTimestamp")

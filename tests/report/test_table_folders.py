@@ -20,7 +20,7 @@ from nsys2prv_ng.report import table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import locate_exports, name_of_report
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translate import Options, translate
+from nsys2prv_ng.translation import Options, translate
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
 from tests.sources.small_reports import MAIN, export
 from tests.test_cli import SAMPLE, assert_one_line, files, run

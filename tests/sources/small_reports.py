@@ -12,7 +12,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.sources.base import SourceOptions
 from nsys2prv_ng.summary import SourceAccount, Summary
-from nsys2prv_ng.translate import Options, translate
+from nsys2prv_ng.translation import Options, translate
 from tests.trace_reader import Trace, read_trace
 
 PROCESS = 1 << 48 | 77 << 24

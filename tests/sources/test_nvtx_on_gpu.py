@@ -11,7 +11,7 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translate import Options, translate
+from nsys2prv_ng.translation import Options, translate
 from tests.trace_reader import read_trace
 
 NAME = "coalesce(n.text, (select value from StringIds where id = n.textId), '')"
