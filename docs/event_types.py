@@ -1,0 +1,109 @@
+"""python docs/event_types.py > docs/event-types.md: every event type, state and tag, from paraver/event_types.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nsys2prv_ng.paraver import event_types
+from nsys2prv_ng.paraver.event_types import EventType
+
+_HEAD = """# Event types
+
+Made by `python docs/event_types.py` from [event_types.py](../nsys2prv_ng/paraver/event_types.py); a test keeps the two
+equal. *Interval*: a value other than 0 begins and 0 ends. *Names*: values are names, numbered from 1 in alphabetical
+order over all reports, as the .pcf lists them. What is neither is a quantity or a number of its own. A trace's .pcf has
+only the types of which it has events.
+"""
+_NVTX = """
+## NVTX: a block of 100 numbers for each domain
+
+The default domain begins at 9600, NCCL's at 9500 (its first numbers are in the table above), neSmiK's at 81000, all
+others at 9700, 9800, ... in the order of their names. A type is the first number of its domain's block and:
+"""
+_METRICS = """
+## GPU metrics
+
+9400 and nsys's number of the metric, where that is below 100 and all GPUs of the job agree on it; else a number from
+9000000 that depends on the metric's name alone. The label ends in nsys's unit. MHz is held as Hz, which Paraver shows
+as MHz.
+"""
+_TAGS = f"""
+## Tags of communications
+
+| tag | from and to | size |
+|---|---|---|
+| {event_types.TAG_LAUNCH} | call on a host thread to its kernel or graph on a stream | 0 |
+| {event_types.TAG_COPY} | call to its copy or set | bytes |
+| {event_types.TAG_NCCL} | send of NCCL to the receive that it meets | bytes |
+| MPI's own | send of MPI to the receive that it meets | the sender's bytes |
+"""
+_STATES = """
+## States
+
+| value | state |
+|---|---|
+"""
+_ON_NVTX = (
+    event_types.nvtx_range("D"),
+    event_types.nvtx_on_gpu("D", 0),
+    event_types.nvtx_mark("D"),
+    event_types.nvtx_category("D"),
+    event_types.nvtx_number("D"),
+    event_types.nvtx_end_thread("D"),
+    event_types.nvtx_payload("D"),
+    event_types.nvtx_real_payload("D"),
+    event_types.nvtx_json_payload("D"),
+    event_types.nvtx_lane("D", 0),
+)
+_LANES = {20: event_types.NVTX_GPU_LANES, 60: event_types.NVTX_LANES}
+
+
+def text() -> str:
+    """The whole page."""
+    fixed = sorted(_declared(), key=lambda each: each.number)
+    states = [f"| {value} | {name} |" for value, (name, _) in sorted(event_types.STATES.items())]
+    parts = [_HEAD, _table((str(each.number), each) for each in fixed), _NVTX]
+    parts += [_table((_offset(each), each) for each in _ON_NVTX), _METRICS, _TAGS, _STATES + "\n".join(states) + "\n"]
+    return "".join(parts)
+
+
+def _declared() -> Iterator[EventType]:
+    """All types with a number of their own."""
+    for value in vars(event_types).values():
+        members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        yield from (each for each in members if isinstance(each, EventType))
+
+
+def _offset(event_type: EventType) -> str:
+    first = event_type.number
+    return f"+{first}" if first not in _LANES else f"+{first} to +{first + _LANES[first] - 1}"
+
+
+def _table(rows: Iterator[tuple[str, EventType]]) -> str:
+    lines = ["", "| number | label | what its values are | source |", "|---|---|---|---|"]
+    lines += [f"| {number} | {_label(each)} | {_values(each)} | `{each.source}` |" for number, each in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _label(event_type: EventType) -> str:
+    label = event_type.label.replace("NVTX D", "NVTX DOMAIN")
+    return label.replace("lane 1", "lane n")
+
+
+def _values(event_type: EventType) -> str:
+    what = []
+    if event_type.interval:
+        what.append("interval")
+    if event_type.values:
+        what.append(", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items())))
+    elif event_type.names:
+        what.append("names")
+    if event_type.unit:
+        what.append(event_type.unit)
+    if event_type.precision:
+        what.append(f"times 10^{event_type.precision}")
+    return ": ".join(what).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(text(), end="")
