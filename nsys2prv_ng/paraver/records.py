@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.compiling import compiled
-from nsys2prv_ng.paraver.sorting import gather, time_order
+from nsys2prv_ng.paraver.sorting import changes_nothing, gather, time_order
 
 IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -97,8 +97,9 @@ class Records:
         return Records(self.time[rows], self.tie[rows], self.place[rows], self.kind[rows], first, *words)
 
     def sorted(self) -> Records:
-        """Ordered by time and tie; records that agree in both keep their order."""
-        return self._take(time_order(self.time, self.tie), self.value.size)
+        """Ordered by time and tie; records that agree in both keep their order. Itself, where they are in order."""
+        order = time_order(self.time, self.tie)
+        return self if changes_nothing(order) else self._take(order, self.value.size)
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
