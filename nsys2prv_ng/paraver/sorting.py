@@ -38,7 +38,7 @@ def time_order(time: IntArray, tie: IntArray) -> IntArray:
 @compiled
 def changes_nothing(order):  # type: ignore[no-untyped-def]
     """Whether an order is 0, 1, 2, ..."""
-    for i in range(order.size):
+    for i in range(order.size):  # noqa: SIM110 (numba has no generators in all)
         if order[i] != i:
             return False
     return True
