@@ -9,7 +9,8 @@ import numpy as np
 
 from nsys2prv_ng.paraver.records import Records
 
-BLOCK_RECORDS = 1 << 16
+_FEWEST, _MOST, _OF_EACH = 1 << 16, 1 << 18, 256
+"""Records of a block: so many of each stream, as each costs some time in each block, within limits of memory."""
 LAST_TIME = np.iinfo(np.int64).max
 
 _AHEAD = 4
@@ -47,13 +48,13 @@ class _Cursor:
 
     def count(self, limit: int) -> int:
         """How many records that were read are next, up to and with those at the time `limit`."""
-        return sum(int(np.searchsorted(chunk.time, limit, "right")) for chunk in self._read) - self._at
+        return sum(int(chunk.time.searchsorted(limit, "right")) for chunk in self._read) - self._at
 
     def take(self, limit: int) -> Iterator[Records]:
         """The next records, up to and with those at the time `limit`."""
         while self._read:
             chunk = self._read[0]
-            to = int(np.searchsorted(chunk.time, limit, "right"))
+            to = int(chunk.time.searchsorted(limit, "right"))
             if to > self._at:
                 yield chunk.part(self._at, to)
                 self._at = to
@@ -65,14 +66,15 @@ class _Cursor:
                 self._read_one()
 
 
-def merged_blocks(streams: Sequence[Iterator[Records]], block: int = BLOCK_RECORDS) -> Iterator[list[Records]]:
-    """Blocks of about `block` records. Each is a list of sorted parts, those of a stream in the order of the streams;
+def merged_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
+    """Blocks of about `block` records, by default of more the more streams there are. Each is a list of sorted parts, those of a stream in the order of the streams;
     no record of a block is later than one of the next.
 
     `streams`: chunks of records, sorted by time within and among each other. Records of one time are always in one
     block.
     """
     cursors = [_Cursor(stream) for stream in streams]
+    block = block or min(max(_FEWEST, _OF_EACH * len(cursors)), _MOST)
     step = max(1, block // max(1, len(cursors)))
     while True:
         cursors = [cursor for cursor in cursors if not cursor.at_end()]
