@@ -67,8 +67,10 @@ class _Cursor:
 
 
 def merged_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
-    """Blocks of about `block` records, by default of more the more streams there are. Each is a list of sorted parts, those of a stream in the order of the streams;
-    no record of a block is later than one of the next.
+    """Blocks of about `block` records, by default of more the more streams there are.
+
+    Each is a list of sorted parts, those of a stream in the order of the streams; no record of a block is later than
+    one of the next.
 
     `streams`: chunks of records, sorted by time within and among each other. Records of one time are always in one
     block.
