@@ -279,7 +279,7 @@ MEMORY_LEVELS = tuple(
 )
 """Level of each of CUPTI's memory kinds."""
 
-# ---- unified memory, and the contexts of a GPU ------------------------------------------------------------------------
+# ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
 GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", "unified_memory", values=ACCESSES)
 GPU_PAGE_FAULTS = EventType(63000241, "GPU page faults in the group", "unified_memory")
 GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page faults took", "unified_memory", unit="ns")
