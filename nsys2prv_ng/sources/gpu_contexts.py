@@ -58,8 +58,8 @@ def read(reading: Reading) -> Result:
     ids = reading.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
     place = reading.places.devices(gpu[shown])
     lasts = end == _NO_END
-    turns = [column[~lasts] for column in (place, begin, end, ids)]
-    result.records.append(intervals(*turns[:3], [Pair(handle, turns[3])], [handle]))
+    ends = ~lasts
+    result.records.append(intervals(place[ends], begin[ends], end[ends], [Pair(handle, ids[ends])], [handle]))
     if lasts.any():
         result.unended.append(Unended(place[lasts], begin[lasts], [Pair(handle, ids[lasts])], [handle]))
     result.closed = int(lasts.sum())
