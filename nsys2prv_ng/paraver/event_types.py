@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 
 from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
 from nsys2prv_ng.paraver.value_tables import (
+    ACCESSES,
     BARRIERS,
     GPU_ACTIVITIES,
     KERNEL_CLASSES,
     MEMORY_KINDS,
     MEMORY_OPERATIONS,
+    MIGRATION_CAUSES,
     PTHREAD_CALLS,
     WORKSHARING,
 )
@@ -71,6 +73,7 @@ MEMORY_OPERATION = EventType(63000001, "Memory operation", "memory_operations", 
 MEMORY_BYTES = EventType(63000002, "Memory operation size", "memory_operations", unit="bytes")
 MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", "memory_operations", values=MEMORY_KINDS)
 MEMORY_DESTINATION_KIND = EventType(63000211, "Copied to memory kind", "memory_operations", values=MEMORY_KINDS)
+MIGRATION_CAUSE = EventType(63000212, "Migration because of", "memory_operations", values=MIGRATION_CAUSES)
 
 KERNEL = EventType(63000006, "CUDA kernel", "kernels", interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", "kernels", interval=True, names="nccl_kernels")
@@ -275,6 +278,15 @@ MEMORY_LEVELS = tuple(
     for kind in range(8)
 )
 """Level of each of CUPTI's memory kinds."""
+
+# ---- unified memory, and the contexts of a GPU -----------------------------------------------------------------------
+GPU_PAGE_FAULT = EventType(63000240, "GPU page faults", "unified_memory", values=ACCESSES)
+GPU_PAGE_FAULTS = EventType(63000241, "GPU page faults in the group", "unified_memory")
+GPU_PAGE_FAULT_TIME = EventType(63000242, "GPU page faults took", "unified_memory", unit="ns")
+GPU_PAGE_FAULT_ADDRESS = EventType(63000243, "GPU page fault address", "unified_memory")
+CPU_PAGE_FAULT = EventType(63000244, "CPU page fault in function", "unified_memory", names="cpu_page_faults")
+CPU_PAGE_FAULT_ADDRESS = EventType(63000245, "CPU page fault address", "unified_memory")
+GPU_CONTEXT = EventType(63000250, "GPU context", "gpu_contexts", interval=True, names="gpu_contexts")
 
 # ---- libraries of CUDA -----------------------------------------------------------------------------------------------
 CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")

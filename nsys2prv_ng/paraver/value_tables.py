@@ -20,6 +20,18 @@ MEMORY_OPERATIONS = {
 }
 
 
+# CUPTI's causes of migrations and kinds of access plus one, so that 0 stays free.
+MIGRATION_CAUSES = {
+    1: "Unknown",
+    2: "Prefetch by the program",
+    3: "Page fault",
+    4: "Speculative prefetch",
+    5: "Eviction",
+    6: "Access counters",
+}
+ACCESSES = {1: "Unknown", 2: "Read", 3: "Write", 4: "Atomic", 5: "Prefetch"}
+
+
 # CUPTI's memory kinds plus one, so that 0 stays free: in Paraver 0 reads as "nothing".
 MEMORY_KINDS = {
     1: "Pageable",

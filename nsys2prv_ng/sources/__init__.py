@@ -8,6 +8,7 @@ from nsys2prv_ng.sources import (
     cuda_memory,
     cuda_sync,
     device_activity,
+    gpu_contexts,
     gpu_metrics,
     kernels,
     launch_lines,
@@ -20,6 +21,7 @@ from nsys2prv_ng.sources import (
     os_runtime,
     profiler_overhead,
     scheduling,
+    unified_memory,
 )
 from nsys2prv_ng.sources.base import Source
 
@@ -31,7 +33,9 @@ SOURCES: tuple[Source, ...] = (
     launch_lines.SOURCE,
     cuda_sync.SOURCE,
     cuda_memory.SOURCE,
+    unified_memory.SOURCE,
     cuda_libraries.SOURCE,
+    gpu_contexts.SOURCE,
     gpu_metrics.SOURCE,
     mpi.SOURCE,
     nvtx.SOURCE,

@@ -1,4 +1,7 @@
-"""Memory copies and sets on CUDA streams: direction, bytes, kind of memory copied from and to."""
+"""Memory copies and sets on CUDA streams: direction, bytes, kind of memory copied from and to.
+
+Migrations of unified memory are copies with values of their own, on the row of stream 0, which the program cannot use.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
+from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
@@ -14,7 +18,7 @@ from nsys2prv_ng.sources.device_operations import COLUMNS, MEMCPY, MEMSET, locat
 MEMCPY_TABLE = Table(
     MEMCPY,
     (*COLUMNS, "bytes", "copyKind"),
-    dict.fromkeys(("srcKind", "dstKind", "correlationId", *GRAPH_COLUMNS), NULL),
+    dict.fromkeys(("srcKind", "dstKind", "migrationCause", "correlationId", *GRAPH_COLUMNS), NULL),
 )
 MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), dict.fromkeys(("memKind", "correlationId", *GRAPH_COLUMNS), NULL))
 
@@ -23,6 +27,7 @@ _VALUE_OF_COPY_KIND = {0: 17, 1: 5, 2: 4, 3: 7, 4: 8, 5: 9, 6: 10, 7: 11, 8: 3, 
 _UNKNOWN_COPY = 17
 _MEMSET = 6
 _UNKNOWN_KIND = 8
+_CAUSES = list(MIGRATION_CAUSES)
 
 
 def copy_values(kind: IntArray) -> IntArray:
@@ -71,6 +76,9 @@ def _add(reading: Reading, result: Result, table: str, source_kind: str, destina
         if name:
             kind = columns[name][rows]
             opening.append(Pair(labels.handle(event_type), _memory_kinds(kind), kind != NULL))
+    if table == MEMCPY:
+        cause = columns["migrationCause"][rows]
+        opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
     correlation = columns["correlationId"][rows]
     opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
     opening += graph_ids(reading, columns, rows)
