@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import traceback
@@ -231,6 +230,9 @@ def translate(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.json", help="Write the table of events read, written and dropped as JSON."),
     ] = None,
+    overview: Annotated[
+        bool, typer.Option("--overview", help="Print what the command summary prints as well, of the same events.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the reports and their clocks as well.")
@@ -287,6 +289,7 @@ def translate(
         labels_from=labels_from,
         strict=strict,
         force=force,
+        overview=overview,
         resources=Resources(
             jobs=jobs or usable_cores(),
             memory=parse_size(memory) if memory is not None else default_memory(),
@@ -298,6 +301,10 @@ def translate(
         done = run(reports, output, options, progress)
     if not quiet:
         print(done.text(verbose=verbose))
+    if done.overview is not None:
+        from nsys2prv_ng.overview.text import printed
+
+        print(f"\n{printed(done.overview)}")
 
 
 @app.command()
@@ -342,7 +349,7 @@ def summary(
     from nsys2prv_ng import choose, compiling
     from nsys2prv_ng.clock.alignment import parse_way
     from nsys2prv_ng.overview.make import overview, sources_for
-    from nsys2prv_ng.overview.text import text
+    from nsys2prv_ng.overview.text import printed
     from nsys2prv_ng.placed import ReadOptions, placed
     from nsys2prv_ng.progress import progress_for
     from nsys2prv_ng.resources import Resources, default_memory, parse_size, usable_cores
@@ -368,8 +375,7 @@ def summary(
         found = overview(job)
     for warning in found.warnings:
         progress.warn(warning)
-    width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 100
-    print(json.dumps(found.to_dict(), indent=2) if as_json else text(found, width))
+    print(json.dumps(found.to_dict(), indent=2) if as_json else printed(found))
 
 
 @app.command()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.overview.make import overview
 from nsys2prv_ng.paraver import records as rec
 from nsys2prv_ng.paraver.configuration import pcf_text
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
@@ -37,6 +38,8 @@ class Options(ReadOptions):
     labels_from: Path | None = None
     """A .pcf whose numbers of types and names are kept."""
     force: bool = False
+    overview: bool = False
+    """Sum up the first numbers of the job as well."""
 
 
 def translate(
@@ -71,6 +74,7 @@ def translate(
         communicators = _communicators(job.joined, job.whole, job.new_row, tree)
         trace.write_prv(prv_header(tree.model, job.start_utc, job.duration, communicators).encode())
         size = write_records(trace, runs, tree.model.row_numbers(), job.origin, job.store, progress, threads=threads)
+        numbers = overview(job) if options.overview else None
 
     warnings = job.warnings
     if job.is_empty:
@@ -95,6 +99,7 @@ def translate(
         seconds=time.perf_counter() - began,
         warnings=warnings,
         clocks=job.alignment,
+        overview=numbers,
     )
     if options.align_report is not None:
         write_whole(options.align_report, job.alignment.toml())

@@ -46,12 +46,13 @@ def causes(job: Placed, devices: Devices, group: Sequence[int], gaps: Gaps) -> p
         gaps = gaps.take(np.flatnonzero(~cut))
     for index in group:
         report = job.read[index]
-        launches = _launches(report, devices.of_places[index], gaps, job.store)
+        calls = openings(report, "cuda_api", job.store)
+        launches = _launches(report, calls, devices.of_places[index], gaps, job.store)
         ended = gaps.take(launches.gap)
         queued = launches.returned <= ended.begin
         parts.append(_whole(ended.take(np.flatnonzero(queued)), QUEUED))
         waited = np.flatnonzero(~queued)
-        parts.append(_of_host(report, ended.take(waited), launches.thread[waited], job.store))
+        parts.append(_of_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
         gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
     for index in group:
         of_graph = _ended_by_graph(job.read[index], devices.of_places[index], gaps, job.store)
@@ -76,7 +77,7 @@ class _Launches(NamedTuple):
     returned: IntArray
 
 
-def _launches(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> _Launches:
+def _launches(report: ReportRecords, calls: Openings, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> _Launches:
     """The first launch of what begins at the end of each gap, where a report has it."""
     lines = records_of(report, "launch_lines", store)
     words = lines.first[:-1]
@@ -86,7 +87,6 @@ def _launches(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: 
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
     rows = rows[~duplicated(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
-    calls = openings(report, "cuda_api", store)
     longest_first = np.argsort(-calls.length, kind="stable")  # of calls that began at once the outermost
     place, begin = calls.place[longest_first], calls.begin[longest_first]
     first = longest_first[~duplicated(place, begin)]
@@ -120,10 +120,10 @@ class _Layer(NamedTuple):
         return steps_of(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
 
 
-def _of_host(report: ReportRecords, gaps: Gaps, thread: IntArray, store: Store) -> pd.DataFrame:
+def _of_host(report: ReportRecords, cuda: Openings, gaps: Gaps, thread: IntArray, store: Store) -> pd.DataFrame:
     """Parts of the gaps by what the thread of each was in."""
     threads = np.unique(thread)
-    ranges, calls = _ranges(report, threads, store), _calls(report, threads, store)
+    ranges, calls = _ranges(report, threads, store), _calls(report, cuda, threads, store)
     parts = []
     for each in threads.tolist():
         mine = np.flatnonzero(thread == each)
@@ -155,13 +155,13 @@ def _ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
     return _Layer(innermost(*intervals), names)
 
 
-def _calls(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
-    sources = (
-        ("cuda_api", [types.CUDA_API]),
-        ("mpi", list(types.MPI_CALLS.values())),
-        ("os_runtime", [types.OS_RUNTIME, types.PTHREAD]),
-    )
-    intervals, names = _gather([(openings(report, source, store), of_it) for source, of_it in sources], threads)
+def _calls(report: ReportRecords, cuda: Openings, threads: IntArray, store: Store) -> _Layer:
+    parts: list[tuple[Openings, list[types.EventType]]] = [
+        (cuda, [types.CUDA_API]),
+        (openings(report, "mpi", store), list(types.MPI_CALLS.values())),
+        (openings(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
+    ]
+    intervals, names = _gather(parts, threads)
     return _Layer(flatten(*intervals), names)
 
 

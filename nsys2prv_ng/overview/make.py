@@ -92,10 +92,15 @@ def overview(job: Placed) -> Overview:
             MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns) for r in _rows(memory_operations, "bytes")
         ],
         nccl=[
-            NcclNumbers(r.function, r.calls, r.bytes, r.kernels, r.ns, r.carried_bytes, r.carried_ns)
+            NcclNumbers(
+                r.function, r.calls, r.bytes if r.told else None, r.kernels, r.ns, r.carried_bytes, r.carried_ns
+            )
             for r in _rows(nccl, "ns")
         ],
-        mpi=[MpiNumbers(r.name, r.count, r.ns, r.max_ns, r.sent, r.received) for r in _rows(mpi, "ns")],
+        mpi=[
+            MpiNumbers(r.name, r.count, r.ns, r.max_ns, *((r.sent, r.received) if r.told else (None, None)))
+            for r in _rows(mpi, "ns")
+        ],
         absent=[name for name, is_absent in absent.items() if is_absent],
         left_out=job.left_out,
         warnings=job.warnings,

@@ -112,14 +112,14 @@ class MemoryOperationNumbers:
 
 @dataclass(frozen=True)
 class NcclNumbers:
-    """What NCCL does of a kind: calls of all ranks with their bytes, kernels and their time.
+    """What NCCL does of a kind: calls of all ranks with their bytes (None if no call told them), kernels, their time.
 
     `carried_bytes` went in `carried_ns`: those of the kernels whose calls told their bytes.
     """
 
     function: str
     calls: int
-    bytes: int
+    bytes: int | None
     kernels: int
     kernel_ns: int
     carried_bytes: int
@@ -128,12 +128,14 @@ class NcclNumbers:
 
 @dataclass(frozen=True)
 class MpiNumbers:
+    """Calls of all ranks; no call of some kinds tells bytes (None)."""
+
     call: str
     count: int
     total_ns: int
     max_ns: int
-    sent_bytes: int
-    received_bytes: int
+    sent_bytes: int | None
+    received_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Overview:
     nccl: list[NcclNumbers]
     mpi: list[MpiNumbers]
     absent: list[str]
-    """What the reports, or the kinds of event that were read of them, hold nothing of."""
+    """Of what nothing was found in the kinds of event that were read."""
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 
 from nsys2prv_ng.overview import gap_causes
@@ -9,24 +11,29 @@ from nsys2prv_ng.overview.gap_causes import range_name
 from nsys2prv_ng.overview.numbers import Cause, GpuNumbers, Overview, RepeatedRange
 from nsys2prv_ng.paraver.event_types import one_line
 
-WIDTH = 100
-NARROWEST = 80
+NARROWEST, WIDTH, WIDEST = 80, 100, 120
+"""Columns: of a terminal at least and at most, and of what is no terminal."""
 
 _MOST_GPUS = 16
 _MOST_ROWS = 10
 _SHORTEST_NAME = 12
 
 _CAUSES = {
-    gap_causes.QUEUED: "(launched before the gap: not for the host)",
+    gap_causes.QUEUED: "(launched before: the host was ahead)",
     gap_causes.GRAPH: "(between nodes of a CUDA graph)",
     gap_causes.UNKNOWN: "(no launch recorded)",
     gap_causes.CUT: "(goes on after the chosen time)",
 }
 
 
+def printed(found: Overview) -> str:
+    """The text, as wide as what standard output is."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return text(found, min(max(width, NARROWEST), WIDEST))
+
+
 def text(found: Overview, width: int = WIDTH) -> str:
-    """All tables that have rows, at most `width` columns wide (but not less than NARROWEST)."""
-    width = max(width, NARROWEST)
+    """All tables that have rows, at most `width` columns wide (of at least NARROWEST)."""
     sections = [
         [_title(found)],
         _gpus(found.gpus, width),
@@ -37,7 +44,7 @@ def text(found: Overview, width: int = WIDTH) -> str:
         _memory_operations(found, width),
         _nccl(found, width),
         _mpi(found, width),
-        [f"Not in these reports: {', '.join(found.absent)}"] if found.absent else [],
+        [f"Nothing found of: {', '.join(found.absent)}"] if found.absent else [],
         [f"left out: {report.file}: {report.why}" for report in found.left_out],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -54,8 +61,10 @@ def time_text(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def bytes_text(size: float) -> str:
-    """Three digits and a decimal unit."""
+def bytes_text(size: float | None) -> str:
+    """Three digits and a decimal unit; a dash for what is not known."""
+    if size is None:
+        return "-"
     for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= length:
             return f"{_digits(size / length)} {unit}"
@@ -108,7 +117,7 @@ def _cut(name: str, width: int) -> str:
 
 
 def _more(count: int, what: str) -> list[str]:
-    return [f"  and {count:,} more{what} (--json has all)"] if count > 0 else []
+    return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------
@@ -197,7 +206,7 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
             else ["-"] * 3
         )
         at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
-        memory = ["-" if gpu.peak_memory_bytes is None else bytes_text(gpu.peak_memory_bytes)] if has_memory else []
+        memory = [bytes_text(gpu.peak_memory_bytes)] if has_memory else []
         rows.append([_gpu_name(gpu), f"{gpu.gaps:,}", *gaps, at, *memory])
     return [*_table(titles, rows, width), *_more(len(gpus) - len(shown), " GPUs")]
 
@@ -311,7 +320,7 @@ def _mpi(found: Overview, width: int) -> list[str]:
             time_text(each.max_ns),
             bytes_text(each.sent_bytes),
             bytes_text(each.received_bytes),
-            _rate(each.sent_bytes + each.received_bytes, each.total_ns),
+            _rate((each.sent_bytes or 0) + (each.received_bytes or 0), each.total_ns),
         ]
         for each in found.mpi[:_MOST_ROWS]
     ]

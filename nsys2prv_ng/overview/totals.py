@@ -91,8 +91,8 @@ def memory_operations(report: ReportRecords, store: Store) -> pd.DataFrame:
 
 
 def nccl(report: ReportRecords, store: Store) -> pd.DataFrame:
-    """By `function`: `calls` of the host and their `bytes`; `kernels`, their time `ns`, and of those whose calls told
-    their bytes the time `carried_ns` and the bytes `carried_bytes`."""
+    """By `function`: `calls` of the host, how many `told` their bytes, and these `bytes`; `kernels`, their time `ns`,
+    and of those whose calls told the bytes the time `carried_ns` and the bytes `carried_bytes`."""
     payload = openings(report, "nccl", store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_given(payload.values(each)) for each in sizes], axis=0)
@@ -107,14 +107,15 @@ def nccl(report: ReportRecords, store: Store) -> pd.DataFrame:
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
     calls, call, functions = _functions(openings(report, "nvtx", store), types.nvtx_range(_NCCL))
-    called = np.maximum(size_of(calls, call, ~on_stream), 0)
-    made = pd.DataFrame({"function": functions, "calls": 1, "bytes": called})
+    called = size_of(calls, call, ~on_stream)
+    told = (called >= 0).astype(np.int64)
+    made = pd.DataFrame({"function": functions, "calls": 1, "told": told, "bytes": np.maximum(called, 0)})
     made = made[made["function"] != NO_FUNCTION]
 
     kernel, line, functions = _functions(openings(report, "kernels", store), types.NCCL_KERNEL)
     carried, length = size_of(kernel, line, on_stream), kernel.length[line]
-    told = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
-    ran = pd.DataFrame({"function": functions, "kernels": 1, "ns": length, **told})
+    rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
+    ran = pd.DataFrame({"function": functions, "kernels": 1, "ns": length, **rated})
     table = added_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
     return _named(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
@@ -131,16 +132,18 @@ def _functions(found: Openings, event_type: types.EventType) -> tuple[Openings, 
 
 
 def mpi(report: ReportRecords, store: Store) -> pd.DataFrame:
-    """Calls by `name`, with the bytes that they `sent` and `received`."""
+    """Calls by `name`, how many `told` any bytes, and what they `sent` and `received`."""
     found = openings(report, "mpi", store)
-    size = _given(found.values(types.MPI_BYTES))
-    sent = _given(found.values(types.MPI_SENT_BYTES))
-    received = _given(found.values(types.MPI_RECEIVED_BYTES)) + _given(found.values(types.MPI_SENDRECV_BYTES))
+    of_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
+    values = [found.values(each) for each in of_types]
+    told = np.any([value != ABSENT for value in values], axis=0).astype(np.int64)
+    size, sent, *both_received = map(_given, values)
+    received = both_received[0] + both_received[1]
     parts = []
     for event_type in types.MPI_CALLS.values():
         value = found.values(event_type)
         lines = np.flatnonzero(value != ABSENT)
-        sums = {"size": size[lines], "sent": sent[lines], "received": received[lines]}
+        sums = {"told": told[lines], "size": size[lines], "sent": sent[lines], "received": received[lines]}
         parts.append(_named(_by({"name": value[lines]}, found.length[lines], **sums), "name", found.names(event_type)))
     table = added_up(parts, ["name"])
     roles = np.array([role_of(name) for name in table["name"]], np.int64)
