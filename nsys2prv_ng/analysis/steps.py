@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,9 +73,9 @@ def peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dic
     order = np.lexsort((time, row))
     row, time, change = row[order], time[order], change[order]
     total = np.cumsum(change)
-    starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])[: row.size])
+    limits = [0, *(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), row.size] if row.size else []
     found = {}
-    for low, high in zip(starts.tolist(), np.append(starts[1:], row.size).tolist(), strict=True):
+    for low, high in pairwise(limits):
         sums = total[low:high] - (total[low - 1] if low else 0)
         said = np.append(time[low + 1 : high] != time[low : high - 1], True)  # all changes of a time happen at once
         at = int(np.argmax(np.where(said, sums, np.iinfo(np.int64).min)))
