@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-COMMANDS = ("translate", "check", "cfgs", "slurm")
+COMMANDS = ("translate", "summary", "check", "cfgs", "slurm")
 _REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
 
 
@@ -229,6 +230,9 @@ def translate(
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="FILE.json", help="Write the table of events read, written and dropped as JSON."),
     ] = None,
+    overview: Annotated[
+        bool, typer.Option("--overview", help="Print what the command summary prints as well, of the same events.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the reports and their clocks as well.")
@@ -265,10 +269,86 @@ def translate(
         strict=strict,
         force=force,
         summary=summary,
+        overview=overview,
         progress=progress_for(quiet=quiet),
     )
     if not quiet:
         print(done.text(verbose=verbose))
+    if done.overview is not None:
+        from nsys2prv_ng.overview.text import printed
+
+        print(f"\n{printed(done.overview)}")
+
+
+@app.command()
+def summary(
+    reports: Annotated[
+        list[Path],
+        typer.Argument(metavar="REPORT...", help="Reports, of the same kinds as for translate.", show_default=False),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in ns and bytes.")] = False,
+    align: Annotated[
+        str, typer.Option(metavar="auto|utc|collectives|none|FILE", help="How the clocks of nodes are aligned.")
+    ] = "auto",
+    time: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FROM:TO", help="Only this time of the trace: 1.5s:2s, :800ms, 2s:.", show_default="all"),
+    ] = None,
+    nvtx_range: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only while an NVTX range of this text is open on any rank.")
+    ] = "",
+    ranks: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="0-3,8", help="Only these ranks.", show_default="all"),
+    ] = None,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Cores to use.", show_default="all"),
+    ] = None,
+    memory: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="2G", help="Memory for events.", show_default="a quarter of the machine's or job's"),
+    ] = None,
+    tmp: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Where events wait that do not fit.", show_default="the current one"),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with an error if one of several reports cannot be read.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
+) -> None:
+    """Print the first numbers of a job: what GPUs and ranks did and waited for, without a trace."""
+    from nsys2prv_ng import choose, compiling
+    from nsys2prv_ng.clock.alignment import parse_way
+    from nsys2prv_ng.overview.make import overview, sources_for
+    from nsys2prv_ng.overview.text import printed
+    from nsys2prv_ng.placed import ReadOptions, placed
+    from nsys2prv_ng.progress import progress_for
+    from nsys2prv_ng.resources import Resources, default_memory, parse_size, usable_cores
+    from nsys2prv_ng.sources.base import SourceOptions
+
+    choice = choose.Choice(
+        window=choose.parse_window(time) if time is not None else None,
+        nvtx_range=nvtx_range,
+        ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
+    )
+    options = ReadOptions(
+        sources=sources_for(choice),
+        of_sources=SourceOptions(nvtx_range=nvtx_range),
+        choice=choice,
+        align=parse_way(align),
+        strict=strict,
+        resources=Resources(
+            jobs=jobs or usable_cores(), memory=parse_size(memory) if memory is not None else default_memory()
+        ),
+    )
+    progress = progress_for(quiet=quiet)
+    with compiling.told(progress.note), placed(reports, tmp or Path(), options, progress) as job:
+        found = overview(job)
+    for warning in found.warnings:
+        progress.warn(warning)
+    print(json.dumps(found.to_dict(), indent=2) if as_json else printed(found))
 
 
 @app.command()

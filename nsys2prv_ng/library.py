@@ -44,6 +44,7 @@ def translate(
     strict: bool = False,
     force: bool = False,
     summary: AnyPath | None = None,
+    overview: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
     """Translate reports, of one job and in any order, into a Paraver trace; returns what was read, written and dropped.
@@ -68,6 +69,7 @@ def translate(
         a quarter of the machine's or the job's, and for the folder of the trace.
     strict: raise an error if one of several reports cannot be read, instead of leaving it out (`Summary.left_out`).
     force: replace a trace of the same name. summary: a file to write the returned value to as JSON.
+    overview: sum up the first numbers of the job as well (`Summary.overview`).
     progress: what shows how far it is, and warnings (`Summary.warnings` has them too); None for nothing.
 
     Raises TranslationError, with one line of text: UsageError for what was asked for, ReportError for a report that
@@ -119,6 +121,7 @@ def translate(
         labels_from=_path(labels_from),
         strict=strict,
         force=force,
+        overview=overview,
         resources=Resources(
             jobs=jobs or usable_cores(), memory=default_memory() if memory is None else memory, folder=_path(tmp)
         ),

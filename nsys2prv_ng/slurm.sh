@@ -108,7 +108,7 @@ translate() {
         return 1
     fi
     if [ ${#SRUN_OPTIONS[@]} -gt 0 ] || [ ${#PREFIX[@]} -gt 0 ]; then use_nsys_of_container; fi
-    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --summary "$REPORTS/summary.json" \
+    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --summary "$REPORTS/summary.json" --overview \
         ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
 }
 

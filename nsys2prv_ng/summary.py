@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.report import Alignment
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.overview.numbers import Overview
 
 SUMMARY_VERSION = 1
 
@@ -67,6 +71,7 @@ class Summary:
     seconds: float
     warnings: list[str]
     clocks: Alignment | None = None
+    overview: Overview | None = None
 
     @property
     def start_utc(self) -> str:
@@ -76,7 +81,9 @@ class Summary:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        fields = {**asdict(replace(self, clocks=None)), "clocks": self.clocks.to_dict() if self.clocks else None}
+        fields = asdict(replace(self, clocks=None, overview=None))
+        for name, part in (("clocks", self.clocks), ("overview", self.overview)):
+            fields[name] = part.to_dict() if part is not None else None
         return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **fields}
 
     def text(self, *, verbose: bool = False) -> str:

@@ -31,7 +31,7 @@ _FUNCTION_OF_CALL = {
     "ncclBcast": "Broadcast",
     **dict.fromkeys(("ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter"), "SendRecv"),
 }
-_FUNCTIONS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "SendRecv")
+FUNCTIONS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "SendRecv")
 NO_FUNCTION = -1
 
 
@@ -39,7 +39,7 @@ def function_of(name: str) -> int:
     """What a call or kernel does, by its name; NO_FUNCTION for one that does not say, as ncclDevKernel_Generic."""
     found = _FUNCTION.search(name)
     text = _FUNCTION_OF_CALL.get(name) or (found.group() if found else "")
-    return _FUNCTIONS.index(text) if text else NO_FUNCTION
+    return FUNCTIONS.index(text) if text else NO_FUNCTION
 
 
 class Kernels(NamedTuple):
