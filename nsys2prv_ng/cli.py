@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -22,7 +23,9 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-COMMANDS = ("translate", "summary", "check", "cfgs", "slurm")
+COMMANDS = ("translate", "inspect", "summary", "check", "cfgs", "slurm")
+_WIDTH_OF_FILES = 100
+"""Characters of a line where the output is no terminal."""
 _REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
 
 
@@ -349,6 +352,40 @@ def summary(
     for warning in found.warnings:
         progress.warn(warning)
     print(json.dumps(found.to_dict(), indent=2) if as_json else printed(found))
+
+
+@app.command()
+def inspect(
+    reports: Annotated[
+        list[Path],
+        typer.Argument(metavar="REPORT...", help="Reports or exports, as for translate.", show_default=False),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--jobs", "-j", min=1, metavar="N", help="Cores to use.", show_default="all"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Tell what is in reports without translating them; exit code 1 if some cannot be read or translated."""
+    from nsys2prv_ng import compiling
+    from nsys2prv_ng.inspection import inspect as run
+    from nsys2prv_ng.inspection_text import inspection_text, shown
+    from nsys2prv_ng.progress import progress_for
+    from nsys2prv_ng.resources import usable_cores
+
+    progress = progress_for(quiet=quiet)
+    with compiling.told(progress.note):
+        found = run(reports, progress, jobs or usable_cores())
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_FILES
+        encoding = sys.stdout.encoding or "ascii"  # the locale's, which may lack characters of names
+        print(inspection_text(found, width).encode(encoding, "backslashreplace").decode(encoding))
+    if found.faults:
+        more = f" (and {len(found.faults) - 1} more, listed above)" if len(found.faults) > 1 else ""
+        raise TranslationError(shown(found.faults[0]) + more)
 
 
 @app.command()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +121,8 @@ def read_reports(
     if left_out is not None:
         errors = zip(exports, answers, strict=True)
         left_out.update({path: error for path, error in errors if isinstance(error, ReportError)})
-    read = sorted((answer for answer in answers if isinstance(answer, ReportRecords)), key=_order)
+    read = [answer for answer in answers if isinstance(answer, ReportRecords)]
+    read.sort(key=lambda report: order_of(report.path, report.metadata))
     refuse_none(read, left_out)
     for report in read:
         for warning in report.metadata.warnings:
@@ -158,9 +160,8 @@ def _read(
     return ReportRecords(path, metadata, reading.places, reading.labels, results, evidence, states)
 
 
-def _order(report: ReportRecords) -> tuple[object, ...]:
-    """By what the report says, then by its name, which is that of its exports of any kind."""
-    path, metadata = report.path, report.metadata
+def order_of(path: Path, metadata: Metadata) -> tuple[Any, ...]:
+    """Reports are ordered by what they say, then by their names, which are those of their exports of any kind."""
     return metadata.utc_of_zero or 0, metadata.host, name_of_report(path), str(path.parent), path.name
 
 

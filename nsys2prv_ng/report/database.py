@@ -88,6 +88,15 @@ class Database:
             self._columns[table] = self._room.columns_of(table)
         return self._columns[table]
 
+    def rows_of(self, table: str) -> int:
+        """Number of a table's rows, counted without reading them; 0 where the report has no such table."""
+        return self._room.rows_of(table) if table in self.tables else 0
+
+    def missing_of(self, table: Table) -> list[str]:
+        """Columns that a table must have and does not; none where the report has no such table."""
+        present = self.columns_of(table.name)
+        return [name for name in table.required if name not in present] if present else []
+
     def frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
         """A small table, or its rows that have one of some integers in each column of `among`.
 
@@ -139,8 +148,8 @@ class Database:
     def _present(self, table: Table, schema_version: str) -> frozenset[str]:
         """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
         present = self.columns_of(table.name)
-        missing = [name for name in table.required if name not in present]
-        if present and missing:
+        missing = self.missing_of(table)
+        if missing:
             raise ReportError(
                 f"{self.path}: table {table.name} has no column {', '.join(missing)} (schema version {schema_version});"
                 " export the report again with another version of nsys"

@@ -88,8 +88,12 @@ def make_export(
     nsys: Nsys | None,
     children: Children | None = None,
     on_output: OnOutput = lambda _: None,
+    *,
+    keep: bool = True,
 ) -> Path:
     """The path of a new export of the best kind that `nsys` offers, beside the report or else in `out_folder`.
+
+    Without `keep` it is in `out_folder` in any case, whose owner removes it.
 
     An export that is there already is replaced; what is none is never overwritten, and makes another kind do where nsys
     has one. `on_output` is given what nsys prints. Raises TranslationError with a remedy if the report cannot be
@@ -100,7 +104,7 @@ def make_export(
     if nsys is None:
         raise _no_nsys(report, beside)
     maker = _Maker(report, nsys, children or Children(), on_output)
-    if made := maker.make(beside):
+    if keep and (made := maker.make(beside)):
         return made
     _make_folder(report, out_folder)
     if made := maker.make(elsewhere):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
 
-from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.progress import Progress, Step
 from nsys2prv_ng.report.export import find_export, make_export
-from nsys2prv_ng.report.nsys import Children, Nsys, find_nsys
+from nsys2prv_ng.report.nsys import Children, find_nsys
 
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _BETWEEN_LOOKS = 0.2
@@ -19,42 +19,59 @@ _BETWEEN_LOOKS = 0.2
 
 
 def export_all(
-    reports: Sequence[Path], out_folder: Path, progress: Progress, jobs: int, *, keep_going: bool = False
-) -> dict[Path, Path | ReportError]:
+    reports: Sequence[Path],
+    out_folder: Path,
+    progress: Progress,
+    jobs: int,
+    *,
+    returned: tuple[type[TranslationError], ...] = (),
+    keep: bool = True,
+) -> dict[Path, Path | TranslationError]:
     """The export of each report; those that have no good one are exported, up to `jobs` at once.
 
     Of several that cannot be exported, the TranslationError of the first is raised, when those that run have ended.
-    With `keep_going` all are exported, and a ReportError is returned in the place of the export. An interrupt kills
-    them.
+    Errors that are to be `returned` are in the place of the export, and the others are exported. An interrupt kills
+    them. `keep` is that of `make_export`.
     """
     nsys = find_nsys()
     found = {report: find_export(report, out_folder, nsys) for report in reports}
-    there: dict[Path, Path | ReportError] = {report: export for report, export in found.items() if export is not None}
+    there: dict[Path, Path | TranslationError] = {
+        report: export for report, export in found.items() if export is not None
+    }
     missing = [report for report in reports if report not in there]
     if not missing:
         return there
     title = f"exporting {len(missing)} of {len(reports)} reports" + (f" with nsys {nsys.version}" if nsys else "")
     with progress.step(title, 100 * len(missing), "%") as step:
-        made = _export(missing, out_folder, nsys, jobs, step, keep_going)
+        children = Children()
+
+        def make(report: Path, percent: _Percent) -> Path:
+            return make_export(report, out_folder, nsys, children, percent.see, keep=keep)
+
+        made = _export(missing, make, children, jobs, step, returned)
         return there | dict(zip(missing, made, strict=True))
 
 
 def _export(
-    reports: Sequence[Path], out_folder: Path, nsys: Nsys | None, jobs: int, step: Step, keep_going: bool
-) -> list[Path | ReportError]:
+    reports: Sequence[Path],
+    make: Callable[[Path, _Percent], Path],
+    children: Children,
+    jobs: int,
+    step: Step,
+    returned: tuple[type[TranslationError], ...],
+) -> list[Path | TranslationError]:
     """New exports of reports, in their order."""
-    children = Children()
     failed = Event()
     percents = [_Percent() for _ in reports]
 
-    def export(report: Path, percent: _Percent) -> Path | ReportError | None:
+    def export(report: Path, percent: _Percent) -> Path | TranslationError | None:
         # Exports start in the order of the reports, so that what is not started any more is behind what failed.
         if failed.is_set():
             return None
         try:
-            return make_export(report, out_folder, nsys, children, percent.see)
+            return make(report, percent)
         except BaseException as error:
-            if keep_going and isinstance(error, ReportError):
+            if isinstance(error, returned):
                 return error
             failed.set()
             raise
@@ -70,7 +87,9 @@ def _export(
     return [export for export in exports if export is not None]
 
 
-def _follow(running: Sequence[Future[Path | ReportError | None]], percents: Sequence[_Percent], step: Step) -> None:
+def _follow(
+    running: Sequence[Future[Path | TranslationError | None]], percents: Sequence[_Percent], step: Step
+) -> None:
     """Show how far exports are until all have ended."""
     shown, waiting = 0, set(running)
     while waiting:

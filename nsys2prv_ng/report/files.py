@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nsys2prv_ng.errors import ReportError, UsageError
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.export_all import export_all
 from nsys2prv_ng.resources import usable_cores
@@ -44,6 +44,15 @@ def size_of(export: Path) -> int:
         return 0
 
 
+def bytes_of(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder; 0 if it cannot be seen."""
+    try:
+        files = path.iterdir() if path.is_dir() else [path]
+        return sum(file.stat().st_size for file in files if file.is_file())
+    except OSError:
+        return 0
+
+
 def _unpacked(file: Path) -> int:
     """SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory."""
     if file.suffix != ".parquet":
@@ -69,29 +78,49 @@ def locate_exports(
     report named twice, TranslationError where the machine is at fault, and ReportError where all reports are or
     `left_out` is not given: of several the first, and what was exported by then stays.
     """
-    _refuse_twice(reports)
-    found: dict[Path, Path | ReportError] = {report: report for report in reports}
-    for report in reports:
-        if not report.exists():
-            error = ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
-            if left_out is None:
-                raise error
-            found[report] = error
-    to_export = [
-        report for report in reports if report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
-    ]
-    if to_export:
-        keep_going = left_out is not None
-        found |= export_all(to_export, out_folder, progress, jobs or usable_cores(), keep_going=keep_going)
+    returned = (ReportError,) if left_out is not None else ()
     exports = []
-    for report, export in found.items():
+    for report, export in export_of_each(reports, out_folder, progress, jobs, returned=returned).items():
         if isinstance(export, Path):
             exports.append(export)
         elif left_out is not None:
+            assert isinstance(export, ReportError)
             left_out[report] = export
-    _refuse_twice(exports)
     refuse_none(exports, left_out)
     return exports
+
+
+def export_of_each(
+    reports: Sequence[Path],
+    out_folder: Path,
+    progress: Progress,
+    jobs: int | None = None,
+    *,
+    returned: tuple[type[TranslationError], ...],
+    keep: bool = True,
+) -> dict[Path, Path | TranslationError]:
+    """The export of each report, in their order, or why it has none where that is an error that is to be `returned`.
+
+    Without `keep`, new exports are in `out_folder` in any case. Raises as `locate_exports` does.
+    """
+    _refuse_twice(reports)
+    found: dict[Path, Path | TranslationError] = {report: report for report in reports}
+    for report in reports:
+        if not report.exists():
+            error = ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
+            if not isinstance(error, returned):
+                raise error
+            found[report] = error
+    to_export = [report for report in reports if is_to_be_exported(report)]
+    if to_export:
+        found |= export_all(to_export, out_folder, progress, jobs or usable_cores(), returned=returned, keep=keep)
+    _refuse_twice([export for export in found.values() if isinstance(export, Path)])
+    return found
+
+
+def is_to_be_exported(report: Path) -> bool:
+    """Whether a file is a report as nsys writes them. Folders are taken for exports, whatever their name."""
+    return report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
 
 
 def refuse_none(left: Sequence[object], left_out: Mapping[Path, ReportError] | None) -> None:

@@ -121,6 +121,11 @@ class Strings:
         """Ids of the names that start with a prefix."""
         return [int(i) for i, value in self._values.items() if str(value).startswith(prefix)]
 
+    def ids_matching(self, pattern: re.Pattern[str]) -> list[int]:
+        """Ids of the names that a pattern matches as a whole."""
+        named = ((i, value) for i, value in self._values.items() if isinstance(i, int))
+        return [i for i, value in named if pattern.fullmatch(str(value))]
+
     def __init__(self, database: Database) -> None:
         frame = database.frame("StringIds", ["id", "value"])
         self._values: dict[int, str] = dict(zip(frame["id"], frame["value"], strict=True))

@@ -63,6 +63,15 @@ class PageReader:
         except OSError:
             self._state = None  # of no file that is opened later
 
+    def check_tree(self, connection: sqlite3.Connection, table: str) -> None:
+        """Raise sqlite3.DatabaseError for a table whose pages do not form a tree: sqlite3 could take forever to go
+        through them. Whatever else is wrong with it is left to sqlite3."""
+        try:
+            with FileIO(self._path) as raw:
+                _leaves(_File.open(raw), _root(connection, table))
+        except (_UnusualError, OSError):
+            return
+
     def read(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], null: int) -> IntArray | None:
         """Integers as an array (columns, rows) in the order of the rowid, or None if sqlite3 has to read the table.
 
@@ -142,11 +151,12 @@ class _Wanted:
     @staticmethod
     def find(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> _Wanted:
         """Raises _UnusualError also where sqlite3 fails, since it will say so again."""
+        root = _root(connection, table)
         try:
-            root, schema, indexes_of_key = _schema(connection, table)
+            schema, indexes_of_key = _schema(connection, table)
         except (sqlite3.Error, ValueError):
             raise _UnusualError from None
-        if not isinstance(root, int) or not schema:
+        if not schema:
             raise _UnusualError
         names, types, has_default, key, hidden = zip(*schema, strict=True)
         if not columns or not set(columns) <= set(names) or len(set(columns)) < len(columns):
@@ -167,15 +177,26 @@ class _Wanted:
         return _Wanted(root, want, np.array(has_default[: want.size], np.bool_), alias)
 
 
-def _schema(connection: sqlite3.Connection, table: str) -> tuple[object, list[tuple[Any, ...]], int]:
-    """First page of a table, its columns as they are stored (a row for each), and how many indexes its key has."""
-    connection.execute(f"SELECT rowid FROM {quote(table)} LIMIT 0")  # fails where there is no rowid
-    ((root,),) = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+def _root(connection: sqlite3.Connection, table: str) -> int:
+    """First page of a table."""
+    of_table = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+    try:
+        connection.execute(f"SELECT rowid FROM {quote(table)} LIMIT 0")  # fails where there is no rowid
+        ((root,),) = connection.execute(of_table, (table,))
+    except (sqlite3.Error, ValueError):
+        raise _UnusualError from None
+    if not isinstance(root, int):
+        raise _UnusualError
+    return root
+
+
+def _schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
+    """Columns of a table as they are stored (a row for each), and how many indexes its key has."""
     columns = connection.execute(
         "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
     )
     ((indexes,),) = connection.execute("SELECT count(*) FROM pragma_index_list(?) WHERE origin = 'pk'", (table,))
-    return root, columns.fetchall(), indexes
+    return columns.fetchall(), indexes
 
 
 def quote(name: str) -> str:

@@ -36,6 +36,9 @@ class Room(Protocol):
     def columns_of(self, table: str) -> frozenset[str]:
         """Names of the columns of a table that is there."""
 
+    def rows_of(self, table: str) -> int:
+        """Number of rows of a table that is there, of which no column is read."""
+
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         """Values of any kind, of a column of objects each: int, float, str, bytes or None."""
 

@@ -57,6 +57,14 @@ class SqliteFile:
             raise damaged(self.path, error, table) from None
         return frozenset(column["name"] for column in found)
 
+    def rows_of(self, table: str) -> int:
+        try:
+            self._pages.check_tree(self._connection, table)
+            ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quote(table)}")
+        except sqlite3.Error as error:
+            raise damaged(self.path, error, table) from None
+        return int(rows)
+
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         conditions = (f"{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items())
         where = " WHERE " + " AND ".join(conditions) if among else ""

@@ -51,6 +51,12 @@ class TableFolder:
                 raise pa.ArrowInvalid("two columns have one name")
             return frozenset(names)
 
+    def rows_of(self, table: str) -> int:
+        with _opened(self._files[table]) as file:
+            if _start(file).startswith(_PARQUET):
+                return int(pq.ParquetFile(file).metadata.num_rows)
+            return sum(batch.num_rows for batch in _arrow_batches(file, _column_names(file)[:1]))
+
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         def values(block: Block) -> list[list[object]]:
             rows = pa.table(block)

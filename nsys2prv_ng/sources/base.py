@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, cast
@@ -132,6 +133,26 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class EventRows:
+    """A table whose rows are a source's events: what tells what a report holds before any event is read."""
+
+    table: str
+    process: str = ""
+    """Column of the globalTid or globalPid of the process that a row makes a task; none where rows make no task."""
+    application: bool = True
+    system_calls: bool = False
+    """What such rows say of the process, as in `Places.threads`."""
+    device: str = ""
+    """Column of the process's ordinal of the GPU that the row's operation ran on."""
+    no_task: tuple[str, tuple[int, ...]] | None = None
+    """A column and its values in rows that make no task, since they only name things or are no calls."""
+    names: re.Pattern[str] | None = None
+    """Only rows whose textId is that of such a name are the source's."""
+    otherwise: bool = False
+    """Only where the tables before it have no rows."""
+
+
+@dataclass(frozen=True)
 class Source:
     """A kind of event: its name on the command line, what it is, the tables it reads and how.
 
@@ -146,6 +167,11 @@ class Source:
     join: Callable[[Sequence[Part], ObjectTree], Joined] | None = None
     derived: bool = False
     """Made of what other sources read: only its join has an account."""
+    rows: tuple[EventRows, ...] = ()
+    row: str = ""
+    """What each of these rows is, in the plural."""
+    made_of: tuple[tuple[str, ...], ...] = ()
+    """Of a source that has no such rows: tables of other sources, one of each group of which must have rows."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -56,4 +56,4 @@ def read(reading: Reading) -> Result:
     return result
 
 
-SOURCE = Source("cuda_api", "CUDA API calls", (TABLE,), read)
+SOURCE = Source("cuda_api", "CUDA API calls", (TABLE,), read, rows=(EventRows(RUNTIME, "globalTid"),), row="calls")

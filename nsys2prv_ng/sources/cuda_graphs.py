@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.device_operations import COLUMNS, GRAPH, locate
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
@@ -106,4 +106,15 @@ def _add_creations(reading: Reading, result: Result, columns: Columns) -> None:
     result.records.append(events(place, columns["start"][rows], pairs))
 
 
-SOURCE = Source("cuda_graphs", "CUDA graphs", (TABLE, GRAPHS_TABLE, NODES_TABLE), read)
+SOURCE = Source(
+    "cuda_graphs",
+    "CUDA graphs",
+    (TABLE, GRAPHS_TABLE, NODES_TABLE),
+    read,
+    rows=(
+        EventRows(GRAPH, "globalPid", device="deviceId"),
+        EventRows(_GRAPHS, "globalTid"),
+        EventRows(_NODES, "globalTid"),
+    ),
+    row="launches, creations",
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources.base import Reading, Result, Source
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source
 from nsys2prv_ng.sources.cuda_api import call_name
 from nsys2prv_ng.sources.host_calls import sound_calls
 
@@ -35,4 +35,11 @@ def _add(reading: Reading, result: Result, table: str, event_type: types.EventTy
     result.records.append(intervals(place, columns["start"][rows], columns["end"][rows], [Pair(handle, ids)], [handle]))
 
 
-SOURCE = Source("cuda_libraries", "cuBLAS and cuDNN calls", (CUBLAS_TABLE, CUDNN_TABLE), read)
+SOURCE = Source(
+    "cuda_libraries",
+    "cuBLAS and cuDNN calls",
+    (CUBLAS_TABLE, CUDNN_TABLE),
+    read,
+    rows=(EventRows(CUBLAS_TABLE.name, "globalTid"), EventRows(CUDNN_TABLE.name, "globalTid")),
+    row="calls",
+)

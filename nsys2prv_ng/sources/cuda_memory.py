@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.records import Pair, Records, events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
 from nsys2prv_ng.sources import calls, contexts
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 TABLE = Table(
@@ -196,4 +196,12 @@ def levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> t
     return events(row[said], time[said], pairs), int((~said).sum())
 
 
-SOURCE = Source("cuda_memory", "CUDA memory allocations", (TABLE, contexts.TABLE, calls.TABLE), read, join)
+SOURCE = Source(
+    "cuda_memory",
+    "CUDA memory allocations",
+    (TABLE, contexts.TABLE, calls.TABLE),
+    read,
+    join,
+    rows=(EventRows(USAGE, "globalPid"),),
+    row="allocations, frees",
+)

@@ -12,7 +12,7 @@ from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, contexts
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -120,4 +120,6 @@ SOURCE = Source(
     "CUDA events and synchronization",
     (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
     read,
+    rows=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # tasks are those of their calls
+    row="waits, events",
 )

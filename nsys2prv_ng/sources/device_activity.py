@@ -168,4 +168,12 @@ def _records(changes: Changes, row: IntArray) -> Records:
     return events(row, changes.time, pairs)
 
 
-SOURCE = Source(NAME, "What GPUs do as a whole", (calls.TABLE,), read, join, derived=True)
+SOURCE = Source(
+    NAME,
+    "What GPUs do as a whole",
+    (calls.TABLE,),
+    read,
+    join,
+    derived=True,
+    made_of=((KERNEL, MEMCPY, MEMSET, GRAPH),),
+)

@@ -13,7 +13,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import Reading, Result, Source, Unended
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.lanes import crossing
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
@@ -73,4 +73,6 @@ def _name(reading: Reading, process: int, context: int) -> str:
     return f"{reading.metadata.process_name(process)} ({process & PID_MASK}), context {context}"
 
 
-SOURCE = Source("gpu_contexts", "Contexts that GPUs work for", (TABLE,), read)
+SOURCE = Source(
+    "gpu_contexts", "Contexts that GPUs work for", (TABLE,), read, rows=(EventRows(TABLE.name),), row="switch steps"
+)

@@ -21,7 +21,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source
 from nsys2prv_ng.sources.patterns import matches
 
 METRICS = "GPU_METRICS"
@@ -32,6 +32,9 @@ NAMES = Table("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), text=("metricNa
 GENERIC = Table("GENERIC_EVENTS", ("typeId",))
 GENERIC_TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"))
 GENERIC_SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), text=("data",))
+
+ONLY_JSON = "only as JSON in this export; export the report with nsys 2024.2 or newer"
+"""Why samples of an old export are not read."""
 
 _GPU_MASK = 0xFF
 """Of a typeId: nsys's number of the GPU."""
@@ -79,7 +82,8 @@ def read(reading: Reading) -> Result:
     """A line for each sample of each GPU, with the values of all chosen metrics."""
     result = Result(shared=Choice(frozenset(), reading.options.metrics))
     if not reading.has(METRICS):
-        _count_json(reading, result)
+        result.read = json_samples(reading)  # nsys exports the same report anew with a table of metrics
+        result.drop(ONLY_JSON, result.read)
         return result
     blocks = reading.by_block(METRICS, _block)
     index, names = _metrics(reading, blocks)
@@ -102,14 +106,13 @@ def read(reading: Reading) -> Result:
     return result
 
 
-def _count_json(reading: Reading, result: Result) -> None:
-    """Samples of an old export are not read: nsys exports the same report anew with a table of metrics."""
+def json_samples(reading: Reading) -> int:
+    """Number of samples that the export holds as JSON: all of an old export, besides the table in others."""
     sources = reading.columns(GENERIC_SOURCES.name)
     is_metrics = [bool(text) and '"GpuMetrics"' in text for text in sources.texts["data"].to_pylist()]
     generic = reading.columns(GENERIC_TYPES.name)
     of_metrics = generic["typeId"][np.isin(generic["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])]
-    result.read = int(np.isin(reading.columns(GENERIC.name)["typeId"], of_metrics).sum())
-    result.drop("only as JSON in this export; export the report with nsys 2024.2 or newer", result.read)
+    return int(np.isin(reading.columns(GENERIC.name)["typeId"], of_metrics).sum())
 
 
 def _block(columns: Columns) -> _Block:
@@ -275,4 +278,12 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     return Joined()
 
 
-SOURCE = Source("gpu_metrics", "GPU metrics", (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES), read, join)
+SOURCE = Source(
+    "gpu_metrics",
+    "GPU metrics",
+    (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES),
+    read,
+    join,
+    rows=(EventRows(METRICS),),
+    row="values",
+)

@@ -8,7 +8,7 @@ from nsys2prv_ng.keys import distinct
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.calls import queue_delays
 from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
 from nsys2prv_ng.sources.device_operations import COLUMNS, KERNEL, locate
@@ -77,4 +77,11 @@ def read(reading: Reading) -> Result:
     return result
 
 
-SOURCE = Source("kernels", "CUDA kernels", (TABLE,), read)
+SOURCE = Source(
+    "kernels",
+    "CUDA kernels",
+    (TABLE,),
+    read,
+    rows=(EventRows(KERNEL, "globalPid", device="deviceId"),),
+    row="kernels",
+)

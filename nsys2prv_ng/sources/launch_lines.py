@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import communications
 from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
-from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
 
 _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
 
@@ -70,4 +70,5 @@ SOURCE = Source(
         cuda_graphs.TABLE,
     ),
     read,
+    made_of=((calls.TABLE.name,), TABLES),
 )

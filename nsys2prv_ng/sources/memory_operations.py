@@ -11,7 +11,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.cuda_graphs import GRAPH_COLUMNS, graph_ids
 from nsys2prv_ng.sources.device_operations import COLUMNS, MEMCPY, MEMSET, locate
 
@@ -88,4 +88,11 @@ def _add(reading: Reading, result: Result, table: str, source_kind: str, destina
     result.states.append(StateIntervals(place, begin, end, state))
 
 
-SOURCE = Source("memory_operations", "Memory copies and sets", (MEMCPY_TABLE, MEMSET_TABLE), read)
+SOURCE = Source(
+    "memory_operations",
+    "Memory copies and sets",
+    (MEMCPY_TABLE, MEMSET_TABLE),
+    read,
+    rows=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
+    row="copies, sets",
+)

@@ -20,6 +20,7 @@ from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import mpi_collectives, mpi_nvtx
 from nsys2prv_ng.sources.base import (
     BoolArray,
+    EventRows,
     IntArray,
     Joined,
     Part,
@@ -335,4 +336,15 @@ def _captured(told: Sequence[tuple[Part, Shared]], tree: ObjectTree) -> Captured
     return Captured(from_init, from_init & ended)
 
 
-SOURCE = Source("mpi", "MPI calls", (*TABLES, COMMUNICATORS, mpi_nvtx.TABLE), read, join)
+SOURCE = Source(
+    "mpi",
+    "MPI calls",
+    (*TABLES, COMMUNICATORS, mpi_nvtx.TABLE),
+    read,
+    join,
+    rows=(
+        *(EventRows(table.name, "globalTid") for table in TABLES),
+        EventRows(mpi_nvtx.NVTX, "globalTid", names=mpi_nvtx.NAMES, otherwise=True),
+    ),
+    row="calls",
+)

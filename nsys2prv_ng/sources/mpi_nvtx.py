@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ _PUSH_POP = 59
 _DOMAIN_CREATE = 75
 _DOMAIN = "MPI"
 _PREFIX = "MPI_"
+NAMES = re.compile(_PREFIX + ".*")
+"""Names of the ranges that are calls."""
 
 
 class MpiRanges(NamedTuple):

@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.records import Pair, events, intervals, select
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, kernels, nccl_calls, nccl_collectives, nccl_kernels, nccl_payload, nvtx_events
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.nccl_messages import Shared, join, rank_name
 
 _TYPES = (
@@ -280,4 +280,6 @@ SOURCE = Source(
     (nvtx_events.TABLE, *nccl_payload.TABLES, calls.TABLE, kernels.TABLE),
     read,
     join,
+    rows=(EventRows(nvtx_events.NVTX, "globalTid", names=nccl_calls.COMMUNICATING),),
+    row="calls",
 )

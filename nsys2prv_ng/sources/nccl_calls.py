@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ COLLECTIVES = frozenset(
 )
 _COMMUNICATING = COLLECTIVES | {SEND, RECEIVE, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"}
 """Calls to which every version of NCCL that has payloads gives one."""
+COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
 
 OPEN = np.iinfo(np.int64).max
 """End of a call that has none in the report."""

@@ -20,12 +20,13 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import IntArray, Joined, Part, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.base import EventRows, IntArray, Joined, Part, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
 from nsys2prv_ng.sources.nvtx_events import (
     FOREVER,
     INTEGER_PAYLOADS,
     MARK,
+    NAMING,
     NVTX,
     PUSH_POP,
     REAL_PAYLOADS,
@@ -191,4 +192,12 @@ class _Domain:
         return self.labels.name_ids(space, names)[codes]
 
 
-SOURCE = Source("nvtx", "NVTX ranges and marks", (TABLE,), read, join)
+SOURCE = Source(
+    "nvtx",
+    "NVTX ranges and marks",
+    (TABLE,),
+    read,
+    join,
+    rows=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
+    row="ranges, marks, names",
+)

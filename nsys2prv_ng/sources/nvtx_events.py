@@ -44,7 +44,7 @@ START_END = (60, 71)
 MARK = (34, 65)
 _CATEGORY_NAME = (33, 64)
 _DOMAIN_CREATE = 75
-_NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
+NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
 
 FOREVER = 2**62  # far beyond any time, and still so when a clock is added to it
 
@@ -116,7 +116,7 @@ def nvtx_events(reading: Reading) -> NvtxEvents:
     """The events of a report; call it through `reading.once`."""
     columns = reading.columns(NVTX)
     texts = Texts(reading, columns)
-    is_event = ~np.isin(columns["eventType"], _NAMING)
+    is_event = ~np.isin(columns["eventType"], NAMING)
     if "mpi" in reading.chosen:  # Reports before nsys 2023.4 have the calls of MPI here.
         is_event[reading.once(mpi_ranges).rows] = False
     reasons = _unsound(columns)
@@ -155,7 +155,7 @@ def _unsound(columns: Columns) -> dict[str, BoolArray]:
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
     reasons = {"no thread": columns["globalTid"] == NULL}
     left = ~reasons["no thread"]
-    for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *_NAMING)):
+    for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
         reasons[f"unknown event type {value}"] = left & (kind == value)
         left = left & (kind != value)
     # Marks and ranges without an end have only a begin to go wrong.

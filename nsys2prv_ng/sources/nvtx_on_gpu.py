@@ -198,4 +198,5 @@ SOURCE = Source(
         cuda_graphs.TABLE,
     ),
     read,
+    made_of=((nvtx_events.NVTX,), (calls.TABLE.name,), TABLES),
 )

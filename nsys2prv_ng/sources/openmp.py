@@ -17,7 +17,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_types import EventType
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 _ANY = -1
@@ -189,4 +189,11 @@ def _waiting(asked: list[StateIntervals]) -> StateIntervals:
     return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
 
 
-SOURCE = Source("openmp", "OpenMP", TABLES, read)
+SOURCE = Source(
+    "openmp",
+    "OpenMP",
+    TABLES,
+    read,
+    rows=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
+    row="regions, tasks, waits",
+)

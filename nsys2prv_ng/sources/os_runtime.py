@@ -8,7 +8,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources.base import Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 OSRT = "OSRT_API"
@@ -114,4 +114,11 @@ def read(reading: Reading) -> Result:
     return result
 
 
-SOURCE = Source("os_runtime", "OS runtime calls", (TABLE,), read)
+SOURCE = Source(
+    "os_runtime",
+    "OS runtime calls",
+    (TABLE,),
+    read,
+    rows=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
+    row="calls",
+)

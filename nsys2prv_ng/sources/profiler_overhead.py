@@ -14,7 +14,7 @@ import numpy as np
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 NSYS = "PROFILER_OVERHEAD"
@@ -79,4 +79,11 @@ def _names(reading: Reading, name_id: IntArray, kind: IntArray) -> tuple[IntArra
     ]
 
 
-SOURCE = Source("profiler_overhead", "Profiler overhead", TABLES, read)
+SOURCE = Source(
+    "profiler_overhead",
+    "Profiler overhead",
+    TABLES,
+    read,
+    rows=tuple(EventRows(table.name) for table in TABLES),
+    row="stretches",
+)

@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Joined, Part, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source, Unended
 
 SCHED = "SCHED_EVENTS"
 TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
@@ -97,4 +97,4 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     return Joined({types.ON_CPU.names: values})
 
 
-SOURCE = Source("scheduling", "Threads on cores", (TABLE,), read, join)
+SOURCE = Source("scheduling", "Threads on cores", (TABLE,), read, join, rows=(EventRows(SCHED),), row="switches")

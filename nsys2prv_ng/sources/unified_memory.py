@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.records import Pair, events
 from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, Source, unsound_times
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source, unsound_times
 
 GPU_FAULTS = Table(
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
@@ -88,4 +88,11 @@ def _sound(result: Result, reasons: dict[str, BoolArray]) -> IntArray:
     return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
 
 
-SOURCE = Source("unified_memory", "Page faults of unified memory", (GPU_FAULTS, CPU_FAULTS), read)
+SOURCE = Source(
+    "unified_memory",
+    "Page faults of unified memory",
+    (GPU_FAULTS, CPU_FAULTS),
+    read,
+    rows=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
+    row="faults",
+)

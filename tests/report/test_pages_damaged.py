@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numba as nb
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.database import Database, Table
-from nsys2prv_ng.report.pages import SMALL
+from nsys2prv_ng.report.pages import SMALL, PageReader
 from tests.report.page_databases import Plan, by_pages, by_sqlite, columns_of, large_export
 
 EXAMPLES = 250
@@ -180,6 +181,8 @@ def test_pages_in_circles_are_refused(tmp_path, pages):
     path = with_root(tmp_path / "a.sqlite", pages)
     with pytest.raises(sqlite3.DatabaseError, match="circles"):
         by_pages(path, ["c0"])
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError, match="circles"):
+        PageReader(path).check_tree(connection, "t")
 
 
 def test_error_of_a_damaged_report(tmp_path):
@@ -193,6 +196,8 @@ def test_error_of_a_damaged_report(tmp_path):
     database = Database(path)
     with pytest.raises(TranslationError, match=r"a\.sqlite: table EVENTS cannot be read .*circles.*export the report"):
         database.read(Table("EVENTS", ("start",)), "")
+    with pytest.raises(TranslationError, match=r"a\.sqlite: table EVENTS cannot be read .*circles.*export the report"):
+        database.rows_of("EVENTS")
     database.close()
 
 
@@ -205,3 +210,5 @@ def test_cut_reports(tmp_path, pages):
     path.write_bytes(content[: pages * 4096])
     with pytest.raises(TranslationError, match="malformed"):
         Database(path).read(Table("EVENTS", ("start",)), "")
+    with pytest.raises(TranslationError, match="malformed"):
+        Database(path).rows_of("EVENTS")

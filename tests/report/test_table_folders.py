@@ -64,6 +64,9 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
         assert np.concatenate(block_column).tolist() == columns[name].tolist()
     assert database.read(Table("EVENTS", (), {"none": 1}), "")["none"].tolist() == [1] * rows
     assert database.read(Table("OTHER", ("a",)), "").rows == 0
+    assert (database.rows_of("EVENTS"), database.rows_of("StringIds"), database.rows_of("OTHER")) == (rows, 2, 0)
+    assert database.missing_of(Table("EVENTS", ("a", "start", "b"))) == ["a", "b"]
+    assert database.missing_of(Table("OTHER", ("a",))) == database.missing_of(EVENTS) == []
     with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):
         database.read(Table("EVENTS", ("start", "a", "b")), "3.1")
 
@@ -109,6 +112,7 @@ def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
     columns = database.read(EVENTS, "")
     assert (columns.rows, columns["start"].size, len(columns.texts["word"])) == (0, 0, 0)
     assert database.frame("EVENTS", ["start"]).empty
+    assert (database.rows_of("EVENTS"), database.rows_of("NULLS")) == (0, 2)
     columns = database.read(Table("NULLS", ("start",), text=("word",)), "")
     assert columns["start"].tolist() == [NULL, NULL] and columns.texts["word"].to_pylist() == [None, None]
 
@@ -126,6 +130,9 @@ def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     database = Database(folder)
     assert database.tables == {"StringIds", "EVENTS", "OTHER"}
     assert database.read(Table("EVENTS", ("start",), text=("word",)), "").rows == 9
+    assert database.rows_of("EVENTS") == 9
+    with pytest.raises(TranslationError, match=r"OTHER\.parquet: cannot be read"):
+        database.rows_of("OTHER")
     assert asked == [["start"], ["word"]]
 
 

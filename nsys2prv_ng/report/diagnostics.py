@@ -1,0 +1,55 @@
+"""What nsys itself said of a capture: DIAGNOSTIC_EVENT, which exports have from 2024 on.
+
+Its rows have a severity (ENUM_DIAGNOSTIC_SEVERITY_LEVEL) and a text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nsys2prv_ng.report.database import Database
+
+TABLE = "DIAGNOSTIC_EVENT"
+
+WARNING, ERROR, UNKNOWN = "warning", "error", "unknown"
+SEVERITIES = {1: "info", 2: WARNING, 3: ERROR, 4: "verbose"}
+"""Names of the severities; whatever is none of them is unknown."""
+
+_LOST = re.compile(
+    r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
+    r"|unable|\bfail|not (been )?(started|supported)|\bno \w+ trace\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A text, in one line, and how often it is there."""
+
+    severity: str
+    text: str
+    count: int
+
+    @property
+    def tells_of_lost_data(self) -> bool:
+        """Whether something that happened may not be in the report: errors, and warnings that say so."""
+        return self.severity == ERROR or _LOST.search(self.text) is not None
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Numbers of messages by severity, and those that are warnings or errors."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    messages: list[Message] = field(default_factory=list)
+
+
+def read_diagnostics(database: Database) -> Diagnostics:
+    """Messages of an export; none where it does not have the table."""
+    frame = database.frame(TABLE, ["severity", "text"])
+    severities = [SEVERITIES.get(value, UNKNOWN) for value in frame["severity"]]
+    texts = [" ".join(str(text or "").split()) for text in frame["text"]]
+    told = Counter(each for each in zip(severities, texts, strict=True) if each[0] in (WARNING, ERROR))
+    return Diagnostics(dict(Counter(severities)), [Message(*each, count) for each, count in told.items()])
