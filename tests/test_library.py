@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 import nsys2prv_ng
-from nsys2prv_ng.cli import app
+from nsys2prv_ng.commands import app
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
