@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -144,7 +145,8 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
         assert metrics == ({"--gpu-metrics-device", "--nic-metrics"} if rank in (0, 2) else set())
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
-    assert (cluster.reports / "summary.json").is_file()
+    assert json.loads((cluster.reports / "summary.json").read_text())["overview"]["ranks"] == 4
+    assert "From the first to the last operation of each GPU" in said and "\nkernel " in said
 
 
 def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:

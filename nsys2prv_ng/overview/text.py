@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from nsys2prv_ng.overview import gap_causes
@@ -17,12 +18,14 @@ NARROWEST, WIDTH, WIDEST = 80, 100, 120
 _MOST_GPUS = 16
 _MOST_ROWS = 10
 _SHORTEST_NAME = 12
+_ROUNDS_UP = 0.9995
+"""From here on three digits show a whole unit."""
 
 _CAUSES = {
-    gap_causes.QUEUED: "(launched before: the host was ahead)",
-    gap_causes.GRAPH: "(between nodes of a CUDA graph)",
+    gap_causes.QUEUED: "(launched before)",
+    gap_causes.GRAPH: "(in a CUDA graph)",
     gap_causes.UNKNOWN: "(no launch recorded)",
-    gap_causes.CUT: "(goes on after the chosen time)",
+    gap_causes.CUT: "(goes on)",
 }
 
 
@@ -56,7 +59,7 @@ def text(found: Overview, width: int = WIDTH) -> str:
 def time_text(ns: float) -> str:
     """Three digits and a unit."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= length:
+        if ns >= _ROUNDS_UP * length:
             return f"{_digits(ns / length)} {unit}"
     return f"{ns:.0f} ns"
 
@@ -66,7 +69,7 @@ def bytes_text(size: float | None) -> str:
     if size is None:
         return "-"
     for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= length:
+        if size >= _ROUNDS_UP * length:
             return f"{_digits(size / length)} {unit}"
     return f"{size:.0f} B"
 
@@ -116,6 +119,10 @@ def _cut(name: str, width: int) -> str:
     return f"{name[:head]}..{name[len(name) - (width - 2 - head) :]}"
 
 
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width)
+
+
 def _more(count: int, what: str) -> list[str]:
     return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
@@ -132,8 +139,8 @@ def _title(found: Overview) -> str:
     ]
     seconds = found.duration_ns / 1e9
     chosen = sum(high - low for low, high in found.windows_ns)
-    only = f", of which {time_text(chosen)} are looked at" if len(found.windows_ns) > 1 else ""
-    return f"{', '.join(counts)}: {seconds:.3f} s from {found.start_utc}{only}"
+    only = f" (of which {time_text(chosen)} chosen)" if len(found.windows_ns) > 1 else ""
+    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {found.start_utc[:-7]}Z"
 
 
 def _count(number: int, noun: str) -> str:
@@ -172,8 +179,13 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu])
     if len(gpus) > 1:
         rows += _gpu_rows("all", "", gpus)
-    titles = ["GPU: from first to last operation", "span", "busy", "compute", "comm.", "overlap", "memory", "idle"]
-    return [*_table(titles, rows, width, between=" "), *_more(len(gpus) - len(shown), " that are less idle")]
+    titles = ["GPU", "span", "busy", "compute", "comm.", "overlap", "memory", "idle"]
+    caption = "From the first to the last operation of each GPU (overlap: compute and communication at once):"
+    return [
+        *_wrapped(caption, width),
+        *_table(titles, rows, width, between=" "),
+        *_more(len(gpus) - len(shown), " that are less idle"),
+    ]
 
 
 def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers]) -> list[list[str]]:
@@ -226,8 +238,9 @@ def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     rows = [
         [*_where(each), time_text(each.ns), _percent(each.ns, whole), f"{each.gaps:,}"] for each in causes[:_MOST_ROWS]
     ]
-    titles = ["in gaps, NVTX range of the host", "and its call", "time", "of gaps", "gaps"]
-    return [*_table(titles, rows, width, texts=2), *_more(len(causes) - len(rows), "")]
+    titles = ["NVTX range", "call", "time", "of gaps", "gaps"]
+    caption = "Where the host thread was in these gaps that launched the next operation, if it had not before:"
+    return [*_wrapped(caption, width), *_table(titles, rows, width, texts=2), *_more(len(causes) - len(rows), "")]
 
 
 def _where(cause: Cause) -> tuple[str, str]:
@@ -240,8 +253,9 @@ def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
     if not ranges:
         return []
     rows = [_range_row(each) for each in ranges[:_MOST_ROWS]]
-    titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "of slowest", "spread"]
-    return [*_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
+    titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "spread"]
+    caption = "Ranges that repeat, with the spread of the means of all tasks:"
+    return [caption, *_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
 
 
 def _range_row(each: RepeatedRange) -> list[str]:
@@ -257,7 +271,6 @@ def _range_row(each: RepeatedRange) -> list[str]:
         time_text(mean),
         time_text(min(task.min_ns for task in each.tasks)),
         time_text(max(task.max_ns for task in each.tasks)),
-        time_text(each.slowest.mean_ns) if several else "-",
         _percent(spread, mean) if several else "-",
     ]
 

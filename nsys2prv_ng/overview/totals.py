@@ -35,7 +35,9 @@ _HOW = {"min_ns": "min", "max_ns": "max", "depth": "min"}
 
 def added_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     """Tables of several reports as one, with a row for each key."""
-    table = pd.concat(parts, ignore_index=True)
+    table: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    if table.empty:
+        return table
     how = {name: _HOW.get(name, "sum") for name in table.columns if name not in keys}
     return table.groupby(keys, as_index=False, sort=True).agg(how)
 

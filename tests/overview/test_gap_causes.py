@@ -129,7 +129,7 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
-@pytest.mark.parametrize("reports", parameters(SETS))
+@pytest.mark.parametrize("reports", list(parameters(SETS)))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in overview_of(reports).gpus if gpu.span_ns]
     wanted = expected(Objects([Report(path) for path in reports]))
