@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.shipped import shipped
 
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
 
@@ -21,9 +22,8 @@ class Preset:
 
 
 def preset_folder() -> Path:
-    """Where the presets are: within the package where that is installed, beside it in a clone of the repository."""
-    installed = Path(__file__).parent / "cfgs"
-    return installed if installed.is_dir() else Path(__file__).parents[1] / "cfgs"
+    """Where the presets are."""
+    return shipped("cfgs", "cfgs")
 
 
 def presets() -> list[Preset]:

@@ -1,4 +1,4 @@
-"""The Slurm script that profiles a job and translates its reports: slurm.sh beside this file, with a user's values."""
+"""The Slurm script that profiles a job and translates its reports: samples/slurm.sh with a user's values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_TEMPLATE = Path(__file__).with_name("slurm.sh")
+from nsys2prv_ng.shipped import shipped
+
+_TEMPLATE = shipped("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
 _TORCHRUN = (
     '(torchrun --nnodes="$SLURM_NNODES" --nproc-per-node={gpus} --rdzv-backend=c10d'

@@ -35,7 +35,8 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
     """Hatch copies the folders that are named: a new one must be."""
     build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     folders = {f"cfgs/{name.split('/')[0]}" for name in files_of(CFGS)}
-    assert build["targets"]["wheel"]["force-include"] == {folder: f"nsys2prv_ng/{folder}" for folder in folders}
+    others = {"samples/slurm.sh": "nsys2prv_ng/slurm.sh"}
+    assert build["targets"]["wheel"]["force-include"] == {f: f"nsys2prv_ng/{f}" for f in folders} | others
 
 
 def test_installed_presets_are_copies(tmp_path: Path) -> None:
