@@ -112,7 +112,10 @@ def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
     if not len(every):
-        raise UsageError(f"--nvtx-range '{choice.nvtx_range}': no NVTX range has this text in any report")
+        raise UsageError(
+            f"--nvtx-range '{choice.nvtx_range}': no NVTX range has this text in any report; where the texts end in"
+            f" numbers, try '{choice.nvtx_range}*'"
+        )
     begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
     long = end > begin
     begin, end = begin[long], end[long]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -25,10 +26,13 @@ def main() -> NoReturn:
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
         arguments.insert(0, "translate")
     for each in _SIGNALS:
-        signal.signal(each, _terminate)
-    code = _run(arguments)
-    for each in _SIGNALS:  # what is done is done: a signal from now on does not change how it ended
-        signal.signal(each, signal.SIG_IGN)
+        if signal.getsignal(each) != signal.SIG_IGN:  # as under nohup
+            signal.signal(each, _terminate)
+    try:
+        code = _run(arguments)
+        _ignore_signals()  # what is done is done: a signal from now on does not change how it ended
+    except _Terminated as error:
+        code = error.fail()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
@@ -40,6 +44,9 @@ def _open_closed_streams() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
+    # Names in reports may have characters that the user's locale lacks.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:
@@ -76,7 +83,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"nsys2prv-ng: error: {message}", file=sys.stderr)
+    with suppress(OSError):  # nobody can be told
+        print(f"nsys2prv-ng: error: {message}", file=sys.stderr)
     return code
 
 
@@ -97,7 +105,13 @@ class _Terminated(BaseException):
 _received: list[_Terminated] = []
 
 
+def _ignore_signals() -> None:
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+
+
 def _terminate(signum: int, frame: FrameType | None) -> None:
-    """End by an exception, so that temporary files are removed."""
+    """End by an exception, so that temporary files are removed, which no second signal disturbs."""
+    _ignore_signals()
     _received.append(_Terminated(signum))
     raise _received[-1]

@@ -227,8 +227,7 @@ def inspect(
         print(json.dumps(found.to_dict(), indent=2))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_FILES
-        encoding = sys.stdout.encoding or "ascii"  # the locale's, which may lack characters of names
-        print(inspection_text(found, width).encode(encoding, "backslashreplace").decode(encoding))
+        print(inspection_text(found, width))
     if found.faults:
         more = f" (and {len(found.faults) - 1} more, listed above)" if len(found.faults) > 1 else ""
         raise TranslationError(shown(found.faults[0]) + more)
@@ -260,11 +259,12 @@ def summary(
     """
     from nsys2prv_ng import choose, compiling
     from nsys2prv_ng.clock.alignment import parse_way
-    from nsys2prv_ng.overview.make import overview, sources_for
+    from nsys2prv_ng.overview.make import overview
     from nsys2prv_ng.overview.text import printed
     from nsys2prv_ng.placed import ReadOptions, placed
     from nsys2prv_ng.progress import progress_for
     from nsys2prv_ng.resources import Resources, default_memory, parse_size, usable_cores
+    from nsys2prv_ng.sources import choose as choose_sources
     from nsys2prv_ng.sources.base import SourceOptions
 
     choice = choose.Choice(
@@ -273,7 +273,7 @@ def summary(
         ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
     )
     options = ReadOptions(
-        sources=sources_for(choice),
+        sources=choose_sources(None),
         of_sources=SourceOptions(nvtx_range=nvtx_range),
         choice=choice,
         align=parse_way(align),

@@ -73,7 +73,8 @@ def translate(
     progress: what shows how far it is, and warnings (`Summary.warnings` has them too); None for nothing.
 
     Raises TranslationError, with one line of text: UsageError for what was asked for, ReportError for a report that
-    cannot be read. Nothing is left under the name of the trace then.
+    cannot be read. Nothing is left under the name of the trace then, unless it is `align_report` or `summary` that
+    cannot be written.
     """
     from nsys2prv_ng import compiling
     from nsys2prv_ng.choose import Choice
@@ -87,8 +88,8 @@ def translate(
 
     given = [Path(reports)] if isinstance(reports, (str, os.PathLike)) else list(map(Path, reports))
     _check_names(given, Path(output))
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"--jobs {jobs}: at least 1")
+    lists = {"sources": sources, "ranks": ranks, "gpus": gpus, "nvtx_domain": nvtx_domain, "metrics": metrics}
+    _check_values(lists, {"jobs": (jobs, 1), "memory": (memory, 0), "osrt_min": (osrt_min, 0)})
     if kernel_names not in ("short", "demangled"):
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
     _check_window(time)
@@ -139,6 +140,15 @@ def _check_names(reports: Sequence[Path], output: Path) -> None:
     for report in reports:
         if report.name.endswith((".prv", ".prv.gz")):
             raise UsageError(f"{report}: a trace among the reports")
+
+
+def _check_values(lists: Mapping[str, object], numbers: Mapping[str, tuple[int | None, int]]) -> None:
+    for name, value in lists.items():
+        if isinstance(value, str):  # which iterates over its letters
+            raise UsageError(f"{name}={value!r}: give a list, [{value!r}]")
+    for name, (number, least) in numbers.items():
+        if number is not None and number < least:
+            raise UsageError(f"{name}={number}: at least {least}")
 
 
 def _check_window(time: tuple[int | None, int | None] | None) -> None:

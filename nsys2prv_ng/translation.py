@@ -50,7 +50,8 @@ def translate(
 ) -> Summary:
     """Write the trace of some reports and return what was done.
 
-    Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`.
+    Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`,
+    unless a file besides the trace cannot be written.
     """
     began = time.perf_counter()
     side_files = [path for path in (options.summary, options.align_report) if path is not None]

@@ -27,7 +27,7 @@ from nsys2prv_ng.reading import ReportRecords
 
 HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
 """Causes: the thread that launched next; launched before; between nodes of a CUDA graph; no launch was recorded; the
-gap goes on after the chosen time."""
+gap goes on after the chosen time. What was launched before the chosen time counts as launched before."""
 
 KEYS = ["row", "cause", "range", "call"]
 NEEDED = ("launch_lines", "cuda_api")
@@ -47,7 +47,8 @@ def causes(job: Placed, devices: Devices, group: Sequence[int], gaps: Gaps) -> p
     for index in group:
         report = job.read[index]
         calls = openings(report, "cuda_api", job.store)
-        launches = _launches(report, calls, devices.of_places[index], gaps, job.store)
+        begins = np.array([low for low, _ in job.windows], np.int64)
+        launches = _launches(report, calls, devices.of_places[index], gaps, begins, job.store)
         ended = gaps.take(launches.gap)
         queued = launches.returned <= ended.begin
         parts.append(_whole(ended.take(np.flatnonzero(queued)), QUEUED))
@@ -69,6 +70,9 @@ def _whole(gaps: Gaps, cause: str) -> pd.DataFrame:
     )
 
 
+_NO_CALL = np.iinfo(np.int64).max
+
+
 class _Launches(NamedTuple):
     """Launches of what ended gaps, of n: index of the gap, place of the thread, when the call returned (ns)."""
 
@@ -77,8 +81,13 @@ class _Launches(NamedTuple):
     returned: IntArray
 
 
-def _launches(report: ReportRecords, calls: Openings, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> _Launches:
-    """The first launch of what begins at the end of each gap, where a report has it."""
+def _launches(
+    report: ReportRecords, calls: Openings, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
+) -> _Launches:
+    """The first launch of what begins at the end of each gap, where a report has it and its call.
+
+    `begins` of windows: a line from a launch before one begins there, where the call is not.
+    """
     lines = records_of(report, "launch_lines", store)
     words = lines.first[:-1]
     gpu, start = gpu_of_place[lines.handle[words]], lines.value[words + 1]
@@ -91,8 +100,9 @@ def _launches(report: ReportRecords, calls: Openings, gpu_of_place: IntArray, ga
     place, begin = calls.place[longest_first], calls.begin[longest_first]
     first = longest_first[~duplicated(place, begin)]
     call = find([calls.place[first], calls.begin[first]], [thread, sent])
-    returned = np.append(calls.end[first], np.iinfo(np.int64).max)[call]
-    return _Launches(gap, thread, returned)
+    returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[first], _NO_CALL)[call])
+    known = np.flatnonzero(returned != _NO_CALL)
+    return _Launches(gap[known], thread[known], returned[known])
 
 
 def _ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:

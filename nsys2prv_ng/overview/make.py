@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.choose import Choice
 from nsys2prv_ng.overview import gap_causes, totals
 from nsys2prv_ng.overview.gpus import (
     NO_ACTIVITY,
@@ -35,17 +34,7 @@ from nsys2prv_ng.overview.numbers import (
 )
 from nsys2prv_ng.paraver.runs import Run
 from nsys2prv_ng.placed import Placed
-from nsys2prv_ng.sources import choose
-from nsys2prv_ng.sources.base import Source
 from nsys2prv_ng.workers import in_threads
-
-_SOURCES = "cuda_api,kernels,memory_operations,cuda_graphs,launch_lines,cuda_memory,mpi,nvtx,nccl,os_runtime"
-
-
-def sources_for(choice: Choice) -> tuple[Source, ...]:
-    """All that an overview is made of; where a time is chosen, all that there are, since it counts from the first event
-    of any kind."""
-    return choose(None if choice.window is not None else _SOURCES)
 
 
 class _OfReport(NamedTuple):
@@ -69,7 +58,7 @@ def overview(job: Placed) -> Overview:
     nccl = totals.added_up([each.nccl for each in sums], ["function"])
     mpi = totals.added_up([each.mpi for each in sums], ["name"])
     absent = {
-        "operations of GPUs": not any(gpu.span_ns for gpu in gpus),
+        "operations of GPUs": not (len(kernels) or len(memory_operations)),
         "memory of GPUs in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
         "NVTX ranges that repeat": not ranges,
         "NCCL": not len(nccl),
@@ -89,7 +78,8 @@ def overview(job: Placed) -> Overview:
             KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns) for r in _rows(kernels, "ns")
         ],
         memory_operations=[
-            MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns) for r in _rows(memory_operations, "bytes")
+            MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns)
+            for r in _rows(memory_operations, "bytes")
         ],
         nccl=[
             NcclNumbers(
@@ -98,7 +88,15 @@ def overview(job: Placed) -> Overview:
             for r in _rows(nccl, "ns")
         ],
         mpi=[
-            MpiNumbers(r.name, r.count, r.ns, r.max_ns, *((r.sent, r.received) if r.told else (None, None)))
+            MpiNumbers(
+                r.name,
+                r.count,
+                r.ns,
+                r.max_ns,
+                r.sent if r.told else None,
+                r.received if r.told else None,
+                r.rated_ns,
+            )
             for r in _rows(mpi, "ns")
         ],
         absent=[name for name, is_absent in absent.items() if is_absent],
@@ -112,10 +110,10 @@ def _of_report(job: Placed, index: int) -> _OfReport:
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return _OfReport(
         totals.kernels(report, job.store),
-        totals.memory_operations(report, job.store),
-        totals.nccl(report, job.store),
-        totals.mpi(report, job.store),
-        totals.repeated_ranges(report, task_of_place, job.store),
+        totals.memory_operations(report, job.store, job.windows),
+        totals.nccl(report, job.store, job.windows),
+        totals.mpi(report, job.store, job.windows),
+        totals.repeated_ranges(report, task_of_place, job.store, job.windows),
     )
 
 

@@ -104,10 +104,13 @@ class KernelNumbers:
 
 @dataclass(frozen=True)
 class MemoryOperationNumbers:
+    """Copies or sets of a kind. `bytes` went in `rated_ns`: those of operations that the chosen time did not cut."""
+
     operation: str
     count: int
     bytes: int
     total_ns: int
+    rated_ns: int
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,11 @@ class NcclNumbers:
 
 @dataclass(frozen=True)
 class MpiNumbers:
-    """Calls of all ranks; no call of some kinds tells bytes (None)."""
+    """Calls of all ranks; no call of some kinds tells bytes (None).
+
+    The bytes went in `rated_ns`: the time of calls that tell them, which the chosen time did not cut. 0 for calls that
+    return before anything has moved.
+    """
 
     call: str
     count: int
@@ -136,6 +143,7 @@ class MpiNumbers:
     max_ns: int
     sent_bytes: int | None
     received_bytes: int | None
+    rated_ns: int
 
 
 @dataclass(frozen=True)

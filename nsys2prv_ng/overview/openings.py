@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nsys2prv_ng.paraver import records as rec
 from nsys2prv_ng.paraver.event_types import EventType
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.paraver.records import IntArray, Records
+from nsys2prv_ng.paraver.records import BoolArray, IntArray, Records
 from nsys2prv_ng.paraver.runs import get_all
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.reading import ReportRecords
@@ -36,6 +38,11 @@ class Openings:
     @property
     def end(self) -> IntArray:
         return self.begin + self.length
+
+    def whole(self, windows: Sequence[tuple[int, int]]) -> BoolArray:
+        """Which intervals no window cut: what they say of themselves, as of bytes, is of all of them."""
+        lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
+        return ~(np.isin(self.begin, lows) | np.isin(self.end, highs))
 
     def values(self, *event_types: EventType) -> IntArray:
         """The value that each line gives to any of some types, of which it has one at most; ABSENT without one."""

@@ -47,7 +47,7 @@ def text(found: Overview, width: int = WIDTH) -> str:
         _memory_operations(found, width),
         _nccl(found, width),
         _mpi(found, width),
-        [f"Nothing found of: {', '.join(found.absent)}"] if found.absent else [],
+        _wrapped(f"Nothing found of: {', '.join(found.absent)}", width) if found.absent else [],
         [f"left out: {report.file}: {report.why}" for report in found.left_out],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -301,7 +301,7 @@ def _memory_operations(found: Overview, width: int) -> list[str]:
             f"{each.count:,}",
             bytes_text(each.bytes),
             time_text(each.total_ns),
-            _rate(each.bytes, each.total_ns),
+            _rate(each.bytes, each.rated_ns),
         ]
         for each in found.memory_operations
     ]
@@ -333,7 +333,7 @@ def _mpi(found: Overview, width: int) -> list[str]:
             time_text(each.max_ns),
             bytes_text(each.sent_bytes),
             bytes_text(each.received_bytes),
-            _rate((each.sent_bytes or 0) + (each.received_bytes or 0), each.total_ns),
+            _rate((each.sent_bytes or 0) + (each.received_bytes or 0), each.rated_ns),
         ]
         for each in found.mpi[:_MOST_ROWS]
     ]

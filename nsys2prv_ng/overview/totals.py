@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +29,10 @@ DEEPEST = 2
 """Ranges within more others are parts of what repeats."""
 
 _NCCL = "NCCL"
+_AT_ONCE = re.compile(r"MPI_(I[a-z]|File_i|Rget|Rput)")
+"""Calls of MPI that begin what others wait for."""
+Windows = Sequence[tuple[int, int]]
+
 _SUMS = ("count", "ns", "min_ns", "max_ns")
 _HOW = {"min_ns": "min", "max_ns": "max", "depth": "min"}
 """How tables are added up, other than by sums."""
@@ -81,20 +86,21 @@ def _kinds(found: Openings, event_type: types.EventType, kernel_class: IntArray 
     return table if kernel_class is None else _named(table, "kernel_class", found.names(types.KERNEL_CLASS))
 
 
-def memory_operations(report: ReportRecords, store: Store) -> pd.DataFrame:
-    """Copies and sets by `operation`, with their `bytes`."""
+def memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
+    """Copies and sets by `operation`; of those that no window cut the `bytes` and the time `rated_ns`."""
     found = openings(report, "memory_operations", store)
-    value = found.values(types.MEMORY_OPERATION)
-    table = _by({"operation": value}, found.length, bytes=_given(found.values(types.MEMORY_BYTES)))
+    value, whole = found.values(types.MEMORY_OPERATION), found.whole(windows)
+    moved = _given(found.values(types.MEMORY_BYTES)) * whole
+    table = _by({"operation": value}, found.length, bytes=moved, rated_ns=found.length * whole)
     return _named(table, "operation", found.names(types.MEMORY_OPERATION))
 
 
 # ---- communication ---------------------------------------------------------------------------------------------------
 
 
-def nccl(report: ReportRecords, store: Store) -> pd.DataFrame:
+def nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
     """By `function`: `calls` of the host, how many `told` their bytes, and these `bytes`; `kernels`, their time `ns`,
-    and of those whose calls told the bytes the time `carried_ns` and the bytes `carried_bytes`."""
+    and of those whose calls told the bytes, and no window cut, the time `carried_ns` and the bytes `carried_bytes`."""
     payload = openings(report, "nccl", store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_given(payload.values(each)) for each in sizes], axis=0)
@@ -109,13 +115,14 @@ def nccl(report: ReportRecords, store: Store) -> pd.DataFrame:
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
     calls, call, functions = _functions(openings(report, "nvtx", store), types.nvtx_range(_NCCL))
-    called = size_of(calls, call, ~on_stream)
+    called = np.where(calls.whole(windows)[call], size_of(calls, call, ~on_stream), -1)
     told = (called >= 0).astype(np.int64)
     made = pd.DataFrame({"function": functions, "calls": 1, "told": told, "bytes": np.maximum(called, 0)})
     made = made[made["function"] != NO_FUNCTION]
 
     kernel, line, functions = _functions(openings(report, "kernels", store), types.NCCL_KERNEL)
     carried, length = size_of(kernel, line, on_stream), kernel.length[line]
+    carried = np.where(kernel.whole(windows)[line], carried, 0)
     rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
     ran = pd.DataFrame({"function": functions, "kernels": 1, "ns": length, **rated})
     table = added_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
@@ -133,35 +140,42 @@ def _functions(found: Openings, event_type: types.EventType) -> tuple[Openings, 
     return found, lines, of_name[value[lines]]
 
 
-def mpi(report: ReportRecords, store: Store) -> pd.DataFrame:
-    """Calls by `name`, how many `told` any bytes, and what they `sent` and `received`."""
+def mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
+    """Calls by `name`, how many `told` any bytes, what they `sent` and `received`, and the time `rated_ns` of these.
+
+    Calls that a window cut tell none; nor is there time of calls that return before anything has moved.
+    """
     found = openings(report, "mpi", store)
     of_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
     values = [found.values(each) for each in of_types]
-    told = np.any([value != ABSENT for value in values], axis=0).astype(np.int64)
-    size, sent, *both_received = map(_given, values)
+    whole = found.whole(windows)
+    told = np.any([value != ABSENT for value in values], axis=0) * whole
+    size, sent, *both_received = (_given(value) * whole for value in values)
     received = both_received[0] + both_received[1]
     parts = []
     for event_type in types.MPI_CALLS.values():
         value = found.values(event_type)
         lines = np.flatnonzero(value != ABSENT)
         sums = {"told": told[lines], "size": size[lines], "sent": sent[lines], "received": received[lines]}
+        sums["rated_ns"] = told[lines] * found.length[lines]
         parts.append(_named(_by({"name": value[lines]}, found.length[lines], **sums), "name", found.names(event_type)))
     table = added_up(parts, ["name"])
     roles = np.array([role_of(name) for name in table["name"]], np.int64)
     receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # of a Sendrecv the size is of what it sends
     table["sent"] += table["size"].where(~receives, 0)
     table["received"] += table["size"].where(receives, 0)
+    waits = np.array([_AT_ONCE.match(name) is None for name in table["name"]], np.bool_)
+    table["rated_ns"] = table["rated_ns"].where(waits, 0)
     return table.drop(columns="size")
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: Store) -> pd.DataFrame:
+def repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows) -> pd.DataFrame:
     """NVTX ranges by `task`, `domain` and `name` that a thread opened at least FEWEST times, outermost or within one.
 
-    NCCL's are its calls. Start/end ranges are outermost: they are within no other.
+    NCCL's are its calls. Start/end ranges are outermost: they are within no other. What a window cut is left out.
     """
     found = openings(report, "nvtx", store)
     lanes = range(types.nvtx_lane("", 0).number, types.nvtx_lane("", 0).number + types.NVTX_LANES)
@@ -182,7 +196,7 @@ def repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: Store
     nested = np.flatnonzero(ranges["nests"].to_numpy(np.bool_))
     at = line[nested]
     ranges.loc[nested, "depth"] = depths(found.place[at], found.begin[at], found.end[at])
-    ranges = ranges[ranges["depth"] <= DEEPEST]
+    ranges = ranges[(ranges["depth"] <= DEEPEST) & found.whole(windows)[line]]
     by_thread = ranges.groupby(["place", "domain", "name"])["ns"]
     ranges = ranges[by_thread.transform("size") >= FEWEST]
     ranges = ranges.assign(task=task_of_place[ranges["place"].to_numpy(np.int64)])

@@ -14,7 +14,7 @@ _FEWEST, _MOST, _OF_EACH = 1 << 16, 1 << 18, 256
 LAST_TIME = np.iinfo(np.int64).max
 
 _AHEAD = 4
-"""Blocks of records of all streams that may be in memory for one block: sparse streams are read far ahead."""
+"""Blocks of records that may have been read for one block: of sparse streams, others are read far ahead."""
 
 
 class _Cursor:
@@ -45,6 +45,10 @@ class _Cursor:
                 return int(chunk.time[at])
             at, number = at - len(chunk), number + 1
         return LAST_TIME
+
+    def ahead(self) -> int:
+        """How many records were read and not taken."""
+        return sum(map(len, self._read)) - self._at
 
     def count(self, limit: int) -> int:
         """How many records that were read are next, up to and with those at the time `limit`."""
@@ -97,5 +101,6 @@ def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]
         limit = min(cursor.time_after(step) for cursor in cursors)
         size = sum(cursor.count(limit) for cursor in cursors)
         if size <= 2 * block or step == 1:
-            return limit, 2 * step if size < block // 2 and step * len(cursors) < _AHEAD * block else step
+            may_read_more = sum(cursor.ahead() for cursor in cursors) < _AHEAD * block
+            return limit, 2 * step if size < block // 2 and may_read_more else step
         step = max(1, step // 2)

@@ -41,14 +41,17 @@ def read(reading: Reading) -> Result:
     opens = tag[rows] == _RESTORE_START
     ended = np.flatnonzero(np.append(opens[:-1] & ~opens[1:] & same, False))
     lasting = np.flatnonzero(opens & ~np.append(same, False))
-    result.drop("begin or end of a turn without the other", rows.size - 2 * ended.size - lasting.size)
+    unended = opens & np.append(opens[1:] & same, False)
+    unbegun = ~opens & ~np.append(False, opens[:-1] & same)[: opens.size]
+    result.drop("begin of a turn without its end", int(unended.sum()))
+    result.drop("end of a turn without its begin", int(unbegun.sum()))
+    result.read = int((~is_limit).sum() + unknown.sum() + opens.sum() + unbegun.sum())
     turn = np.concatenate([ended, lasting])
     shown, begin = rows[turn], time[rows[turn]]
     end = np.append(time[rows[ended + 1]], np.full(lasting.size, _NO_END))
     crosses = crossing(gpu[shown], begin, end)
     result.drop("crosses another of its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
-    result.read = sum(result.dropped.values()) + shown.size
     if not shown.size:
         return result
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.choose import Choice
-from nsys2prv_ng.overview.make import overview, sources_for
+from nsys2prv_ng.overview.make import overview
 from nsys2prv_ng.overview.numbers import Overview
 from nsys2prv_ng.placed import ReadOptions, placed
 from nsys2prv_ng.progress import Progress
+from nsys2prv_ng.sources import choose
 from nsys2prv_ng.sources.base import SourceOptions
 
 SETS = {
@@ -30,7 +31,7 @@ def overview_of(reports: Sequence[Path], choice: Choice | None = None, **of_sour
     """The numbers of some reports."""
     choice = choice or Choice()
     options = ReadOptions(
-        sources=sources_for(choice),
+        sources=choose(None),
         of_sources=SourceOptions(nvtx_range=choice.nvtx_range, **of_sources),  # type: ignore[arg-type]
         choice=choice,
     )
