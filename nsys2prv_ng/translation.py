@@ -35,9 +35,9 @@ from nsys2prv_ng.reading import ReportRecords, read_reports
 from nsys2prv_ng.report.files import locate_exports, size_of
 from nsys2prv_ng.resources import Resources
 from nsys2prv_ng.row_states import row_states
-from nsys2prv_ng.side_files import check_side_files, write_whole
+from nsys2prv_ng.side_files import check_reports_stay, check_side_files, write_whole
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
+from nsys2prv_ng.sources.base import UNWANTED, Joined, Part, Result, Source, SourceOptions
 from nsys2prv_ng.stored import in_memory, put_away_records
 from nsys2prv_ng.summary import LeftOut, SourceAccount, Summary
 from nsys2prv_ng.workers import in_threads
@@ -77,6 +77,7 @@ def translate(
     began = time.perf_counter()
     side_files = [path for path in (options.summary, options.align_report) if path is not None]
     inputs = [*reports, *(path for path in (options.labels_from, options.align) if isinstance(path, Path))]
+    check_reports_stay(reports, files_of(output))
     check_side_files(side_files, [*inputs, *files_of(output)], force=options.force)
     with ExitStack() as opened:
         resources = options.resources
@@ -116,12 +117,12 @@ def translate(
         # would lose those around them: its trace begins a ns before.
         origin = first - 1 if windows else first
 
-        joined = _join(read, whole, options.sources, windows or [(first, last)])
+        joined = _join(read, whole, kept, options.sources, windows or [(first, last)])
         assigned = {space: values for each in joined for space, values in each.assigned.items()}
         numbering = Numbering([report.labels for report in read], assigned, kept_labels)
         tree, new_row = prune(whole, kept)
         runs = _of_reports(read, tree, numbering)
-        runs += [Written(run) for each in joined for run in _put_away(each, new_row, windows, store)]
+        runs += [Written(run) for each in joined for run in _put_away(each, new_row, windows or [(first, last)], store)]
         runs += [Written(run) for run in row_states(read, tree, spans, windows, store, processes)]
 
         start_utc = origin + alignment.utc_base
@@ -281,14 +282,26 @@ def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> Obj
 
 
 def _join(
-    read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source], windows: Sequence[tuple[int, int]]
+    read: Sequence[ReportRecords],
+    tree: ObjectTree,
+    kept: BoolArray,
+    sources: Sequence[Source],
+    windows: Sequence[tuple[int, int]],
 ) -> list[Joined]:
     """What sources make of all reports together."""
     joined = []
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(report.metadata, report.places, rows, report.clock, report.results[source.name].shared, windows)
+                Part(
+                    report.metadata,
+                    report.places,
+                    rows,
+                    report.clock,
+                    report.results[source.name].shared,
+                    windows,
+                    kept,
+                )
                 for report, rows in zip(read, tree.rows, strict=True)
             ]
             joined.append(source.join(parts, tree))
@@ -303,7 +316,7 @@ def _leave_out_rows(
     def leave_out(change: tuple[Result, BoolArray]) -> None:
         result, unwanted = change
         with in_memory(result, store):
-            result.drop_places(unwanted, "outside --ranks or --gpus")
+            result.drop_places(unwanted, UNWANTED)
 
     changes = (
         (result, unwanted)
@@ -327,15 +340,19 @@ def _of_reports(read: Sequence[ReportRecords], tree: ObjectTree, numbering: Numb
 
 
 def _put_away(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> list[Run]:
-    """The records of a join, from the rows of the whole tree to those of the trace, cut to the chosen time."""
+    """The records of a join, from the rows of the whole tree to those of the trace, cut to the time of the trace."""
 
     def put_away(result: Result) -> None:
         before = result.written
         result.records = [rec.on_rows(records, new_row) for records in result.records]
-        result.drop("outside --ranks or --gpus", before - result.written)
-        if windows:
+        result.drop(UNWANTED, before - result.written)
+        if len(windows) > 1:
             cut(result, windows)
         put_away_records(result, store, on_common_clock=True)
+        # Only a chosen time ends within what was joined, or calls that are not shown themselves, as damage makes them.
+        if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
+            with in_memory(result, store):
+                cut(result, windows)
 
     for result in joined.accounts.values():
         put_away(result)
