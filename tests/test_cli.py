@@ -177,6 +177,7 @@ def test_options_that_would_do_nothing(tmp_path, options, says):
 def broken(folder):
     """Files that are no sound export, by name, with what the message must say."""
     (folder / "empty.sqlite").write_bytes(b"")
+    os.mkfifo(folder / "pipe.sqlite")
     (folder / "folder.sqlite").mkdir()
     (folder / "text.sqlite").write_text("this is no database\n" * 1000)
     whole = SAMPLE.read_bytes()
@@ -191,8 +192,16 @@ def broken(folder):
     with sqlite3.connect(folder / "column.sqlite") as column:
         for table in ("StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME"):
             column.execute(f"create table {table} (id integer, value text)")
+    for name, sql in (("control.sqlite", "63726561746520074d1b0a"), ("bytes.sqlite", "637265617465ff")):
+        shutil.copy(SAMPLE, folder / name)
+        with sqlite3.connect(folder / name) as schema:  # sqlite3 tells what is wrong in the words of the file
+            schema.execute("pragma writable_schema = on")
+            schema.execute(f"update sqlite_master set sql = cast(x'{sql}' as text) where name = 'StringIds'")
     return {
         "empty.sqlite": "empty",
+        "pipe.sqlite": "a device or a pipe",
+        "control.sqlite": "cannot be read",
+        "bytes.sqlite": "cannot be read",
         "folder.sqlite": "folder",
         "text.sqlite": "not an SQLite database",
         "cut.sqlite": "cannot be read",
