@@ -251,6 +251,29 @@ def other_values(report: Report) -> str:
     return f"{table}.{column} = {value}"
 
 
+def mixed_values(report: Report) -> str:
+    """Another value in each row of some columns of a table: small numbers, any numbers, or other types among them."""
+    table = report.table()
+    columns = report.columns(table)
+    where = report.some_rows()
+    done = []
+    for column in report.rng.sample(columns, min(report.rng.choice((1, 1, 3)), len(columns))):
+        name = quoted(column)
+        among = [*report.rng.sample(OTHER_VALUES, 2), *map(str, report.rng.sample(NUMBERS, 3)), name, name]
+        cases = " ".join(f"WHEN {i} THEN {value}" for i, value in enumerate(among))
+        value = report.rng.choice(
+            (
+                f"rowid % {report.rng.choice((3, 10, 100))}",
+                f"(rowid * 2654435761 % 4294967296) << (rowid % {report.rng.choice((1, 32))})",
+                f"CASE rowid % {len(among)} {cases} END",
+                f"{name} + rowid % 3 - 1",
+            )
+        )
+        _set(report, table, column, value, where)
+        done.append(f"{column} = {value}")
+    return f"{table}: {'; '.join(done)} where {where}"
+
+
 def other_values_of_metadata(report: Report) -> str:
     """The same in the small tables that everything else hangs on."""
     tables = [
@@ -474,7 +497,9 @@ OF_TABLES: tuple[Callable[[Report], str], ...] = (
     without_rowid,
     other_values,
     other_values,
-    other_values,
+    mixed_values,
+    mixed_values,
+    mixed_values,
     other_values_of_metadata,
     other_values_of_metadata,
     one_pair,
