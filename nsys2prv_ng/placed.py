@@ -31,7 +31,7 @@ from nsys2prv_ng.reading import ReportRecords, read_reports
 from nsys2prv_ng.report.files import locate_exports, size_of
 from nsys2prv_ng.resources import Resources
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.base import Joined, Part, Result, Source, SourceOptions
+from nsys2prv_ng.sources.base import UNWANTED, Joined, Part, Result, Source, SourceOptions
 from nsys2prv_ng.stored import in_memory, put_away_records
 from nsys2prv_ng.summary import LeftOut
 from nsys2prv_ng.workers import in_threads
@@ -137,10 +137,11 @@ def placed(reports: Sequence[Path], folder: Path, options: ReadOptions, progress
         _settle(read, choice, windows, store, processes)
         if windows:
             first, last = max(first, windows[0][0]), min(last, windows[-1][1])
-        joined = _join(read, whole, options.sources, windows or [(first, last)])
+        limits = windows or [(first, last)]
+        joined = _join(read, whole, kept, options.sources, limits)
         tree, new_row = prune(whole, kept)
         for each in joined:
-            _put_away(each, new_row, windows, store)
+            _put_away(each, new_row, limits, store)
 
         warnings = [*tree.warnings, *alignment.warnings]
         if len(reports) > 1:  # one alone was chosen
@@ -280,14 +281,26 @@ def _build_tree(read: Sequence[ReportRecords], node_names: Sequence[str]) -> Obj
 
 
 def _join(
-    read: Sequence[ReportRecords], tree: ObjectTree, sources: Sequence[Source], windows: Sequence[tuple[int, int]]
+    read: Sequence[ReportRecords],
+    tree: ObjectTree,
+    kept: BoolArray,
+    sources: Sequence[Source],
+    windows: Sequence[tuple[int, int]],
 ) -> list[Joined]:
     """What sources make of all reports together."""
     joined = []
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(report.metadata, report.places, rows, report.clock, report.results[source.name].shared, windows)
+                Part(
+                    report.metadata,
+                    report.places,
+                    rows,
+                    report.clock,
+                    report.results[source.name].shared,
+                    windows,
+                    kept,
+                )
                 for report, rows in zip(read, tree.rows, strict=True)
             ]
             joined.append(source.join(parts, tree))
@@ -302,7 +315,7 @@ def _leave_out_rows(
     def leave_out(change: tuple[Result, BoolArray]) -> None:
         result, unwanted = change
         with in_memory(result, store):
-            result.drop_places(unwanted, "outside --ranks or --gpus")
+            result.drop_places(unwanted, UNWANTED)
 
     changes = (
         (result, unwanted)
@@ -317,15 +330,19 @@ def _leave_out_rows(
 
 
 def _put_away(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> None:
-    """Put the records of a join away, from the rows of the whole tree to those of the trace, cut to the chosen time."""
+    """Put the records of a join away, from the rows of the whole tree to those of the trace, cut to its time."""
 
     def put_away(result: Result) -> None:
         before = result.written
         result.records = [rec.on_rows(records, new_row) for records in result.records]
-        result.drop("outside --ranks or --gpus", before - result.written)
-        if windows:
+        result.drop(UNWANTED, before - result.written)
+        if len(windows) > 1:
             cut(result, windows)
         put_away_records(result, store, on_common_clock=True)
+        # Only a chosen time ends within what was joined, or calls that are not shown themselves, as damage makes them.
+        if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
+            with in_memory(result, store):
+                cut(result, windows)
 
     for result in joined.accounts.values():
         put_away(result)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from nsys2prv_ng.errors import printable
+
 
 class Step(Protocol):
     """A running piece of work."""
@@ -46,7 +48,7 @@ class LogProgress(Progress):
         print(message, file=sys.stderr, flush=True)
 
     def warn(self, message: str) -> None:
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
 
 
 class BarProgress(LogProgress):
@@ -69,7 +71,7 @@ class QuietProgress(Progress):
     """Warnings only."""
 
     def warn(self, message: str) -> None:
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
 
 
 def progress_for(*, quiet: bool) -> Progress:

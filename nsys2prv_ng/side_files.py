@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.output import refuse_in_the_way
 
 
 def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
@@ -23,10 +24,15 @@ def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: boo
         used.add(file.resolve())
         if not file.parent.is_dir():
             raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
-        if file.is_dir():
-            raise TranslationError(f"{file}: is a folder; choose another name")
-        if file.exists() and not force:
-            raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+        refuse_in_the_way(file, force=force)
+
+
+def check_reports_stay(reports: Iterable[Path], trace: Iterable[Path]) -> None:
+    """Refuse reports that files of the trace would take the place of. Raises UsageError."""
+    read = {report.resolve() for report in reports}
+    for file in trace:
+        if file.resolve() in read:
+            raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
 
 
 def write_whole(file: Path, text: str) -> None:

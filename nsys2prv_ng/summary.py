@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.report import Alignment
+from nsys2prv_ng.errors import printable
 
 if TYPE_CHECKING:
     from nsys2prv_ng.overview.numbers import Overview
@@ -107,10 +108,10 @@ class Summary:
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")
-        lines += [f"  left out: {report.file}: {report.why}" for report in self.left_out]
+        lines += [printable(f"  left out: {report.file}: {report.why}") for report in self.left_out]
         lines.append(
-            f"{self.output}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')}, {_count(self.nodes, 'node')},"
-            f" {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
+            f"{printable(self.output)}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')},"
+            f" {_count(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
@@ -120,7 +121,9 @@ class Summary:
             lines.append(self.clocks.text())
         if verbose:
             lines += [
-                f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
+                printable(
+                    f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
+                )
                 for r in self.reports
             ]
         return "\n".join(lines)

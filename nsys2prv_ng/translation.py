@@ -22,7 +22,7 @@ from nsys2prv_ng.placed import ReadOptions, placed
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords
 from nsys2prv_ng.row_states import row_states
-from nsys2prv_ng.side_files import check_side_files, write_whole
+from nsys2prv_ng.side_files import check_reports_stay, check_side_files, write_whole
 from nsys2prv_ng.sources.base import Joined, Result, Source
 from nsys2prv_ng.summary import SourceAccount, Summary
 from nsys2prv_ng.writing import Written, write_records
@@ -56,6 +56,7 @@ def translate(
     began = time.perf_counter()
     side_files = [path for path in (options.summary, options.align_report) if path is not None]
     inputs = [*reports, *(path for path in (options.labels_from, options.align) if isinstance(path, Path))]
+    check_reports_stay(reports, files_of(output))
     check_side_files(side_files, [*inputs, *files_of(output)], force=options.force)
     with ExitStack() as opened:
         threads = options.resources.threads

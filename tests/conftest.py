@@ -14,6 +14,11 @@ REPORTS = (REPOSITORY / "../shared/reports").resolve()
 NO_REPORTS = "the large reports are not beside the repository (../shared/reports)"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--damage", type=int, default=200, help="number of damaged reports to translate")
+    parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """Folder of the reports in the repository."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -147,6 +148,18 @@ def test_last_argument_that_is_a_report_is_never_overwritten(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_reports_named_like_files_of_the_trace_stay(tmp_path):
+    """By their name, a link, or another way to the same folder."""
+    shutil.copy(SAMPLE, tmp_path / "out.pcf")
+    shutil.copy(SAMPLE, tmp_path / "a.sqlite")
+    (tmp_path / "b.row").symlink_to("a.sqlite")
+    before = files(tmp_path)
+    for report, output in (("out.pcf", "out.prv"), ("./out.pcf", tmp_path / "out.prv.gz"), ("b.row", "b.prv")):
+        assert "is a report" in assert_one_line(run(report, output, "--force", cwd=tmp_path), 2)
+        assert files(tmp_path) == before
+    assert {(tmp_path / name).read_bytes() for name in before} == {SAMPLE.read_bytes()}
+
+
 @pytest.mark.parametrize("option", ["--summary", "--align-report"])
 def test_side_files_take_no_other_files_place(tmp_path, option):
     shutil.copy(SAMPLE, tmp_path / "a.sqlite")
@@ -155,6 +168,9 @@ def test_side_files_take_no_other_files_place(tmp_path, option):
     for name in ("a.sqlite", "out.prv", "out.pcf", "./out.row", "no/folder/x"):
         assert_one_line(run("a.sqlite", "out.prv", option, name, "--force", cwd=tmp_path), 2)
     assert "--force" in assert_one_line(run("a.sqlite", "out.prv", option, "mine.txt", cwd=tmp_path), 1)
+    for special in ("/dev/null", "/dev/stdout"):
+        assert "/dev/" in assert_one_line(run("a.sqlite", "out.prv", option, special, "--force", cwd=tmp_path), 1)
+    assert Path("/dev/null").is_char_device()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -177,6 +193,7 @@ def test_options_that_would_do_nothing(tmp_path, options, says):
 def broken(folder):
     """Files that are no sound export, by name, with what the message must say."""
     (folder / "empty.sqlite").write_bytes(b"")
+    os.mkfifo(folder / "pipe.sqlite")
     (folder / "folder.sqlite").mkdir()
     (folder / "text.sqlite").write_text("this is no database\n" * 1000)
     whole = SAMPLE.read_bytes()
@@ -191,8 +208,16 @@ def broken(folder):
     with sqlite3.connect(folder / "column.sqlite") as column:
         for table in ("StringIds", "CUPTI_ACTIVITY_KIND_RUNTIME"):
             column.execute(f"create table {table} (id integer, value text)")
+    for name, sql in (("control.sqlite", "63726561746520074d1b0a"), ("bytes.sqlite", "637265617465ff")):
+        shutil.copy(SAMPLE, folder / name)
+        with sqlite3.connect(folder / name) as schema:  # sqlite3 tells what is wrong in the words of the file
+            schema.execute("pragma writable_schema = on")
+            schema.execute(f"update sqlite_master set sql = cast(x'{sql}' as text) where name = 'StringIds'")
     return {
         "empty.sqlite": "empty",
+        "pipe.sqlite": "a device or a pipe",
+        "control.sqlite": "cannot be read",
+        "bytes.sqlite": "cannot be read",
         "folder.sqlite": "folder",
         "text.sqlite": "not an SQLite database",
         "cut.sqlite": "cannot be read",
@@ -279,30 +304,43 @@ def test_full_disk(tmp_path, name, size):
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
-def test_killed_at_any_moment(tmp_path, name):
-    """Nothing half-written is under the final names; unless killed outright, nothing else is left at all."""
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Reports of four ranks, the files of their trace, and how long that takes (s)."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
-    assert run(*reports, tmp_path / "whole.prv").returncode == 0
-    whole = {suffix: (tmp_path / f"whole.{suffix}").read_bytes() for suffix in ("pcf", "prv")}
-    for i, delay in enumerate((0.3, 0.9, 1.5, 2.1)):
+    folder = tmp_path_factory.mktemp("whole")
+    arguments = (*reports, folder / "out.prv", "--force")
+    assert run(*arguments).returncode == 0  # what it compiles is not timed
+    began = time.monotonic()
+    assert run(*arguments).returncode == 0
+    seconds = time.monotonic() - began
+    return reports, {path.name: path.read_bytes() for path in folder.iterdir()}, seconds
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
+def test_killed_at_any_moment(whole, tmp_path, name):
+    """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
+    reports, new, seconds = whole
+    moments = random.Random(name)
+    for i in range(5):
         folder = tmp_path / str(i)
         folder.mkdir()
+        old = dict.fromkeys(new, b"old") if i % 2 else {}
+        for each, content in old.items():
+            (folder / each).write_bytes(content)
         command = [sys.executable, "-m", "nsys2prv_ng", *map(str, reports), str(folder / "out.prv")]
+        command += ["--force"] if old else []
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(delay)
+        time.sleep(moments.uniform(0.1, seconds))
         process.send_signal(getattr(signal, name))
         _, error = process.communicate(timeout=300)
-        final = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        final = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+        assert final in (old, new) or "out.prv" not in final
         if process.returncode == 0:
-            assert final == {"out.pcf", "out.prv", "out.row"}
-        else:
-            for suffix, content in whole.items():  # killed after the renaming, or before
-                path = folder / f"out.{suffix}"
-                assert not path.exists() or path.read_bytes() == content
-            if name != "SIGKILL":
-                assert files(folder) in ([], ["out.pcf", "out.prv", "out.row"])
-                assert "internal error" not in error
+            assert final == new
+        if name != "SIGKILL":
+            assert files(folder) == sorted(final)
+            assert "internal error" not in error and "Traceback" not in error
 
 
 def test_only_a_first_run_compiles_and_says_so(tmp_path):

@@ -14,7 +14,8 @@ from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.fit import UTC, Fitted, fit
 from nsys2prv_ng.clock.matching import Matches, match
 from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.report.metadata import FARTHEST
 
 AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
 WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
@@ -61,6 +62,8 @@ def align(way: str | Path, reports: Sequence[ReportClock], names: Sequence[str])
         alignment = _from_collectives(str(way), reports, offsets, base, names)
     corrections = [node.correction for node in alignment.nodes]
     maps = [corrections[r.node].after_utc(offset, base) for r, offset in zip(reports, offsets, strict=True)]
+    if any(abs(each.offset) >= FARTHEST for each in maps):
+        raise TranslationError("the clocks of the reports are centuries apart: translate reports of one job only")
     return alignment, maps
 
 

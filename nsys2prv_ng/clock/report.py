@@ -11,6 +11,7 @@ from pathlib import Path
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.report.metadata import FARTHEST
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)
 
@@ -164,7 +165,8 @@ def read_table(path: Path) -> dict[str, Correction]:
 
 def _correction(path: Path, name: str, of_node: object) -> Correction:
     values = of_node if isinstance(of_node, dict) else {}
-    offset, drift, since = (_number(path, name, values, key) for key in ("offset_us", "drift_ppm", "since_utc_ns"))
+    offset = _number(path, name, values, "offset_us", FARTHEST // 1000)
+    drift, since = (_number(path, name, values, key, FARTHEST) for key in ("drift_ppm", "since_utc_ns"))
     if abs(drift) > LARGEST_DRIFT * 1e6:
         raise TranslationError(
             f"{path}: drift_ppm of node {name} is {drift:g}: no clock is off by more than {LARGEST_DRIFT * 1e6:g}"
@@ -174,9 +176,9 @@ def _correction(path: Path, name: str, of_node: object) -> Correction:
     return Correction(round(offset * 1000), drift / 1e6, int(since))
 
 
-def _number(path: Path, name: str, values: dict[str, object], key: str) -> int | float:
+def _number(path: Path, name: str, values: dict[str, object], key: str, limit: int) -> int | float:
     value = values.get(key, 0)
-    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) >= 2**63 or value != value:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -limit < value < limit:
         raise TranslationError(f"{path}: {key} of node {name} is no number that a clock can have")
     return value
 

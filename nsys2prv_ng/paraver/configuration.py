@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.paraver.event_types import STATES, EventType, one_line
 from nsys2prv_ng.paraver.labels import Numbering
@@ -21,11 +21,12 @@ def _lines(numbering: Numbering) -> Iterator[str]:
     yield "STATES_COLOR"
     for state, (_, (red, green, blue)) in STATES.items():
         yield f"{state} {{{red},{green},{blue}}}"
+    titles = _titles(numbering.types)
     for block in _blocks(numbering.types):
         yield ""
         yield "EVENT_TYPE"
         for event_type in block:
-            yield f"0 {numbering.number(event_type)} {one_line(event_type.title)}"
+            yield f"0 {numbering.number(event_type)} {titles[event_type]}"
         first = block[0]
         if first.precision:
             yield f"PRECISION {first.precision}"
@@ -34,6 +35,19 @@ def _lines(numbering: Numbering) -> Iterator[str]:
             yield "VALUES"
             for value, label in values.items():
                 yield f"{value} {one_line(label)}"
+
+
+def _titles(types: Sequence[EventType]) -> dict[EventType, str]:
+    """The line of each type, which no other has: domains and metrics may differ in what is no part of a line."""
+    titles: dict[str, EventType] = {}
+    for event_type in types:
+        title = alone = one_line(event_type.title)
+        number = 1
+        while title in titles:
+            number += 1
+            title = f"{alone} ({number})"
+        titles[title] = event_type
+    return {event_type: title for title, event_type in titles.items()}
 
 
 def _blocks(types: list[EventType]) -> list[list[EventType]]:

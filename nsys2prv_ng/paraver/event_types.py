@@ -32,7 +32,7 @@ LABEL_LENGTH = 500
 
 def one_line(label: str) -> str:
     """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
-    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", label).strip()
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
     if len(text) > LABEL_LENGTH:
         # Names that begin alike stay apart: the end tells them.
         text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"

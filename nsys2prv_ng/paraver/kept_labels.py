@@ -7,7 +7,7 @@ from pathlib import Path
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.pcf_reader import read_pcf
 from nsys2prv_ng.paraver.checker.problems import Findings
-from nsys2prv_ng.paraver.labels import Kept
+from nsys2prv_ng.paraver.labels import MAX_TYPE, Kept
 
 
 def read_kept_labels(path: Path) -> Kept:
@@ -20,7 +20,7 @@ def read_kept_labels(path: Path) -> Kept:
         raise TranslationError(f"{path}: declares no event types; name the .pcf of another trace")
     types = {declared.label: number for number, declared in config.types.items()}
     values = {
-        number: {label: value for value, label in declared.values.items() if value}
+        number: {label: value for value, label in declared.values.items() if 0 < value <= MAX_TYPE}
         for number, declared in config.types.items()
         if declared.values
     }

@@ -8,6 +8,7 @@ order over all reports, whatever the order of reports and events was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,12 @@ class Numbering:
         used = {t for each in labels for t in each.types if t not in each.unused}
         # Types of a family can agree in number and label: they are one.
         self.types = list({(self.number(t), t.label): t for t in sorted(used, key=self.number)}.values())
+        for one, other in pairwise(self.types):
+            if self.number(one) == self.number(other):
+                raise TranslationError(
+                    f"event types '{one.title}' and '{other.title}' would have the same number {self.number(one)}:"
+                    " --labels-from takes the .pcf of a trace that this program made"
+                )
         self.values: dict[str, dict[str, Value]] = {}
         """Value of each name in each name space."""
         for space in sorted({space for each in labels for space in each.names}):
@@ -136,8 +143,8 @@ class Numbering:
 
 
 def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Value]:
-    """Names with a kept value have it, the others follow from 1, or after the highest that is kept."""
+    """Names with a kept value have it, the others the lowest that are free, from 1."""
     values = {name: Value(kept[one_line(name)], name) for name in names if one_line(name) in kept}
-    first = max(kept.values(), default=0) + 1
-    new = (name for name in names if name not in values)
-    return values | {name: Value(number, name) for number, name in enumerate(new, first)}
+    taken = set(kept.values())
+    free = (number for number in count(1) if number not in taken)
+    return {name: values.get(name) or Value(next(free), name) for name in names}

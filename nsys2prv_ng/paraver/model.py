@@ -112,5 +112,11 @@ def row_text(model: TraceModel, application: str) -> str:
     }
     sections = []
     for level, names in levels.items():
-        sections.append(f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{one_line(name)}\n" for name in names))
+        sections.append(f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{_object_name(name)}\n" for name in names))
     return "\n".join(sections)
+
+
+def _object_name(name: str) -> str:
+    """A line of the .row that is taken for a name."""
+    line = one_line(name)
+    return f"'{line}'" if line.startswith("LEVEL ") else line

@@ -79,8 +79,10 @@ class TraceOutput:
         self._raw.close()
         mask = os.umask(0)
         os.umask(mask)
+        for path in self._temporary.values():
+            path.chmod(0o666 & ~mask)  # mkstemp's are private
+        self.path.unlink(missing_ok=True)  # at no moment is a .prv beside the labels of another trace
         for suffix, final in self._final.items():
-            self._temporary[suffix].chmod(0o666 & ~mask)  # mkstemp's are private
             self._temporary[suffix].replace(final)
 
     def _remove(self) -> None:
@@ -108,12 +110,19 @@ def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; create it or choose another place for {path.name}")
     for file in files:
-        if file.is_dir():
-            raise TranslationError(f"{file}: is a folder; choose another name for the trace")
-        if file.exists() and not force:
-            raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+        refuse_in_the_way(file, force=force)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise TranslationError(f"{folder}: no permission to write there; choose another folder for {path.name}")
+
+
+def refuse_in_the_way(file: Path, *, force: bool) -> None:
+    """Raise TranslationError for what a file would replace: with `force` only for what is no file, like /dev/null."""
+    if file.is_dir():
+        raise TranslationError(f"{file}: is a folder; choose another name")
+    if file.exists() and not file.is_file():
+        raise TranslationError(f"{file}: is a device or a pipe; choose another name")
+    if os.path.lexists(file) and not force:  # also a link to nothing
+        raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
 
 
 def _output_error(path: Path, error: OSError) -> TranslationError:

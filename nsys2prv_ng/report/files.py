@@ -59,7 +59,7 @@ def _unpacked(file: Path) -> int:
         return 0
     try:
         metadata = pq.read_metadata(file)
-    except (pa.ArrowException, OSError):  # what is wrong with it is told where it is read
+    except (pa.ArrowException, OSError, ValueError):  # what is wrong with it is told where it is read
         return 0
     return int(metadata.num_rows * metadata.num_columns * _CELL)
 

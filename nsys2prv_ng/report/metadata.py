@@ -14,10 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.errors import printable
 from nsys2prv_ng.report.database import NULL, Database, IntArray
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 
 PID_MASK = 0xFFFFFF
+FARTHEST = 2**62
+"""Times (ns) farther than this from 0, 146 years, are damage: sums of those that are nearer fit 64 bits."""
+
 NEWEST_SCHEMA = (3, 25)
 """Newest schema version that was tested; newer ones are read with a warning."""
 
@@ -37,6 +41,9 @@ _RANK_VARIABLES = {
 }
 """What launchers call the number of a process, by preference, and how many they say that there are."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
+
+MOST_RANKS = 2**22
+"""More than any job has had: higher numbers are damage, and nobody counts up to them."""
 
 
 def process_of(global_tid: IntArray) -> IntArray:
@@ -87,10 +94,15 @@ class Metadata:
     """Timestamp at which the capture began: 0, unless the export was normalised or shifted."""
     warnings: list[str] = field(default_factory=list)
 
+    def number(self, variable: str) -> int | None:
+        """Value of a variable of the captured environment, where that is a number of ranks or the like."""
+        value = self.environment.get(variable, "")
+        return int(value) if _NUMBER.fullmatch(value) else None
+
     @property
     def launched(self) -> Launched | None:
         """By the captured environment, which is that of the process that nsys launched."""
-        numbers = {name: int(value) for name, value in self.environment.items() if _NUMBER.fullmatch(value)}
+        numbers = {name: number for name in self.environment if (number := self.number(name)) is not None}
         for variable, sizes in _RANK_VARIABLES.items():
             if variable in numbers:
                 size = next((numbers[name] for name in sizes if name in numbers), None)
@@ -141,18 +153,18 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     system = database.frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
     start = database.frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc = _integer(start["utcEpochNs"].iloc[0]) if len(start) else None
-    system_clock = _integer(start["systemClockNs"].iloc[0]) if len(start) else None
+    utc = _time(start["utcEpochNs"].iloc[0]) if len(start) else None
+    system_clock = _time(start["systemClockNs"].iloc[0]) if len(start) else None
 
     threads = _thread_names(database, strings)
     utc_of_zero = _utc_of_zero(utc, exported)
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
-        host=str(system_values.get("Hostname") or "unknown host"),
+        host=printable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max(map(_integer_or_0, database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
+        duration=max((_time(d) or 0 for d in database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),
         processes=_names(database.frame("PROCESSES", ["globalPid", "name"])),
@@ -162,7 +174,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         gpus=_gpus(database),
         gpu_of_device=_cuda_devices(database),
     )
-    if utc is None:
+    if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
     metadata.warnings += _version_warnings(metadata.schema_version)
     return metadata
@@ -175,14 +187,14 @@ def _utc_of_zero(utc_of_start: int | None, exported: dict[str, str]) -> int | No
     """
     normalized = exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
     shift = exported.get("EXPORT_PARAM_TIME_SHIFT", exported.get("EXPORT_CONFIG_TIME_SHIFT", ""))
-    shifted_by = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
+    shifted_by = (_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
     if normalized:
         return -shifted_by
-    return None if utc_of_start is None else utc_of_start - shifted_by
+    return None if utc_of_start is None else _time(utc_of_start - shifted_by)
 
 
 def _version_warnings(version: str) -> list[str]:
-    parts = re.match(r"(\d+)\.(\d+)", version)
+    parts = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", version)
     if parts and (int(parts[1]), int(parts[2])) > NEWEST_SCHEMA:
         newest = ".".join(map(str, NEWEST_SCHEMA))
         return [f"schema version {version} is newer than {newest}, the newest that was tested: check the result"]
@@ -217,9 +229,10 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
     threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
     given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
-        name = text or (strings(np.array([text_id], np.int64))[0] if text_id is not None else "")
-        if name and tid is not None:
-            threads[int(tid)] = str(name)
+        known_tid, known_id = _integer(tid), _integer(text_id)
+        name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
+        if name and known_tid is not None:
+            threads[known_tid] = str(name)
     return threads
 
 
@@ -235,9 +248,9 @@ def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
         try:
             payload = json.loads(text) if text else decode(blob)
             size, rank, process = int(payload["No. of ranks"]), int(payload["Rank"]), int(tid) >> 24
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             continue
-        if size > largest.get(process, (0, 0))[0]:
+        if size > largest.get(process, (0, 0))[0] and 0 <= rank < size < MOST_RANKS:
             largest[process] = size, rank
     return {process: rank for process, (_, rank) in largest.items()}
 
@@ -262,8 +275,9 @@ def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
     """From MPI_RANKS, or from the name that nsys gives to a thread of MPI in reports that do not have the table."""
     frame = _integers(database, "MPI_RANKS", ["globalTid", "rank"])
     if len(frame):
-        return {int(tid) >> 24: int(rank) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True)}
-    named = ((tid, re.fullmatch(r"MPI Rank (\d+)", name)) for tid, name in threads.items())
+        ranks = ((int(tid) >> 24, int(rank)) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True))
+        return {process: rank for process, rank in ranks if 0 <= rank < MOST_RANKS}
+    named = ((tid, re.fullmatch(rf"MPI Rank ({_NUMBER.pattern})", name)) for tid, name in threads.items())
     return {tid >> 24: int(match[1]) for tid, match in named if match}
 
 
@@ -286,9 +300,12 @@ def _integers(database: Database, table: str, columns: list[str]) -> pd.DataFram
     return frame[frame.map(lambda value: _integer(value) is not None).all(axis=1)]
 
 
-def _integer_or_0(value: object) -> int:
-    return _integer(value) or 0
+def _time(value: object) -> int | None:
+    """A time in ns, None for what is none."""
+    time = _integer(value)
+    return time if time is not None and abs(time) < FARTHEST else None
 
 
 def _integer(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and value == value else None
+    is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # what is not a number is not
+    return int(value) if is_integer else None  # type: ignore[call-overload]

@@ -89,7 +89,7 @@ class PayloadLayout:
         payload = data[start : start + size]
         fields: Fields = {}
         for entry in entries:
-            if entry.offset + struct.calcsize(entry.format) <= len(payload):
+            if entry.offset >= 0 and entry.offset + struct.calcsize(entry.format) <= len(payload):
                 (value,) = struct.unpack_from("<" + entry.format, payload, entry.offset)
                 fields[entry.name] = value if entry.enumeration is None else entry.enumeration.get(value, value)
         return fields
@@ -107,18 +107,18 @@ def _definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
     """Rows of each schema, in the order of its fields: a list for each time that it was registered."""
     names = [name or "" for name in columns.texts["name"].to_pylist()]
     numbers = [columns[name].tolist() for name in ("domainId", "schemaId", "idx", "type", "flags", "offset")]
-    found: dict[_Key, list[list[_Row]]] = {}
+    found: dict[_Key, list[dict[int, _Row]]] = {}
     for domain, schema, position, kind, flags, offset, name in zip(*numbers, names, strict=True):
         row = _Row(position, kind, flags, offset, name)
         definitions = found.setdefault((domain, schema), [])
         # It continues the latest definition that has come just so far, else (rows may come in any order) one that lacks
         # it; or it begins a new one.
-        lacking = [d for d in reversed(definitions) if position not in {other.position for other in d}]
+        lacking = [d for d in reversed(definitions) if position not in d]
         continued = next((d for d in lacking if len(d) == position), lacking[-1] if lacking else None)
         if continued is None:
-            definitions.append(continued := [])
-        continued.append(row)
-    return {key: [sorted(d) for d in definitions] for key, definitions in found.items()}
+            definitions.append(continued := {})
+        continued[position] = row
+    return {key: [sorted(d.values()) for d in definitions] for key, definitions in found.items()}
 
 
 def _entries(

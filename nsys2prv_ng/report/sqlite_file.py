@@ -26,6 +26,9 @@ _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 """How a file of one table starts: Parquet, Arrow, Arrow as a stream."""
 _TEXT_BLOCK = 1 << 16
 
+_ERRORS = (sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError)
+"""Of damaged files; the last where sqlite3's own message quotes what is no text."""
+
 T = TypeVar("T")
 
 
@@ -43,7 +46,7 @@ class SqliteFile:
             self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
             self._engine = sa.create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
             self.tables = frozenset(sa.inspect(self._engine).get_table_names())
-        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+        except _ERRORS as error:
             raise damaged(path, error) from None
 
     def close(self) -> None:
@@ -53,7 +56,7 @@ class SqliteFile:
     def columns_of(self, table: str) -> frozenset[str]:
         try:
             found = sa.inspect(self._engine).get_columns(table)
-        except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+        except _ERRORS as error:
             raise damaged(self.path, error, table) from None
         return frozenset(column["name"] for column in found)
 
@@ -71,7 +74,7 @@ class SqliteFile:
         statement = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)}{where}"
         try:
             rows = self._connection.execute(statement).fetchall()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise damaged(self.path, error, table) from None
         # By hand: pandas would make real numbers of integers that have NULL among them, and ids are larger than these.
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
@@ -82,7 +85,7 @@ class SqliteFile:
             block = self._pages.read(self._connection, table, columns, NULL)
             if block is None:
                 block = self._integers(table, columns)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise damaged(self.path, error, table) from None
         return [np.ascontiguousarray(column) for column in block]
 
@@ -90,7 +93,7 @@ class SqliteFile:
         try:
             found = self._pages.by_block(self._connection, table, columns, NULL, convert)
             return [convert(list(self._integers(table, columns)))] if found is None else found
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise damaged(self.path, error, table) from None
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
@@ -120,12 +123,14 @@ class SqliteFile:
             cursor = self._connection.execute(statement)
             while rows_read := cursor.fetchmany(_TEXT_BLOCK):
                 blocks.append(pa.array([each for (each,) in rows_read], kind))
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise damaged(self.path, error, table) from None
         return pa.chunked_array(blocks, kind)
 
 
 def _check_file(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise ReportError(f"{path}: is a device or a pipe; write what it gives to a file")
     try:
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))

@@ -20,11 +20,15 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator
 from nsys2prv_ng.paraver.records import Pair, Records, count_events, select, without_places
 from nsys2prv_ng.paraver.runs import Run
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
-from nsys2prv_ng.report.metadata import Metadata, Strings
+from nsys2prv_ng.report.metadata import FARTHEST, Metadata, Strings
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T")
+
+UNWANTED = "outside --ranks or --gpus"
+TOO_LONG = "longer than Paraver can show"
+"""Reasons to drop."""
 
 
 class StateIntervals(NamedTuple):
@@ -115,8 +119,10 @@ class Part:
     """From the report's times (ns) to those on the common clock."""
     shared: object
     """What the source left in `Result.shared`."""
-    windows: Sequence[tuple[int, int]] = ()
+    windows: Sequence[tuple[int, int]]
     """First and last time of the trace on the common clock (ns), or of each part of it that the user chose."""
+    kept: BoolArray
+    """Whether the user wants each row. What is on the others is dropped afterwards, if it is not before."""
 
 
 @dataclass
@@ -287,10 +293,11 @@ def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
-    # Compared so that nothing overflows: such times are damage.
-    endless = ~null & ((begin > 2**62) | (begin < -(2**62)) | (end > np.minimum(begin, 2**62) + LONGEST_TRACE_NS))
+    # Compared so that nothing overflows, here or where they are put on another clock: such times are damage.
+    far = FARTHEST - 2 * LONGEST_TRACE_NS
+    endless = ~null & ((begin > far) | (begin < -far) | (end > np.minimum(begin, far) + LONGEST_TRACE_NS))
     return {
-        "longer than Paraver can show": endless & ~backward,
+        TOO_LONG: endless & ~backward,
         "no begin or end": null,
         "end before begin": backward,
         "no time (begin and end are 0)": zero,

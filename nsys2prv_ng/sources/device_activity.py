@@ -28,7 +28,7 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.paraver.records import Pair, Records, events
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import calls, kernels
-from nsys2prv_ng.sources.base import IntArray, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.base import UNWANTED, IntArray, Joined, Part, Reading, Result, Source
 from nsys2prv_ng.sources.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
 
 NAME = "device_activity"
@@ -111,9 +111,13 @@ def _activity(parts: Sequence[Part]) -> Iterator[Result]:
         ]
         begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
         changes = device_activity(np.concatenate(devices), begin, end, kind)
-        cut = cut_to_windows(changes, parts[0].windows)
-        records = _records(cut.changes, cut.changes.device // len(captured))
-        result = Result(read=changes.device.size, records=[records], pieces=cut.more)
+        result = Result(read=changes.device.size)
+        # Before windows add lines of their own, which are none of those that were read.
+        wanted = parts[0].kept[changes.device // len(captured)]
+        result.drop(UNWANTED, int((~wanted).sum()))
+        cut = cut_to_windows(Changes(*(column[wanted] for column in changes)), parts[0].windows)
+        result.records = [_records(cut.changes, cut.changes.device // len(captured))]
+        result.pieces = cut.more
         result.drop("outside the time of the trace", cut.outside)
         yield result
 

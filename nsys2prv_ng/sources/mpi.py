@@ -114,7 +114,7 @@ def _calls(rows: Rows, thread: IntArray, name: IntArray) -> tuple[IntArray, IntA
     same[:1] = False
     same &= rows.role[order] & SEVERAL_ROWS != 0
     starts = np.flatnonzero(~same)
-    first, last = order[starts], order[np.append(starts[1:], order.size) - 1]
+    first, last = order[starts], order[np.append(starts, order.size)[1:] - 1]
     in_rows = np.argsort(first)
     return first[in_rows], last[in_rows]
 

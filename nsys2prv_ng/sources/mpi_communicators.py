@@ -18,6 +18,7 @@ from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.sources.base import IntArray, Reading
 from nsys2prv_ng.sources.mpi_columns import latest
 
@@ -130,10 +131,11 @@ def _learn(groups: dict[str, Group], key: str, columns: Columns, row: int, membe
     group = groups.setdefault(key, Group())
     rank, local, size = (int(columns[name][row]) for name in ("rank", "localRank", "size"))
     group.copy_of = key.rpartition(" copy ")[0]
-    group.size = max(group.size, size)
-    if local != NULL:
+    if size < MOST_RANKS:
+        group.size = max(group.size, size)
+    if 0 <= local < MOST_RANKS:
         group.members[local] = rank
-        listed = [int(number) for number in re.findall(r"\d+", members or "")]
+        listed = [int(number) for number in re.findall(r"[0-9]{1,9}", members or "")]
         if len(listed) == size and 0 <= local < size and listed[local] == rank:
             group.members.update(enumerate(listed))
 

@@ -130,8 +130,8 @@ def _communicators(parts: Sequence[Part], tree: ObjectTree) -> dict[str, _Commun
 
 def _is_complete(parts: Sequence[Part], tree: ObjectTree) -> bool:
     """Whether, for all that is known, every rank of the job is in the trace."""
-    sizes = [part.metadata.environment.get(name, "") for part in parts for name in _WORLD_SIZES]
-    return sum(rank is not None for rank in tree.ranks) >= max((int(s) for s in sizes if s.isdecimal()), default=0)
+    sizes = [part.metadata.number(name) or 0 for part in parts for name in _WORLD_SIZES]
+    return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)
 
 
 def _fill_in_task_order(communicator: _Communicator, complete: bool) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading
 from nsys2prv_ng.sources.nvtx_events import NVTX
@@ -106,16 +107,16 @@ def _columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
     communicator_names, communicator = _names(communicators, index)
     operation_names, operation = _names(operations, index)
 
-    def column(name: str) -> IntArray:
+    def column(name: str, limit: int = MOST_RANKS) -> IntArray:
         values = [_integer(fields.get(name)) if fields else None for fields in distinct]
-        fits = [NULL if value is None or not 0 <= value < 2**63 else value for value in values]
+        fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
         return np.array(fits, np.int64)[index]
 
     return Payloads(
         given=index > 0,
         communicator=communicator,
         communicators=communicator_names,
-        bytes=column(BYTES),
+        bytes=column(BYTES, 2**63),
         operation=operation,
         operations=operation_names,
         root=column(ROOT),
@@ -148,7 +149,7 @@ def _operation(fields: Fields | None) -> str | None:
 
 
 def _integer(value: object) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -156,6 +157,6 @@ def _integer(value: object) -> int | None:
 def _from_json(text: object) -> Fields | None:
     try:
         fields = json.loads(str(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None

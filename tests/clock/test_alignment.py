@@ -30,6 +30,13 @@ def test_utc_and_none() -> None:
     assert maps == [ClockMap(0)] * 4
 
 
+def test_clocks_that_are_centuries_apart() -> None:
+    """As damage makes them: their sums do not fit 64 bits."""
+    far = [ReportClock(0, -(2**62) + 1), ReportClock(1, 2**62 - 1)]
+    with pytest.raises(TranslationError, match="centuries apart"):
+        align("utc", far, ["a", "b"])
+
+
 def test_reports_of_a_node_keep_their_distance() -> None:
     correction = Correction(-70, 20e-6, UTC + 10**9)
     one, other = correction.after_utc(500, UTC), correction.after_utc(2_000_000_500, UTC)
@@ -88,6 +95,7 @@ def test_a_file_that_lacks_a_node(tmp_path: Path) -> None:
         ('[node.a]\noffset_us = "3"', "offset_us of node a"),
         ("[node.a]\noffset_us = nan", "offset_us of node a"),
         ("[node.a]\noffset_us = inf", "offset_us of node a"),
+        ("[node.a]\noffset_us = 9e18", "offset_us of node a"),
         ("[node.a]\ndrift_ppm = true", "drift_ppm of node a"),
         ("[node.a]\ndrift_ppm = 5000\nsince_utc_ns = 1", "drift_ppm of node a is 5000"),
         ("[node.a]\ndrift_ppm = 5", "no since_utc_ns"),

@@ -13,6 +13,7 @@ from nsys2prv_ng.paraver.configuration import pcf_text
 from nsys2prv_ng.paraver.event_types import LABEL_LENGTH, one_line
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
+from nsys2prv_ng.paraver.model import TaskRows, TraceModel, row_text
 
 
 def labels_of(*names, domains=()):
@@ -152,3 +153,41 @@ def test_kept_labels_need_a_pcf(tmp_path):
         read_kept_labels(tmp_path / "empty.pcf")
     with pytest.raises(TranslationError, match="cannot be read"):
         read_kept_labels(tmp_path / "missing.pcf")
+
+
+def test_domains_that_differ_in_what_no_line_shows(tmp_path):
+    numbering = Numbering([labels_of(domains=["", " ", "a b", "a\nb", "a  b"])])
+    text = pcf_text(numbering)
+    titles = [line.split(" ", 2)[2] for line in text.splitlines() if line.endswith(" range") or " range (" in line]
+    assert titles == ["NVTX range", "NVTX range (2)", "NVTX a b range", "NVTX a b range (2)", "NVTX a b range (3)"]
+
+
+def test_half_of_a_character_is_no_part_of_a_label():
+    """JSON may hold one, and no file can."""
+    assert one_line("a\ud800b").encode() == b"a b"
+
+
+def test_kept_values_at_the_end_of_their_range(tmp_path):
+    """New names take what is free below; values that Paraver cannot label are not kept."""
+    pcf = tmp_path / "other.pcf"
+    values = "2147483647 gemm\n2 copy\n-3 axpy\n"
+    pcf.write_text(f"EVENT_TYPE\n0 63000006 CUDA kernel\nVALUES\n0 End\n{values}")
+    numbering = Numbering([labels_of("axpy", "copy", "dot", "gemm")], kept=read_kept_labels(pcf))
+    found = {name: value.number for name, value in numbering.values["kernels"].items()}
+    assert found == {"axpy": 1, "copy": 2, "dot": 3, "gemm": 2**31 - 1}
+
+
+def test_kept_numbers_that_clash(tmp_path):
+    pcf = tmp_path / "other.pcf"
+    pcf.write_text("EVENT_TYPE\n0 63000006 NVTX a range\n")
+    with pytest.raises(TranslationError, match="would have the same number 63000006"):
+        Numbering([labels_of("gemm", domains=["a"])], kept=read_kept_labels(pcf))
+
+
+def test_an_object_that_is_named_like_a_level():
+    """Such a line would end the names before it."""
+    model = TraceModel(["LEVEL THREAD SIZE 9"], [TaskRows("LEVELS", 0, ["LEVEL", "LEVEL x"])])
+    text = row_text(model, "a")
+    levels = [line.split()[1] for line in text.splitlines() if line.startswith("LEVEL ")]
+    assert levels == ["WORKLOAD", "APPL", "TASK", "THREAD", "SYSTEM", "NODE", "CPU"]
+    assert "\n'LEVEL THREAD SIZE 9'\n" in text and "\nLEVELS\n" in text

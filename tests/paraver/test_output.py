@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +80,47 @@ def test_permissions_follow_the_umask(tmp_path):
     write(tmp_path / "a.prv")
     (tmp_path / "plain").write_text("")
     assert {path.stat().st_mode for path in tmp_path.iterdir()} == {(tmp_path / "plain").stat().st_mode}
+
+
+def test_a_link_to_nothing_is_in_the_way_as_well(tmp_path):
+    (tmp_path / "a.prv").symlink_to("nothing")
+    with pytest.raises(TranslationError, match="exists already"):
+        write(tmp_path / "a.prv")
+    write(tmp_path / "a.prv", force=True)
+    assert names(tmp_path) == ["a.pcf", "a.prv", "a.row"]
+
+
+def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "a.prv").symlink_to("mine")
+    write(tmp_path / "a.prv", force=True)
+    assert (tmp_path / "mine").read_text() == "mine" and not (tmp_path / "a.prv").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["a.prv", "a.pcf"])
+@pytest.mark.parametrize("force", [False, True])
+def test_pipes_and_devices_are_not_replaced(tmp_path, name, force):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(TranslationError, match="device or a pipe"):
+        write(tmp_path / "a.prv", force=force)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/null")
+    with pytest.raises(TranslationError, match="device or a pipe"):
+        write(tmp_path / "a.prv", force=force)
+    assert names(tmp_path) == [name]
+
+
+def test_ended_between_two_files(tmp_path, monkeypatch):
+    """At no moment is a .prv beside the labels of another trace."""
+    write(tmp_path / "a.prv")
+    replace = Path.replace
+
+    def ended(path, target):
+        if target.suffix == ".row":
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", ended)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a.prv", force=True, body=b"other")
+    assert names(tmp_path) == ["a.pcf", "a.row"]

@@ -125,7 +125,7 @@ def test_normalised_exports_are_not_shifted_twice(tmp_path, rows, utc):
 def test_json_that_is_no_payload(tmp_path):
     """Damaged payloads say nothing."""
     path = nccl_report(tmp_path / "a.sqlite", [init(70, 1)])
-    for text in ("{", "[]", "3", json.dumps({RANK: "x", RANKS: 2})):
+    for text in ("{", "[]", "3", "[" * 10**5, '{"No. of ranks": 1e999, "Rank": 0}', json.dumps({RANK: "x", RANKS: 2})):
         with sqlite3.connect(path) as connection:
             connection.execute("update NVTX_EVENTS set jsonText = ? where eventType = 59", (text,))
         assert metadata_of(path).nccl_ranks == {}
@@ -136,3 +136,47 @@ def test_ranks_by_the_name_of_a_thread(shared_reports):
     for rank in (0, 1):
         metadata = metadata_of(shared_reports / f"cpu/2022.4.2-ompi_rank{rank}.sqlite")
         assert list(metadata.ranks.values()) == [rank]
+
+
+@pytest.mark.parametrize("value", ["9e999", "-9e999", "1e300", str(2**62), str(-(2**63)), "'x'", "x'00ff'", "NULL"])
+def test_numbers_that_are_none(tmp_path, value):
+    """Infinite, beyond 64 bits or centuries away: as if they were not there."""
+    tables = {
+        "TARGET_INFO_SESSION_START_TIME": (("utcEpochNs", "systemClockNs"), [(UTC, UTC)]),
+        "ThreadNames": (("globalTid", "nameId"), [(1 << 24 | 1, 1)]),
+        "MPI_RANKS": (("globalTid", "rank"), [(1 << 24, 0)]),
+        "PROCESSES": (("globalPid", "name"), [(1 << 24, "program")]),
+        "TARGET_INFO_GPU": (("id", "name", "uuid", "busLocation"), [(0, "gpu", "", "")]),
+        "NVTX_EVENTS": (("globalTid", "text", "textId", "eventType"), [(1 << 24 | 1, None, 1, 39)]),
+    }
+    path = export(tmp_path / "a.sqlite", ["", "thread"], tables)
+    with sqlite3.connect(path) as connection:
+        for table, (columns, _) in tables.items():
+            for column in set(columns) - {"eventType"}:
+                connection.execute(f"update {table} set {column} = {value}")
+        connection.execute(f"update ANALYSIS_DETAILS set duration = {value}")
+    metadata = metadata_of(path)
+    assert (metadata.utc_of_zero, metadata.boot_utc, metadata.duration, metadata.begin) == (None, None, 0, 0)
+    assert metadata.ranks == {}
+    assert any("when it was captured" in warning for warning in metadata.warnings)
+
+
+@pytest.mark.parametrize("rank", [-1, 2**22, 2**31 - 1, 2**62])
+def test_ranks_that_no_job_has(tmp_path, rank):
+    """They would be counted up to, or be too large for what Paraver labels."""
+    ranks = {"MPI_RANKS": (("globalTid", "rank"), [(70 << 24, rank)])}
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], ranks)).ranks == {}
+    named = {"ThreadNames": (("globalTid", "nameId"), [(70 << 24, 1)])}
+    assert metadata_of(export(tmp_path / "b.sqlite", ["", "MPI Rank " + "9" * 5000], named)).ranks == {}
+    assert metadata_of(nccl_report(tmp_path / "c.sqlite", [init(70, 0, ranks=max(rank, 0))])).nccl_ranks == {}
+
+
+@pytest.mark.parametrize("shift", ["9" * 5000, str(2**63), str(2**62), "x", "\u0663"])
+def test_shifts_that_are_none(tmp_path, shift):
+    rows = [("EXPORT_PARAM_TIME_SHIFT", shift), ("EXPORT_SCHEMA_VERSION", f"{'9' * 5000}.1")]
+    metadata = metadata_of(export(tmp_path / "a.sqlite", [""], {"META_DATA_EXPORT": (("name", "value"), rows)}))
+    assert (metadata.utc_of_zero, metadata.begin) == (UTC, 0)
+
+
+def test_a_host_name_that_steers_terminals(tmp_path):
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], {}, host="a\nb\x1b[31m\x7f")).host == "a?b?[31m?"

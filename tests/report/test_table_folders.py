@@ -18,7 +18,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report import table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
-from nsys2prv_ng.report.files import locate_exports, name_of_report
+from nsys2prv_ng.report.files import locate_exports, name_of_report, size_of
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.translation import Options, translate
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
@@ -310,3 +310,13 @@ def test_command_line(tmp_path):
         assert name in line
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert set(tables_of(SAMPLE)) == {path.stem for path in folder.iterdir()}
+
+
+def test_names_of_columns_that_are_no_text(tmp_path):
+    """pyarrow fails to read them, also where only the size is asked for."""
+    folder = write_folder(tmp_path / "r_pqtdir", {"StringIds": NAMES}, "parquet")
+    path = folder / "StringIds.parquet"
+    path.write_bytes(path.read_bytes().replace(b"value", b"valu\xdc"))
+    assert size_of(folder) >= path.stat().st_size
+    with pytest.raises(TranslationError, match="StringIds"):
+        Database(folder).frame("StringIds", ["id"])

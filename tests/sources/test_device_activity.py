@@ -274,3 +274,13 @@ def _sql(report: Path, query: str) -> list[tuple]:
         return connection.execute(query).fetchall()
     finally:
         connection.close()
+
+
+def test_the_law_holds_for_some_ranks_in_a_window(samples: Path, tmp_path: Path) -> None:
+    """Lines that a window adds on rows that nobody wants are none that were read."""
+    reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
+    choice = Choice(ranks=frozenset({0}), window=(10**6, 50 * 10**6))
+    summary = translated_set(reports, tmp_path / "a", choice=choice).summary
+    for account in summary.sources:
+        assert account.read == account.written + sum(account.dropped.values()), account
+        assert min(account.written, *account.dropped.values(), 0) == 0, account

@@ -472,3 +472,29 @@ def test_ranges_of_that_domain_beside_tables_of_calls(tmp_path: Path) -> None:
     _, summary = trace_of([path], tmp_path / "t.prv", "mpi,nvtx")
     assert account(summary, "mpi").read == 1
     assert account(summary, "nvtx").read == 7
+
+
+def test_calls_that_are_all_unsound(tmp_path: Path) -> None:
+    path = export(tmp_path / "a.sqlite", NAMES, {"MPI_OTHER_EVENTS": (OTHER_COLUMNS, [(9, 1, tid(0), text("MPI"))])})
+    _, summary = trace_of([path], tmp_path / "a.prv", "mpi")
+    assert account(summary, "mpi").dropped == {"end before begin": 1}
+
+
+def test_sizes_that_no_communicator_has(tmp_path: Path) -> None:
+    """Nobody counts the ranks of a damaged one."""
+    rows = [(0, 3, WORLD, 0, 0, 2**62, None, None, "9" * 5000), (1, 3, WORLD, 0, 2**40, 2, None, None, None)]
+    send = message("MPI_Send", 20, 30, 0, 1)
+    trace, _ = trace_of([report(tmp_path / "a.sqlite", [send], communicators=rows)], tmp_path / "a.prv", "mpi")
+    assert trace.communicators == ["c:1:1:2:1:2"]
+
+
+def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
+    """A receive that crosses another call and lasts longer than the trace is a line that ends with it."""
+    messages = [
+        message("MPI_Send", 20, 30, 0, 1),
+        message("MPI_Send", 8900, 8950, 1, None),
+        message("MPI_Recv", 8920, 10**6, 1, 0),
+    ]
+    trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
+    assert account(summary, "mpi").dropped == {"crosses another of its thread": 1}
+    assert [line[3] for line in lines(trace)] == [9001]

@@ -249,3 +249,16 @@ def test_blobs_are_read_as_bytes_whatever_their_type(tmp_path: Path) -> None:
     assert found["a"].tolist() == [1, 2, 3, 4] and NULL not in found["a"]
     assert found.blobs["b"].to_pylist() == [b"\x00\xff", b"00ff", None, None]
     assert found.blobs["c"].to_pylist() == [None] * 4
+
+
+def test_numbers_that_no_communicator_has(tmp_path: Path) -> None:
+    """Ranks and devices up to 2**63 are damage, and nobody counts them."""
+    huge = {RANKS: 2**62, RANK: 2**61, "No. of devices": 2**60, PEER: 2**62, ROOT: 2**62}
+    calls = [
+        Call(10, 19, "ncclCommInitRank", {COMMUNICATOR: BIG, **huge}),
+        Call(20, 29, "ncclSend", {COMMUNICATOR: BIG, SIZE: 8, **huge}),
+        Call(30, 39, "ncclReduce", {COMMUNICATOR: BIG, SIZE: 8, OPERATION: "\ud800", **huge}),
+    ]
+    path = reports.nccl_report(tmp_path / "a.sqlite", calls, environment=f"RANK=0;WORLD_SIZE={'9' * 5000}")
+    _, dropped = lines_of(path, tmp_path / "a.prv")
+    assert dropped == {}

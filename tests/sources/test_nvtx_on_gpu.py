@@ -9,11 +9,13 @@ from collections import defaultdict
 
 import pytest
 
+from nsys2prv_ng.choose import Choice
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
 from nsys2prv_ng.translation import Options, translate
 from tests.trace_reader import read_trace
 
+NAMES_OF_SOURCES = "memory_operations,nvtx,nvtx_on_gpu"
 NAME = "coalesce(n.text, (select value from StringIds where id = n.textId), '')"
 
 
@@ -167,3 +169,17 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     got = {name: (len(rows), int(sum(e - b for b, e in rows.values()))) for name, rows in instances.items()}
     database.close()
     assert got == gold
+
+
+def test_a_range_from_one_damaged_time_to_another(tmp_path, samples):
+    """One of two operations that a range launched is longer ago than Paraver can show."""
+    report = tmp_path / "a.sqlite"
+    report.write_bytes((samples / "ddp-2x2.rank1.sqlite").read_bytes())
+    with sqlite3.connect(report) as connection:
+        connection.execute("update CUPTI_ACTIVITY_KIND_MEMCPY set start = -(1 << 61), end = -(1 << 61) where rowid = 1")
+    sound = samples / "ddp-2x2.rank3.sqlite"
+    choice = Choice(ranks=frozenset({3}))
+    summary = translate([report, sound], tmp_path / "a.prv", Options(sources=choose(NAMES_OF_SOURCES), choice=choice))
+    (account,) = (each for each in summary.sources if each.name == "nvtx_on_gpu")
+    assert account.dropped["longer than Paraver can show"] > 0
+    assert account.read == account.written + sum(account.dropped.values())

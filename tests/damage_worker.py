@@ -1,0 +1,294 @@
+"""A process that translates damaged reports, a case for each seed that it is given: a crash ends it and not the tests.
+
+By hand: `python -m tests.damage_worker samples 17` makes the case of that seed, and tells what it is and how it ended.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import resource
+import sys
+import tempfile
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import REPORTS, SAMPLES
+from tests.damage import damaged_copy, trimmed
+
+SECONDS = 120
+"""Time for a case, of which most take less than one."""
+MEMORY = 12 << 30
+"""Address space (bytes): what damage asks for beyond it is a MemoryError and no burden to others."""
+
+
+def bases(kind: str) -> list[list[Path]]:
+    """Reports to damage; those of a group are of one job."""
+    if kind == "samples":
+        return [sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("mpi-4.", "ddp-2x2.", "single-graph")]
+    jobs = (
+        "ompi_rank",
+        "2node_rank",
+        "nccl_mimic_rank",
+        "mpich_all",
+        "nvtx_py",
+        "acc_gcc",
+        "omp_clang",
+        "osrt",
+        "ompi_all",
+    )
+    of_cpu = [sorted(REPORTS.glob(f"cpu/{v}-{job}*")) for v in ("2022.4.2", "2023.4.4", "2024.2.3") for job in jobs]
+    names = ("um-1", "autograd-1", "oneproc-4gpu", "mpi-one-report", "single-node")
+    of_gpu = [[REPORTS / f"gpu/{name}.sqlite"] for name in names]
+    return [
+        group for group in [*of_cpu, *of_gpu, *([path] for path in sorted(REPORTS.glob("public/*.sqlite")))] if group
+    ]
+
+
+@dataclass
+class Case:
+    """Reports in a folder, options of nsys2prv_ng.translate, and what was done, for people."""
+
+    reports: list[Path]
+    output: Path
+    options: dict[str, Any]
+    pages: int
+    """Least number of pages of the tables that are read without sqlite3."""
+    old: bool
+    """Whether a trace of the same name is there before."""
+    done: list[str] = field(default_factory=list)
+
+
+def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
+    """The case of a seed; trimmed reports are kept in the folder `whole`."""
+    rng = random.Random(f"{kind} {seed}")
+    group = rng.choice(bases(kind))
+    chosen = rng.sample(group, min(rng.choice((1, 1, 1, 2, 4)), len(group)))
+    reports, done = [], []
+    (folder / "reports").mkdir()
+    (folder / "out").mkdir()
+    for i, path in enumerate(chosen):
+        base = whole / path.name
+        if not base.exists():
+            trimmed(path, base)
+        if i == 0 or rng.random() < 0.2:
+            report, ways = damaged_copy(base, folder / "reports", rng)
+            reports.append(report)
+            done += [f"{path.name}: {way}" for way in ways]
+        else:
+            reports.append(base)
+            done.append(f"{path.name}: sound")
+    options = _options(rng, folder)
+    if "align" in options or "labels_from" in options:
+        _side_files(options, rng, done)
+    rng.shuffle(reports)
+    done.append(f"options {options}")
+    name = rng.choice(("out.prv", "out.prv", "out.prv", "out.prv.gz"))
+    return Case(reports, folder / "out" / name, options, rng.choice((1, 64)), options["force"], done)
+
+
+def _options(rng: random.Random, folder: Path) -> dict[str, Any]:
+    def sometimes(probability: float, *values: object) -> object:
+        return rng.choice(values) if rng.random() < probability else None
+
+    ms = 10**6
+    some = {
+        "sources": sometimes(0.1, ["kernels", "nvtx"], ["mpi"], ["cuda_api"], ["gpu_metrics", "os_runtime"], ["nccl"]),
+        "derived": sometimes(0.1, False),
+        "align": sometimes(0.3, "utc", "collectives", "collectives", "none", str(folder / "clocks.toml")),
+        "time": sometimes(0.15, (ms, 50 * ms), (None, 100 * ms), (0, None), (10 * ms, 10 * ms + 1), (5000 * ms, None)),
+        "nvtx_range": sometimes(0.1, "*", "step*", "*e*"),
+        "ranks": sometimes(0.1, [0], [0, 1], [3], [-1, 2]),
+        "gpus": sometimes(0.05, [0], [1, 2]),
+        "min_duration": sometimes(0.1, {"kernels": 2000}, {"cuda_api": 10**5, "nvtx": 1000}, {"mpi": 1}),
+        "nvtx_domain": sometimes(0.05, ["default"], ["N*"], ["nothing"]),
+        "kernel_names": sometimes(0.2, "demangled"),
+        "metrics": sometimes(0.05, ["SM*"], ["*"]),
+        "metrics_changes": sometimes(0.1, True),
+        "osrt_min": sometimes(0.3, 0, 1, 10**7),
+        "labels_from": sometimes(0.05, folder / "other.pcf"),
+        "memory": sometimes(0.3, 1, 1 << 16, 1 << 20),
+        "strict": sometimes(0.05, True),
+        "summary": sometimes(0.3, folder / "out" / "summary.json"),
+        "align_report": sometimes(0.3, folder / "out" / "clocks.toml"),
+    }
+    chosen = {name: value for name, value in some.items() if value is not None}
+    jobs = rng.choice((1, 1, 1, 2))
+    return {**chosen, "jobs": jobs, "force": rng.random() < 0.15}
+
+
+HOST = "gpunode02"
+CLOCKS = '[node."{}"]\noffset_us = {}\ndrift_ppm = {}\nsince_utc_ns = 0\n'
+
+
+def _side_files(options: dict[str, Any], rng: random.Random, done: list[str]) -> None:
+    """Files that the options name, themselves damaged."""
+    sound = {
+        "align": (
+            "",
+            "x",
+            "node = 3\n",
+            CLOCKS.format("a", "nan", 0),
+            CLOCKS.format(HOST, 1.5, 20),
+            CLOCKS.format(HOST, 9e18, 0),
+            CLOCKS.format(HOST, -(2**62), -99),
+        ),
+        "labels_from": (
+            "",
+            "EVENT_TYPE\n0 63000006 CUDA kernel\nVALUES\n0 End\n2147483647 gemm\n",
+            "EVENT_TYPE\n9 2147483647 CUDA kernel\n9 -5 NVTX range\nVALUES\n99999999999 a\n-3 b\n",
+            "EVENT_TYPE\n0 63000000 NVTX default domain range\n",
+        ),
+    }
+    for option, texts in sound.items():
+        path = Path(str(options.get(option, "")))
+        if path.suffix:
+            text = rng.choice(texts)
+            path.write_text(text)
+            done.append(f"{path.name}: {text!r}")
+
+
+def run_case(case: Case) -> str:
+    """What is wrong with how it ended, or the empty string."""
+    import nsys2prv_ng
+    from nsys2prv_ng.errors import TranslationError, printable
+    from nsys2prv_ng.report.pages import PageReader
+
+    PageReader.__init__.__defaults__ = (case.pages,)  # type: ignore[attr-defined]
+    out = case.output.parent
+    if case.old:
+        for suffix in ("prv", "pcf", "row"):
+            (out / f"out.{suffix}").write_text("old")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    try:
+        summary = nsys2prv_ng.translate(case.reports, case.output, **case.options)
+    except TranslationError as error:
+        line = str(error)
+        case.done.append(f"error: {line}")
+        if not line or line != printable(line):
+            return f"not one line of text: {line!r}"
+        after = {path.name: path.read_bytes() for path in out.iterdir()}
+        return "" if after == before else f"left behind: {sorted(after)}"
+    case.done.append("translated")
+    return _wrong_with_trace(case, summary)
+
+
+def _wrong_with_trace(case: Case, summary: Any) -> str:
+    from nsys2prv_ng.paraver.checker.trace import check_trace
+
+    out = case.output.parent
+    expected = {case.output.name, "out.pcf", "out.row"} | ({"out.prv"} if case.old else set())
+    expected |= {Path(case.options[name]).name for name in ("summary", "align_report") if name in case.options}
+    if {path.name for path in out.iterdir()} != expected:
+        return f"files are {sorted(path.name for path in out.iterdir())} and not {sorted(expected)}"
+    checked = check_trace(case.output)
+    if checked.problems:
+        return "; ".join(map(str, checked.problems[:3]))
+    counts = {"states": summary.states, "events": summary.events, "communications": summary.communications}
+    if any(checked.records[kind] != count for kind, count in counts.items()):
+        return f"the trace has {checked.records} and the summary {counts}"
+    for source in summary.sources:
+        parts = (source.read, source.written, *source.dropped.values())
+        if source.read != source.written + sum(source.dropped.values()) or min(parts) < 0:
+            return f"{source.name}: read {source.read}, written {source.written}, dropped {source.dropped}"
+    json.dumps(summary.to_dict()).encode()
+    summary.text(verbose=True).encode()
+    return ""
+
+
+def same_bytes(case: Case) -> str:
+    """Whether other jobs and memory give the same files."""
+    import nsys2prv_ng
+    from nsys2prv_ng.errors import TranslationError
+
+    def files() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in case.output.parent.iterdir() if path.suffix != ".json"}
+
+    def ended() -> tuple[str, dict[str, bytes]]:
+        try:
+            nsys2prv_ng.translate(case.reports, case.output, **options)
+        except TranslationError as error:
+            return str(error), files()
+        return "", files()
+
+    options = {**case.options, "force": True}
+    first = ended()
+    options |= {"jobs": 3 - options["jobs"], "memory": 1 << 12 if "memory" not in options else 1 << 30}
+    second = ended()
+    return "" if first == second else f"other bytes with {options}: {first[0]} {second[0]}"
+
+
+def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
+    """A case, made and run: what was done, and what is wrong."""
+    case = None
+    with tempfile.TemporaryDirectory(dir=whole.parent) as folder, _Printed(Path(folder) / "printed") as printed:
+        try:
+            case = make_case(kind, seed, whole, Path(folder))
+            wrong = run_case(case)
+            if not wrong and random.Random(seed).random() < 0.07:
+                wrong = same_bytes(case)
+        except Exception:
+            wrong = traceback.format_exc()
+        wrong = wrong or printed.text()
+    return {"done": case.done if case else [], "wrong": wrong}
+
+
+class _Printed:
+    """What is printed meanwhile, also by libraries and child processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> _Printed:
+        self._before = os.dup(1), os.dup(2)
+        descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR)
+        for number in (1, 2):
+            os.dup2(descriptor, number)
+        os.close(descriptor)
+        return self
+
+    def text(self) -> str:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        said = self.path.read_text(errors="replace")
+        return said and f"printed: {said[:2000]}"
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in zip((1, 2), self._before, strict=True):
+            os.dup2(before, number)
+            os.close(before)
+
+
+def main() -> None:
+    """Answer each seed that is a line of standard input with a line, until it ends."""
+    kind, whole = sys.argv[1], Path(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    warnings.simplefilter("error")  # a user would see them
+    warnings.simplefilter("ignore", DeprecationWarning)
+    for line in sys.stdin:
+        faulthandler.dump_traceback_later(SECONDS * 0.9)
+        print(json.dumps(answer(kind, int(line), whole)), flush=True)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def by_hand(kind: str, seeds: list[str]) -> None:
+    warnings.simplefilter("error")
+    warnings.simplefilter("ignore", DeprecationWarning)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "whole").mkdir()
+        for seed in seeds:
+            found = answer(kind, int(seed), Path(folder) / "whole")
+            print(seed, *found["done"], found["wrong"] or "all is well", sep="\n  ")
+
+
+if __name__ == "__main__":
+    if sys.argv[2].isdigit():
+        by_hand(sys.argv[1], sys.argv[2:])
+    else:
+        main()
