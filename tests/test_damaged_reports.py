@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import REPORTS
 from tests.damage_worker import SECONDS
 
 ROUND = 25
 """Cases of a test, so that the tests of many cases show how far they are."""
-SHARE = {"samples": 5, "shared": 3}
-"""Of eight rounds."""
+SHARE = {"samples": 5, "shared": 3} if REPORTS.is_dir() else {"samples": 8}
+"""Of eight rounds, those of reports in the repository, and of those that may be beside it."""
 
 
 class Worker:
@@ -82,17 +83,14 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The cases that were asked for in rounds, those of the reports in the repository and beside it in turn."""
+    """The cases that were asked for, in rounds."""
     rounds = max(metafunc.config.getoption("--damage") // ROUND, len(SHARE))
-    of_samples = rounds * SHARE["samples"] // sum(SHARE.values())
     first = metafunc.config.getoption("--damage-from")
-    numbers = {"samples": range(of_samples), "shared": range(rounds - of_samples)}
-    cases = [(kind, first + ROUND * i) for kind, some in numbers.items() for i in some]
+    counts = {kind: -(-rounds * share // sum(SHARE.values())) for kind, share in SHARE.items()}
+    cases = [(kind, first + ROUND * i) for kind, count in counts.items() for i in range(count)]
     metafunc.parametrize(("kind", "first"), cases, ids=[f"{kind}-{seed}" for kind, seed in cases])
 
 
-def test_damaged_reports(worker: Worker, kind: str, first: int, request: pytest.FixtureRequest) -> None:
-    if kind == "shared":
-        request.getfixturevalue("shared_reports")
+def test_damaged_reports(worker: Worker, kind: str, first: int) -> None:
     wrong = [found for seed in range(first, first + ROUND) if (found := worker.run(kind, seed))]
     assert not wrong, "\n".join([f"{len(wrong)} of {ROUND} cases end badly", *wrong])

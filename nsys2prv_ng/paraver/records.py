@@ -169,7 +169,7 @@ def intervals(
     Intervals of the same row and type must nest; of equal ones, the earlier in the columns is the outer. One without
     length is a single line that opens and closes.
     """
-    length = end - begin
+    length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer ones
     long = length > 0
     zeros = [Pair(handle, 0) for handle in closing]
     zero_line = _lines(

@@ -27,8 +27,7 @@ BoolArray = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 UNWANTED = "outside --ranks or --gpus"
-TOO_LONG = "longer than Paraver can show"
-"""Reasons to drop."""
+"""Reason to drop what is on rows that the user did not choose."""
 
 
 class StateIntervals(NamedTuple):
@@ -297,7 +296,7 @@ def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     far = FARTHEST - 2 * LONGEST_TRACE_NS
     endless = ~null & ((begin > far) | (begin < -far) | (end > np.minimum(begin, far) + LONGEST_TRACE_NS))
     return {
-        TOO_LONG: endless & ~backward,
+        "longer than Paraver can show": endless & ~backward,
         "no begin or end": null,
         "end before begin": backward,
         "no time (begin and end are 0)": zero,

@@ -27,7 +27,9 @@ from nsys2prv_ng.sources.mpi_communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi_messages import ANY_SOURCE, NOBODY, Ends, Messages
 
 # Why a send or receive is unmatched. The first of these also stand for a partner, which otherwise is a task.
-TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL = range(-2, -11, -1)
+TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
+    -2, -12, -1
+)
 _REASONS = {
     TO_NOBODY: "to or from MPI_PROC_NULL",
     NO_PARTNER: "the report does not tell its partner",
@@ -38,6 +40,7 @@ _REASONS = {
     SEVERAL: "received from any source, with several candidates",
     TAKEN: "may be what a receive with a wildcard took",
     PARTIAL: "unequal numbers of sends and receives in a capture that began after MPI_Init",
+    NO_TAG: "the report does not tell its tag",
 }
 _NO_END = "sent, and the end of its receive was not recorded"
 _EARLY = "of a request that was made before the capture"
@@ -81,6 +84,7 @@ def match(
     receives = _table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
     sends = sends.rename(columns={"task": "source", "partner": "destination"})
     receives = receives.rename(columns={"task": "destination", "partner": "source"})
+    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # which only a receive can do without
 
     barriers = _resolve_wildcards(sends, receives, _complete(communicators, task_of_rank), captured.to_finalize)
     send_of = _in_order(sends, receives, barriers, captured.from_init)

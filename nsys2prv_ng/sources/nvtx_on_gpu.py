@@ -13,10 +13,9 @@ import numpy as np
 from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.keys import codes_of, combined, distinct
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations, nvtx_events
-from nsys2prv_ng.sources.base import TOO_LONG, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.device_operations import TABLES, locate
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
 from nsys2prv_ng.sources.nvtx_events import PUSH_POP, START_END, NvtxEvents
@@ -149,9 +148,6 @@ def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, proje
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
     of_set = np.repeat(np.arange(len(projected)), [each.row.size for each in projected])
     result.read += row.size
-    too_long = end - begin > LONGEST_TRACE_NS  # from one damaged time to another
-    result.drop(TOO_LONG, int(too_long.sum()))
-    row, place, begin, end, of_set = (column[~too_long] for column in (row, place, begin, end, of_set))
     family, _ = distinct(combined(of_set, found.columns["globalTid"][row]))
     lane = _lanes(place, family, _levels(place, family, begin, end))
     beyond = lane >= types.NVTX_GPU_LANES

@@ -12,7 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.labels import Value
+from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source, Unended
@@ -43,7 +43,7 @@ def read(reading: Reading) -> Result:
     for reason, mask in (
         ("no thread", thread == NULL),
         ("no time", time == NULL),
-        ("no core", core < 0),
+        ("no core", (core < 0) | (core >= MAX_TYPE)),
         ("neither in nor out", is_in == NULL),
     ):
         result.drop(reason, int((left & mask).sum()))

@@ -271,3 +271,11 @@ def test_longest_lines_fit_the_buffer():
     text = bytes(encode(records, wide, 0)).decode()
     assert text.count("\n") == 2
     assert text.splitlines()[1].endswith(f":{least}:{2**31 - 1}")
+
+
+def test_an_interval_that_no_trace_can_hold_is_still_one():
+    """From one damaged time to another: what the lines are of must not depend on it."""
+    begin, end = np.array([-(2**61), 0], np.int64), np.array([2**61, 5], np.int64)
+    found = rec.intervals(np.zeros(2, np.int64), begin, end, [rec.Pair(0, 1)], [0])
+    assert rec.count_events(found) == 2
+    assert sorted(found.tie_class.tolist()) == sorted([rec.BEGIN, rec.END] * 2)

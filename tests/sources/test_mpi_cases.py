@@ -498,3 +498,11 @@ def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
     trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
     assert account(summary, "mpi").dropped == {"crosses another of its thread": 1}
     assert [line[3] for line in lines(trace)] == [9001]
+
+
+def test_sends_without_a_tag(tmp_path: Path) -> None:
+    messages = [message("MPI_Send", 20, 30, 0, 1, tag=None), message("MPI_Send", 40, 50, 0, 1, tag=-1)]
+    messages += [message("MPI_Recv", 20, 30, 1, 0), message("MPI_Recv", 40, 50, 1, 0, tag=-1)]
+    trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
+    reasons = {"the report does not tell its tag": 2, "received, and no send was recorded": 2}
+    assert told(summary) == (4, reasons) and lines(trace) == []

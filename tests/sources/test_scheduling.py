@@ -93,6 +93,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
         (None, 1, 1, main),
         (800, None, 1, main),
         (800, -1, 1, main),
+        (800, 2**31 - 1, 1, main),  # Paraver labels no value above
         (800, 1, 1, None),
         (800, 1, None, main),
     ]
@@ -104,7 +105,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
     assert scheduling.dropped == {
         "no thread": 1,
         "no time": 1,
-        "no core": 2,
+        "no core": 3,
         "neither in nor out": 1,
         "no begin (taken off a core without having been put on one)": 2,
         "no end (put on a core twice)": 1,
