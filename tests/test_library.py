@@ -129,7 +129,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"kernel_names": "long"}, "--kernel-names long"),
         (DDP, "trace.prv", {"align": "mpi"}, "--align mpi"),
         (DDP, "trace.prv", {"time": (2, 1)}, "--time"),
-        (DDP, "trace.prv", {"jobs": 0}, "--jobs"),
+        (DDP, "trace.prv", {"jobs": 0}, "jobs=0"),
         (DDP, "trace.prv", {"metrics_changes": True, "time": (0, 1)}, "--metrics-changes does not go with --time"),
     ],
 )

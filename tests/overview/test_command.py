@@ -29,9 +29,9 @@ KEYS = {
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks",
     "kernels": "name kernel_class count total_ns min_ns max_ns",
-    "memory_operations": "operation count bytes total_ns",
+    "memory_operations": "operation count bytes total_ns rated_ns",
     "nccl": "function calls bytes kernels kernel_ns carried_bytes carried_ns",
-    "mpi": "call count total_ns max_ns sent_bytes received_bytes",
+    "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
 }
 """What programs rely on: a change of these needs another version."""
 
