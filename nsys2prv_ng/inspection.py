@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
 from nsys2prv_ng.compiling import load_numba
-from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.errors import ReportError, TranslationError, printable
 from nsys2prv_ng.holding import Held, NotTranslated, Obstacle, look
 from nsys2prv_ng.objects.missing import missing_ranks
 from nsys2prv_ng.objects.places import Stream
@@ -175,7 +175,7 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspectio
             held[report] = answer
         else:
             unreadable[report] = str(answer).replace(str(export), str(report))
-    left = [Unreadable(str(path), why.removeprefix(f"{path}: ")) for path, why in unreadable.items()]
+    left = [Unreadable(str(path), why.removeprefix(f"{printable(str(path))}: ")) for path, why in unreadable.items()]
     left.sort(key=lambda each: each.file)
     return _together(held, left) if held else Inspection([], left)
 

@@ -17,7 +17,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align, uses_collectives
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
 from nsys2prv_ng.clock.report import Alignment
-from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError, printable
 from nsys2prv_ng.objects.missing import missing_ranks
 from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
@@ -169,7 +169,7 @@ def _left_out(broken: Mapping[Path, ReportError], progress: Progress) -> list[Le
     """Tell the user which reports are left out, and why; in an order that does not depend on the command line's."""
     for path in sorted(broken):
         progress.warn(f"left out, as it cannot be read: {broken[path]}")
-    return [LeftOut(str(path), str(broken[path]).removeprefix(f"{path}: ")) for path in sorted(broken)]
+    return [LeftOut(str(path), str(broken[path]).removeprefix(f"{printable(str(path))}: ")) for path in sorted(broken)]
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

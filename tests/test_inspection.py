@@ -598,7 +598,8 @@ def test_nothing_hides_in_names(tmp_path):
         assert [line for line in done.stdout.splitlines() if line.startswith("node fake")] == []
         assert "host?]0;title???node fake" in done.stdout and r"a\nb\x1b[31m\u202e" in done.stdout
         assert "1 error" in done.stdout and "2 unknown" in done.stdout
-    assert json.loads(run("inspect", "--json", report).stdout)["reports"][0]["host"] == "host?]0;title???node fake, nsys 1"
+    [inspected] = json.loads(run("inspect", "--json", report).stdout)["reports"]
+    assert inspected["host"] == "host?]0;title???node fake, nsys 1"
     line = assert_one_line(run("inspect", tmp_path / "no\nfile\x1b.sqlite"), 1)
     assert r"no\nfile\x1b.sqlite: no such file" in line
 
