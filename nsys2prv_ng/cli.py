@@ -26,7 +26,7 @@ def main() -> NoReturn:
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
         arguments.insert(0, "translate")
     for each in _SIGNALS:
-        if signal.getsignal(each) != signal.SIG_IGN:  # as under nohup
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as nohup has it
             signal.signal(each, _terminate)
     try:
         code = _run(arguments)

@@ -177,7 +177,7 @@ def _serve(
     """What a process does: pieces of work until it is ended, or the one that gives them is gone."""
     # Whoever started this one is told of signals, and ends it.
     for each in _SIGNALS:
-        if signal.getsignal(each) != signal.SIG_IGN:
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
             signal.signal(each, signal.SIG_IGN if each == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     # While any process holds the other end of a pipe, this end is not told that whoever started this one is gone.
