@@ -39,6 +39,13 @@ class Choice:
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for a window that is none."""
+        low, high = self.window or (None, None)
+        if (low or 0) < 0 or (high is not None and high <= (low or 0)):
+            typed = ":".join("" if limit is None else f"{limit}ns" for limit in (low, high))
+            raise UsageError(f"--time {typed}: FROM must be before TO, and neither before the trace")
+
 
 # ---- as it is typed --------------------------------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ def translate(
     overview: Annotated[
         bool, typer.Option("--overview", help="Print what the command summary prints as well, of the same events.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    quiet: Quiet = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the reports and their clocks as well.")
     ] = False,
@@ -208,7 +208,7 @@ def inspect(
     ],
     as_json: Json = False,
     jobs: Jobs = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: NoProgress = False,
 ) -> None:
     """Tell what is in reports.
 
@@ -251,7 +251,7 @@ def summary(
         typer.Option(metavar="FOLDER", help="Where events wait that do not fit.", show_default="the current one"),
     ] = None,
     strict: Strict = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")] = False,
+    quiet: NoProgress = False,
 ) -> None:
     """Print the first numbers of a job.
 

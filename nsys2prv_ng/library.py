@@ -92,7 +92,6 @@ def translate(
     _check_values(lists, {"jobs": (jobs, 1), "memory": (memory, 0), "osrt_min": (osrt_min, 0)})
     if kernel_names not in ("short", "demangled"):
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
-    _check_window(time)
     if metrics_changes and (time is not None or nvtx_range):
         raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
     of_sources = SourceOptions(
@@ -149,12 +148,6 @@ def _check_values(lists: Mapping[str, object], numbers: Mapping[str, tuple[int |
     for name, (number, least) in numbers.items():
         if number is not None and number < least:
             raise UsageError(f"{name}={number}: at least {least}")
-
-
-def _check_window(time: tuple[int | None, int | None] | None) -> None:
-    low, high = time or (None, None)
-    if (low or 0) < 0 or (high is not None and high <= (low or 0)):
-        raise UsageError(f"--time {low}:{high}: FROM must be before TO, and neither before the trace")
 
 
 def _check_sources(chosen: Sequence[Source], options: SourceOptions, shortest: Mapping[str, int]) -> None:

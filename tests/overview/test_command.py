@@ -79,6 +79,11 @@ def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
+def test_a_time_that_ends_before_it_begins(ddp: list[Path]) -> None:
+    done = run("summary", *ddp, "--time", "2s:1s")
+    assert done.returncode == 2 and "--time 2000000000ns:1000000000ns: FROM must be before TO" in done.stderr
+
+
 def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> None:
     documents = [
         json.loads(run("summary", *reports, "--json", "-q").stdout)
