@@ -1,18 +1,18 @@
-"""python docs/event_types.py > docs/event-types.md: every event type, state and tag, from paraver/event_types.py."""
+"""python docs/event_types.py > docs/event-types.md: every event type, state and tag, from where they are declared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nsys2prv_ng.paraver import event_types
-from nsys2prv_ng.paraver.event_types import EventType
+from nsys2prv_ng.paraver import event_types, families
+from nsys2prv_ng.paraver.event_type import EventType
 
 _HEAD = """# Event types
 
-Made by `python docs/event_types.py` from [event_types.py](../nsys2prv_ng/paraver/event_types.py); a test keeps the two
-equal. *Interval*: a value other than 0 begins and 0 ends. *Names*: values are names, numbered from 1 in alphabetical
-order over all reports, as the .pcf lists them. What is neither is a quantity or a number of its own. A trace's .pcf has
-only the types of which it has events.
+Made by `python docs/event_types.py` from [event_types.py](../nsys2prv_ng/paraver/event_types.py) and
+[families.py](../nsys2prv_ng/paraver/families.py); a test keeps them equal. *Interval*: a value other than 0 begins and
+0 ends. *Names*: values are names, numbered from 1 in alphabetical order over all reports, as the .pcf lists them. What
+is neither is a quantity or a number of its own. A trace's .pcf has only the types of which it has events.
 """
 _NVTX = """
 ## NVTX: a block of 100 numbers for each domain
@@ -44,18 +44,18 @@ _STATES = """
 |---|---|
 """
 _ON_NVTX = (
-    event_types.nvtx_range("D"),
-    event_types.nvtx_on_gpu("D", 0),
-    event_types.nvtx_mark("D"),
-    event_types.nvtx_category("D"),
-    event_types.nvtx_number("D"),
-    event_types.nvtx_end_thread("D"),
-    event_types.nvtx_payload("D"),
-    event_types.nvtx_real_payload("D"),
-    event_types.nvtx_json_payload("D"),
-    event_types.nvtx_lane("D", 0),
+    families.nvtx_range("D"),
+    families.nvtx_on_gpu("D", 0),
+    families.nvtx_mark("D"),
+    families.nvtx_category("D"),
+    families.nvtx_number("D"),
+    families.nvtx_end_thread("D"),
+    families.nvtx_payload("D"),
+    families.nvtx_real_payload("D"),
+    families.nvtx_json_payload("D"),
+    families.nvtx_lane("D", 0),
 )
-_LANES = {20: event_types.NVTX_GPU_LANES, 60: event_types.NVTX_LANES}
+_LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}
 
 
 def text() -> str:

@@ -42,6 +42,7 @@ from cfgs.generate.shared import (
     names,
 )
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 
 PRESETS: list[Preset] = []
 
@@ -218,7 +219,7 @@ it in the stream, or waiting for another stream.
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory_kind(name: str, event_type: types.EventType, operations: tuple[int, ...]) -> Histogram:
+def _memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
     """Kinds are given at the begin of an operation that has one, and not taken back at its end."""
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from cfgs.generate.palette import Colours
-from nsys2prv_ng.paraver.event_types import EventType
+from nsys2prv_ng.paraver.event_type import EventType
 
 # ---- events ----------------------------------------------------------------------------------------------------------
 

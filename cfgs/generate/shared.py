@@ -28,6 +28,7 @@ from cfgs.generate.paraver_cfg import (
     span,
 )
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 
 NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
@@ -35,8 +36,8 @@ FLAG = Look(maximum=1)
 MOST_NAMES = 4000
 """Columns for ids of names; Paraver hides those that no name has."""
 
-NVTX_RANGES = only(types.nvtx_range(""), types.NVTX_DEFAULT)
-NCCL_RANGES = only(types.nvtx_range("NCCL"), types.NVTX_NCCL)
+NVTX_RANGES = only(families.nvtx_range(""), families.NVTX_DEFAULT)
+NCCL_RANGES = only(families.nvtx_range("NCCL"), families.NVTX_NCCL)
 
 IN_COMPUTE = (1, 3, 5, 7)
 IN_COMMUNICATION = (2, 3, 6, 7)

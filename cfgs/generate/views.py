@@ -15,13 +15,14 @@ from cfgs.generate.shared import (
     names,
 )
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 
 _MIB = 2**20
 
 
 def _on_gpu(name: str, lane: int) -> Window:
-    event_type = types.nvtx_on_gpu("", lane)
-    return names(name, only(event_type, types.NVTX_DEFAULT + event_type.number))
+    event_type = families.nvtx_on_gpu("", lane)
+    return names(name, only(event_type, families.NVTX_DEFAULT + event_type.number))
 
 
 def _memory(name: str, kind: str) -> Window:

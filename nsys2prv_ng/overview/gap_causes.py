@@ -20,6 +20,8 @@ from nsys2prv_ng.keys import duplicated, find
 from nsys2prv_ng.overview.gpus import Devices, Gaps
 from nsys2prv_ng.overview.openings import ABSENT, Openings, openings, records_of
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import BoolArray, IntArray
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.placed import Placed
@@ -160,13 +162,13 @@ def _of_host(report: ReportRecords, cuda: Openings, gaps: Gaps, thread: IntArray
 
 def _ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
     found = openings(report, "nvtx", store)
-    push_pop = [each for each in found.types("nvtx") if each.number == types.nvtx_range("").number]
+    push_pop = [each for each in found.types("nvtx") if each.number == families.nvtx_range("").number]
     intervals, names = _gather([(found, push_pop)], threads)
     return _Layer(innermost(*intervals), names)
 
 
 def _calls(report: ReportRecords, cuda: Openings, threads: IntArray, store: Store) -> _Layer:
-    parts: list[tuple[Openings, list[types.EventType]]] = [
+    parts: list[tuple[Openings, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
         (openings(report, "mpi", store), list(types.MPI_CALLS.values())),
         (openings(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
@@ -176,7 +178,7 @@ def _calls(report: ReportRecords, cuda: Openings, threads: IntArray, store: Stor
 
 
 def _gather(
-    parts: Iterable[tuple[Openings, Sequence[types.EventType]]], threads: IntArray
+    parts: Iterable[tuple[Openings, Sequence[EventType]]], threads: IntArray
 ) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str]]:
     """(place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
     names: list[str] = []

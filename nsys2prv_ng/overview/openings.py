@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.paraver import records as rec
-from nsys2prv_ng.paraver.event_types import EventType
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.records import BoolArray, IntArray, Records
 from nsys2prv_ng.paraver.runs import get_all

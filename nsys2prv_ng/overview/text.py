@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from nsys2prv_ng.overview import gap_causes
 from nsys2prv_ng.overview.gap_causes import range_name
 from nsys2prv_ng.overview.numbers import Cause, GpuNumbers, Overview, RepeatedRange
-from nsys2prv_ng.paraver.event_types import one_line
+from nsys2prv_ng.paraver.event_type import one_line
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
 """Columns: of a terminal at least and at most, and of what is no terminal."""

@@ -13,6 +13,8 @@ from nsys2prv_ng.keys import duplicated, find
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.overview.openings import ABSENT, Openings, openings
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import BoolArray, IntArray
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.reading import ReportRecords
@@ -76,7 +78,7 @@ def kernels(report: ReportRecords, store: Store) -> pd.DataFrame:
     return added_up(parts, ["name", "kernel_class"])
 
 
-def _kinds(found: Openings, event_type: types.EventType, kernel_class: IntArray | None = None) -> pd.DataFrame:
+def _kinds(found: Openings, event_type: EventType, kernel_class: IntArray | None = None) -> pd.DataFrame:
     value = found.values(event_type)
     of_type = np.flatnonzero(value != ABSENT)
     keys = {"name": value[of_type]}
@@ -114,7 +116,7 @@ def nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
         at = find([payload.place[rows], payload.begin[rows]], [found.place[lines], found.begin[lines]])
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
-    calls, call, functions = _functions(openings(report, "nvtx", store), types.nvtx_range(_NCCL))
+    calls, call, functions = _functions(openings(report, "nvtx", store), families.nvtx_range(_NCCL))
     called = np.where(calls.whole(windows)[call], size_of(calls, call, ~on_stream), -1)
     told = (called >= 0).astype(np.int64)
     made = pd.DataFrame({"function": functions, "calls": 1, "told": told, "bytes": np.maximum(called, 0)})
@@ -129,7 +131,7 @@ def nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
     return _named(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
-def _functions(found: Openings, event_type: types.EventType) -> tuple[Openings, IntArray, IntArray]:
+def _functions(found: Openings, event_type: EventType) -> tuple[Openings, IntArray, IntArray]:
     """(all, the lines that have a type, NCCL's function by the name on each)."""
     value = found.values(event_type)
     lines = np.flatnonzero(value != ABSENT)
@@ -178,9 +180,9 @@ def repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: Store
     NCCL's are its calls. Start/end ranges are outermost: they are within no other. What a window cut is left out.
     """
     found = openings(report, "nvtx", store)
-    lanes = range(types.nvtx_lane("", 0).number, types.nvtx_lane("", 0).number + types.NVTX_LANES)
+    lanes = range(families.nvtx_lane("", 0).number, families.nvtx_lane("", 0).number + families.NVTX_LANES)
     of_family = [each for each in found.types("nvtx") if each.member != _NCCL]
-    push_pop = [each for each in of_family if each.number == types.nvtx_range("").number]
+    push_pop = [each for each in of_family if each.number == families.nvtx_range("").number]
     parts = []
     for event_type in push_pop + [each for each in of_family if each.number in lanes]:
         value = found.values(event_type)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nsys2prv_ng.paraver.event_types import STATES, EventType, one_line
+from nsys2prv_ng.paraver.event_type import EventType, one_line
+from nsys2prv_ng.paraver.event_types import STATES
 from nsys2prv_ng.paraver.labels import Numbering
 
 

@@ -1,18 +1,13 @@
 """Every event type that a trace can hold: number, label, unit, precision, values, and the source that writes it.
 
 The .pcf and the documentation's table are made from this module. Numbers that cfgs of nsys2prv and BSC's BasicAnalysis
-rely on are theirs (63000000 ...); the rest live in free ranges beside them. A number is fixed here, or given by a
-family (the domains of NVTX) once all reports are known, so that it depends on the order of neither reports nor events.
+rely on are theirs (63000000 ...); the rest live in free ranges beside them. Types whose number is not fixed are in
+`families`.
 """
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
 from nsys2prv_ng.paraver.value_tables import (
     ACCESSES,
@@ -25,45 +20,6 @@ from nsys2prv_ng.paraver.value_tables import (
     PTHREAD_CALLS,
     WORKSHARING,
 )
-
-LABEL_LENGTH = 500
-"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
-
-
-def one_line(label: str) -> str:
-    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
-    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
-    if len(text) > LABEL_LENGTH:
-        # Names that begin alike stay apart: the end tells them.
-        text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
-    return text or "(unnamed)"
-
-
-@dataclass(frozen=True)
-class EventType:
-    """One event type of Paraver.
-
-    `values`: labels of fixed values. `names`: a name space whose names get dense ids from 1 (types that share a name
-    space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a quantity.
-    `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
-    """
-
-    number: int
-    label: str = field(compare=False)
-    source: str = field(compare=False)
-    unit: str = field(default="", compare=False)
-    precision: int = field(default=0, compare=False)
-    interval: bool = field(default=False, compare=False)
-    values: Mapping[int, str] | None = field(default=None, compare=False)
-    names: str = field(default="", compare=False)
-    family: str = ""
-    member: str = ""
-
-    @property
-    def title(self) -> str:
-        """Label with the unit, as the .pcf has it."""
-        return f"{self.label} [{self.unit}]" if self.unit else self.label
-
 
 # ---- CUDA API -------------------------------------------------------------------------------------------------------
 CUDA_API = EventType(63000000, "CUDA API call", "cuda_api", interval=True, names="cuda_api")
@@ -95,154 +51,6 @@ QUEUE_DELAY = EventType(63000404, "Kernel queue delay", "device_activity", unit=
 
 # ---- the capture, where nothing else is in the trace -----------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
-
-# ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
-GPU_METRIC_FIRST = 9400
-GPU_METRIC_IDS = 100
-GPU_METRIC_OTHERS = 9000000
-GPU_METRIC_OTHERS_COUNT = 100000
-
-
-def gpu_metric(name: str, metric_id: int) -> EventType:
-    """A metric by nsys's name for it, which ends in its unit. What is called MHz holds Hz: Paraver shows it as MHz."""
-    stem, bracket, unit = name.rpartition(" [")
-    label, unit = (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
-    precision = 6 if unit == "MHz" else 0
-    return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
-
-
-def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """A type's `number` is nsys's id of the metric, which can be another on another kind of GPU.
-
-    A known metric keeps its number. Another has 9400 + the lowest of its ids below 100 that no other metric has;
-    without one, a number of its own from 9000000, which depends on its name.
-    """
-    types = list(types)
-    ids: dict[str, set[int]] = {}
-    for event_type in types:
-        ids.setdefault(event_type.member, set()).add(event_type.number)
-    claims = Counter(metric_id for of_name in ids.values() for metric_id in of_name)
-    numbers = {each.member: known[each.title] for each in types if each.title in known}
-    for name in sorted(set(ids) - set(numbers)):
-        free = set(range(GPU_METRIC_IDS)) - {number - GPU_METRIC_FIRST for number in known.values()}
-        own = [i for i in sorted(ids[name]) if i in free and claims[i] == 1]
-        if own:
-            numbers[name] = GPU_METRIC_FIRST + own[0]
-            continue
-        offset = zlib.crc32(name.encode())
-        while (number := GPU_METRIC_OTHERS + offset % GPU_METRIC_OTHERS_COUNT) in {*numbers.values(), *known.values()}:
-            offset += 1
-        numbers[name] = number
-    return {event_type: numbers[event_type.member] for event_type in types}
-
-
-# ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
-NVTX_BLOCK = 100
-NVTX_DEFAULT = 9600
-NVTX_NCCL = 9500
-NVTX_FIRST_NAMED = 9700
-NVTX_RESERVED = {"": NVTX_DEFAULT, "NCCL": NVTX_NCCL, "neSmiK": 81000}
-NVTX_LANES = 40
-NVTX_GPU_LANES = 16
-
-
-def nvtx_label(domain: str) -> str:
-    """Label of a domain's ranges; the default domain has an empty name."""
-    return f"NVTX {domain}" if domain else "NVTX"
-
-
-def _nvtx(domain: str, offset: int, what: str, **properties: object) -> EventType:
-    label = f"{nvtx_label(domain)} {what}".strip()
-    properties.setdefault("source", "nvtx")
-    return EventType(offset, label, family="nvtx", member=domain, **properties)  # type: ignore[arg-type]
-
-
-def nvtx_range(domain: str) -> EventType:
-    """Push/pop ranges, nested as in the program."""
-    return _nvtx(domain, 0, "range", interval=True, names=f"nvtx {domain}")
-
-
-def nvtx_lane(domain: str, lane: int) -> EventType:
-    """Start/end ranges, which need not nest: `lane` of 0 .. NVTX_LANES - 1 holds ranges that do not overlap."""
-    return _nvtx(domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}")
-
-
-def nvtx_mark(domain: str) -> EventType:
-    return _nvtx(domain, 50, "mark", names=f"nvtx {domain}")
-
-
-def nvtx_category(domain: str) -> EventType:
-    return _nvtx(domain, 51, "category", names=f"nvtx category {domain}")
-
-
-def nvtx_number(domain: str) -> EventType:
-    """The number that was cut from a text: op_id, seq, or a final integer."""
-    return _nvtx(domain, 52, "number")
-
-
-def nvtx_end_thread(domain: str) -> EventType:
-    """Operating system id of the thread that ended a start/end range, where it is not the one that started it."""
-    return _nvtx(domain, 53, "ended by thread")
-
-
-def nvtx_payload(domain: str) -> EventType:
-    """Payload of a range or mark that is an integer."""
-    return _nvtx(domain, 54, "payload")
-
-
-def nvtx_real_payload(domain: str) -> EventType:
-    """Payload that is a floating point number."""
-    return _nvtx(domain, 55, "payload (real)", precision=6)
-
-
-def nvtx_json_payload(domain: str) -> EventType:
-    """Extended payload, as its JSON text."""
-    return _nvtx(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
-
-
-def nvtx_on_gpu(domain: str, lane: int) -> EventType:
-    """Ranges on the streams that they launched work on, from the first operation to the last.
-
-    Push/pop ranges of one host thread nest; those of another thread, start/end ranges, and what overlaps on the device
-    without nesting are on other lanes.
-    """
-    return _nvtx(
-        domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
-    )
-
-
-def nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
-    """First number of each domain's block. The same set of domain names gives the same numbers.
-
-    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains theirs; the others follow from 9700
-    in name order and step over what is taken.
-    """
-    bases = {**(known or {}), **NVTX_RESERVED}
-    taken = set(bases.values())
-    number = NVTX_FIRST_NAMED
-    wanted = sorted(set(domains))
-    for domain in wanted:
-        if domain not in bases:
-            while number in taken:
-                number += NVTX_BLOCK
-            bases[domain] = number
-            taken.add(number)
-    return {domain: bases[domain] for domain in wanted}
-
-
-def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """A type's `number` is its offset in its domain's block."""
-    types = list(types)
-    known_bases = {each.member: known[each.title] - each.number for each in types if each.title in known}
-    bases = nvtx_bases((event_type.member for event_type in types), known_bases)
-    return {event_type: bases[event_type.member] + event_type.number for event_type in types}
-
-
-FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
-    "nvtx": _nvtx_numbers,
-    "gpu_metrics": _gpu_metric_numbers,
-}
-"""Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""
 
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------------
 GRAPH_LAUNCH = EventType(63000008, "CUDA graph", "cuda_graphs", interval=True, names="cuda_graphs")

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_types import FAMILIES, EventType, one_line
+from nsys2prv_ng.paraver.event_type import EventType, one_line
+from nsys2prv_ng.paraver.families import FAMILIES
 
 IntArray = npt.NDArray[np.int64]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source
@@ -22,7 +23,7 @@ def read(reading: Reading) -> Result:
     return result
 
 
-def _add(reading: Reading, result: Result, table: str, event_type: types.EventType) -> None:
+def _add(reading: Reading, result: Result, table: str, event_type: EventType) -> None:
     columns = reading.columns(table)
     result.read += columns.rows
     rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])

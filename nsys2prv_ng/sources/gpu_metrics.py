@@ -18,7 +18,7 @@ from nsys2prv_ng import keys
 from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source
@@ -220,7 +220,7 @@ def _sound(reading: Reading, result: Result, samples: _Samples) -> _Samples:
 def _records(reading: Reading, samples: _Samples, names: list[tuple[str, int]]) -> Records:
     """One line for each sample."""
     n = samples.time.size
-    handles = [reading.labels.handle(types.gpu_metric(name, metric_id)) for name, metric_id in names]
+    handles = [reading.labels.handle(families.gpu_metric(name, metric_id)) for name, metric_id in names]
     return Records(
         time=samples.time,
         tie=np.full(n, POINT << CLASS_SHIFT, np.int64),

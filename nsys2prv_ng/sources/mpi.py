@@ -12,6 +12,7 @@ import numpy as np
 from nsys2prv_ng.keys import codes_of
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign, class_of
 from nsys2prv_ng.paraver.records import Pair, intervals, select
@@ -237,12 +238,12 @@ class _Report:
             amounts += self._numbers(types.MPI_SENDRECV_BYTES, received)
         return attributes, amounts
 
-    def _numbers(self, event_type: types.EventType, values: IntArray) -> list[Pair]:
+    def _numbers(self, event_type: EventType, values: IntArray) -> list[Pair]:
         """Pairs of an event type where there is a value."""
         present = values != NULL
         return [Pair(self.labels.handle(event_type), values, present)] if present.any() else []
 
-    def _ranks(self, event_type: types.EventType, rows: IntArray, ranks: IntArray) -> list[Pair]:
+    def _ranks(self, event_type: EventType, rows: IntArray, ranks: IntArray) -> list[Pair]:
         """Pairs of ranks of the rows' communicators, by names that `join` gives values to."""
         present = ranks[rows] != NULL
         if not present.any():
@@ -257,7 +258,7 @@ class _Report:
         ids[present] = self.labels.name_ids(event_type.names, named)[codes]
         return [Pair(self.labels.handle(event_type), ids, present)]
 
-    def _communicators(self, event_type: types.EventType, rows: IntArray) -> list[Pair]:
+    def _communicators(self, event_type: EventType, rows: IntArray) -> list[Pair]:
         """Pairs of the rows' communicators, where they have one."""
         present = self.columns["commHandle"][rows] != NULL
         if not present.any():

@@ -14,6 +14,7 @@ import pandas as pd
 
 from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.records import Pair, events, intervals, select
 from nsys2prv_ng.report.database import NULL
@@ -118,15 +119,15 @@ def _words(
     column = {name: table[name].to_numpy(np.int64) for name in ("direction", "communicator", "bytes", "sequence")}
     parts = []
 
-    def add(event_type: types.EventType, value: IntArray, present: BoolArray) -> None:
+    def add(event_type: EventType, value: IntArray, present: BoolArray) -> None:
         owner = np.flatnonzero(present)
         parts.append(pd.DataFrame({"owner": owner, "type": _POSITION[event_type], "value": value[owner]}))
 
-    def add_names(event_type: types.EventType, names: list[str], index: IntArray) -> None:
+    def add_names(event_type: EventType, names: list[str], index: IntArray) -> None:
         ids = labels.name_ids(event_type.names, names)
         add(event_type, np.append(ids, 0)[index], index >= 0)
 
-    def add_ranks(event_type: types.EventType, rank: IntArray, present: BoolArray) -> None:
+    def add_ranks(event_type: EventType, rank: IntArray, present: BoolArray) -> None:
         owner = np.flatnonzero(present & (rank != NULL))
         codes, distinct = tuples_of(column["communicator"][owner], rank[owner])
         of_ranks = [(payload.communicators[c] if c >= 0 else "", r) for c, r in distinct]

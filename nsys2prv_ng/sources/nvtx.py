@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.keys import tuples_of
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
@@ -92,22 +93,22 @@ class _Domain:
         self._start_end(self.found.of_domain(self.domain, START_END))
         marks = self.found.of_domain(self.domain, MARK)
         if marks.size:
-            pairs = [self._name(types.nvtx_mark(self.domain), marks), *self._attributes(marks)]
+            pairs = [self._name(families.nvtx_mark(self.domain), marks), *self._attributes(marks)]
             self.result.records.append(events(self._place(marks), self.columns["start"][marks], pairs))
 
     def _push_pop(self, rows: IntArray) -> None:
         crosses = crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
         self.result.drop("crosses another of its thread and domain", int(crosses.sum()))
-        self._ranges(rows[~crosses], types.nvtx_range(self.domain))
+        self._ranges(rows[~crosses], families.nvtx_range(self.domain))
 
     def _start_end(self, rows: IntArray) -> None:
         lanes = free_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
-        beyond = lanes >= types.NVTX_LANES
-        self.result.drop(f"more than {types.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
+        beyond = lanes >= families.NVTX_LANES
+        self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
         for lane in np.unique(lanes[~beyond]):
-            self._ranges(rows[lanes == lane], types.nvtx_lane(self.domain, int(lane)))
+            self._ranges(rows[lanes == lane], families.nvtx_lane(self.domain, int(lane)))
 
-    def _ranges(self, rows: IntArray, event_type: types.EventType) -> None:
+    def _ranges(self, rows: IntArray, event_type: EventType) -> None:
         """Intervals of rows that nest. Both ends are on the thread that began the range."""
         end = self.found.end(rows)
         self.result.closed += int((self.columns["end"][rows] == NULL).sum())
@@ -122,7 +123,7 @@ class _Domain:
             else:
                 self.result.unended.append(Unended(place, begin, pairs, closing))
 
-    def _name(self, event_type: types.EventType, rows: IntArray) -> Pair:
+    def _name(self, event_type: EventType, rows: IntArray) -> Pair:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))
 
     def _place(self, rows: IntArray) -> IntArray:
@@ -134,18 +135,18 @@ class _Domain:
         index = self.texts.index[rows]
         has_number = self.texts.has_number[index]
         if has_number.any():
-            handle = self.labels.handle(types.nvtx_number(self.domain))
+            handle = self.labels.handle(families.nvtx_number(self.domain))
             pairs.append(Pair(handle, self.texts.number[index], has_number))
         category = self.columns["category"][rows]
         has_category = (category != NULL) & (category != 0)  # NVTX: 0 is no category
         if has_category.any():
-            event_type = types.nvtx_category(self.domain)
+            event_type = families.nvtx_category(self.domain)
             ids = self._category_ids(rows, category, event_type.names)
             pairs.append(Pair(self.labels.handle(event_type), ids, has_category))
         tid, end_tid = self.columns["globalTid"][rows], self.columns["endGlobalTid"][rows]
         elsewhere = (end_tid != NULL) & (end_tid != tid)
         if elsewhere.any():
-            pairs.append(Pair(self.labels.handle(types.nvtx_end_thread(self.domain)), end_tid & PID_MASK, elsewhere))
+            pairs.append(Pair(self.labels.handle(families.nvtx_end_thread(self.domain)), end_tid & PID_MASK, elsewhere))
         return pairs + self._payloads(rows)
 
     def _payloads(self, rows: IntArray) -> list[Pair]:
@@ -155,11 +156,11 @@ class _Domain:
         for name in INTEGER_PAYLOADS:
             integer = np.where(integer == NULL, self.columns[name][rows], integer)
         if (integer != NULL).any():
-            pairs.append(Pair(self.labels.handle(types.nvtx_payload(self.domain)), integer, integer != NULL))
+            pairs.append(Pair(self.labels.handle(families.nvtx_payload(self.domain)), integer, integer != NULL))
         real = np.full(rows.size, np.nan)
         for name in REAL_PAYLOADS:
             real = np.where(np.isnan(real), self.columns.reals[name][rows], real)
-        event_type = types.nvtx_real_payload(self.domain)
+        event_type = families.nvtx_real_payload(self.domain)
         scaled = real * 10.0**event_type.precision
         fits = np.abs(scaled) < 2.0**63  # false for what is no number
         if fits.any():
@@ -179,7 +180,7 @@ class _Domain:
         if text.null_count == rows.size:
             return []
         encoded = text.dictionary_encode()
-        event_type = types.nvtx_json_payload(self.domain)
+        event_type = families.nvtx_json_payload(self.domain)
         ids = self.labels.name_ids(event_type.names, encoded.dictionary.to_pylist())
         index = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         present = np.asarray(text.is_valid())

@@ -12,7 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.keys import codes_of, combined, distinct
-from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.sources import calls, cuda_graphs, kernels, memory_operations, nvtx_events
 from nsys2prv_ng.sources.base import IntArray, Reading, Result, Source
@@ -150,18 +150,18 @@ def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, proje
     result.read += row.size
     family, _ = distinct(combined(of_set, found.columns["globalTid"][row]))
     lane = _lanes(place, family, _levels(place, family, begin, end))
-    beyond = lane >= types.NVTX_GPU_LANES
-    result.drop(f"more than {types.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
+    beyond = lane >= families.NVTX_GPU_LANES
+    result.drop(f"more than {families.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
     labels = reading.labels
     for value in np.unique(lane[~beyond]):
         here = lane == value
-        event_type = types.nvtx_on_gpu(domain, int(value))
+        event_type = families.nvtx_on_gpu(domain, int(value))
         handle = labels.handle(event_type)
         opening = [Pair(handle, found.texts.name_ids(labels, event_type.names, row[here]))]
         text = found.texts.index[row[here]]
         has_number = found.texts.has_number[text]
         if has_number.any():
-            number = labels.handle(types.nvtx_number(domain))
+            number = labels.handle(families.nvtx_number(domain))
             opening.append(Pair(number, found.texts.number[text], has_number))
         result.records.append(intervals(place[here], begin[here], end[here], opening, [handle]))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.states import innermost
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_types import EventType
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals

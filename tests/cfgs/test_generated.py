@@ -11,7 +11,8 @@ from cfgs.generate.cfg_text import cfg_text
 from cfgs.generate.files import PRESETS, files
 from cfgs.generate.paraver_cfg import TRACE_LACKS, Events, Preset, Window
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_types import EventType
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
 
 CFGS = Path(__file__).parents[2] / "cfgs"
 
@@ -54,8 +55,11 @@ def _declared() -> dict[int, str]:
         each = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
         fixed += [event_type for event_type in each if isinstance(event_type, EventType)]
     labels = {event_type.number: event_type.title for event_type in fixed}
-    for domain, base in types.NVTX_RESERVED.items():
-        ranges = [types.nvtx_range(domain), *(types.nvtx_on_gpu(domain, lane) for lane in range(types.NVTX_GPU_LANES))]
+    for domain, base in families.NVTX_RESERVED.items():
+        ranges = [
+            families.nvtx_range(domain),
+            *(families.nvtx_on_gpu(domain, lane) for lane in range(families.NVTX_GPU_LANES)),
+        ]
         labels |= {base + event_type.number: event_type.title for event_type in ranges}
     return labels
 
@@ -102,8 +106,8 @@ def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None
 
 def test_no_type_has_the_number_beside_patterns() -> None:
     assert TRACE_LACKS not in _declared()
-    assert TRACE_LACKS < types.GPU_METRIC_OTHERS
-    assert not any(number <= TRACE_LACKS < number + types.NVTX_BLOCK for number in types.NVTX_RESERVED.values())
+    assert TRACE_LACKS < families.GPU_METRIC_OTHERS
+    assert not any(number <= TRACE_LACKS < number + families.NVTX_BLOCK for number in families.NVTX_RESERVED.values())
 
 
 def test_patterns_fit_the_metrics_that_they_are_meant_for() -> None:

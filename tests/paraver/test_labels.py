@@ -9,8 +9,9 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.configuration import pcf_text
-from nsys2prv_ng.paraver.event_types import LABEL_LENGTH, one_line
+from nsys2prv_ng.paraver.event_type import LABEL_LENGTH, EventType, one_line
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, row_text
@@ -21,7 +22,7 @@ def labels_of(*names, domains=()):
     labels.handle(types.KERNEL)
     labels.name_ids("kernels", names)
     for domain in domains:
-        labels.handle(types.nvtx_range(domain))
+        labels.handle(families.nvtx_range(domain))
         labels.name_ids(f"nvtx {domain}", ["step"])
     return labels
 
@@ -50,8 +51,8 @@ def test_nvtx_domains_keep_their_numbers_whatever_the_order():
 
 
 def test_nvtx_domains_step_over_reserved_numbers():
-    bases = types.nvtx_bases(f"domain {i:04d}" for i in range(1000))
-    blocks = [range(base, base + types.NVTX_BLOCK) for base in bases.values()]
+    bases = families.nvtx_bases(f"domain {i:04d}" for i in range(1000))
+    blocks = [range(base, base + families.NVTX_BLOCK) for base in bases.values()]
     taken = [number for block in blocks for number in block]
     assert len(set(taken)) == len(taken)
     assert not set(taken) & set(range(81000, 81100))
@@ -75,7 +76,13 @@ def test_assigned_values_replace_sorted_ones():
 
 def test_pcf_declares_every_type_once_and_unique_labels():
     labels = Labels()
-    for t in (types.CUDA_API, *types.GRID, types.nvtx_range("a"), types.nvtx_lane("a", 3), types.nvtx_mark("a")):
+    for t in (
+        types.CUDA_API,
+        *types.GRID,
+        families.nvtx_range("a"),
+        families.nvtx_lane("a", 3),
+        families.nvtx_mark("a"),
+    ):
         labels.handle(t)
     text = pcf_text(Numbering([labels]))
     declared = [line.split(" ", 2) for line in text.splitlines() if line.startswith("0 ") and line.count(" ") > 1]
@@ -84,9 +91,9 @@ def test_pcf_declares_every_type_once_and_unique_labels():
 
 
 def test_numbers_and_labels_of_types_are_unique():
-    fixed = [t for t in vars(types).values() if isinstance(t, types.EventType) and not t.family]
+    fixed = [t for t in vars(types).values() if isinstance(t, EventType) and not t.family]
     fixed += [
-        t for group in vars(types).values() if isinstance(group, tuple) for t in group if isinstance(t, types.EventType)
+        t for group in vars(types).values() if isinstance(group, tuple) for t in group if isinstance(t, EventType)
     ]
     numbers = [t.number for t in fixed]
     assert len(set(numbers)) == len(numbers)
@@ -135,7 +142,7 @@ def test_metrics_of_another_trace_keep_their_numbers(tmp_path):
     def metrics(*pairs):
         labels = Labels()
         for name, number in pairs:
-            labels.handle(types.gpu_metric(name, number))
+            labels.handle(families.gpu_metric(name, number))
         return labels
 
     other = Numbering([metrics(("SMs Active [Throughput %]", 3), ("GPC Clock [MHz]", 4))])

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.paraver.event_types import FAMILIES, EventType, gpu_metric
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.families import FAMILIES, gpu_metric
 from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources import gpu_metrics
 from nsys2prv_ng.sources.base import SourceOptions

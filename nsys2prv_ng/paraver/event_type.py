@@ -1,0 +1,46 @@
+"""What an event type of Paraver is."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+LABEL_LENGTH = 500
+"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
+
+
+def one_line(label: str) -> str:
+    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
+    if len(text) > LABEL_LENGTH:
+        # Names that begin alike stay apart: the end tells them.
+        text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+    return text or "(unnamed)"
+
+
+@dataclass(frozen=True)
+class EventType:
+    """One event type of Paraver.
+
+    `values`: labels of fixed values. `names`: a name space whose names get dense ids from 1 (types that share a name
+    space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a quantity.
+    `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
+    """
+
+    number: int
+    label: str = field(compare=False)
+    source: str = field(compare=False)
+    unit: str = field(default="", compare=False)
+    precision: int = field(default=0, compare=False)
+    interval: bool = field(default=False, compare=False)
+    values: Mapping[int, str] | None = field(default=None, compare=False)
+    names: str = field(default="", compare=False)
+    family: str = ""
+    member: str = ""
+
+    @property
+    def title(self) -> str:
+        """Label with the unit, as the .pcf has it."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
