@@ -36,7 +36,10 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
         "UCP_SUBMIT_EVENTS": (MESSAGES, [(12, 14, there, 2, 0, 4096, HERE, 7)]),
         "UCP_WORKERS": (("globalTid", "workerUid"), [(there + 1, THERE)]),  # of a thread without a row
     }
-    reports = [export(tmp_path / "a.sqlite", STRINGS, tables), export(tmp_path / "b.sqlite", STRINGS, others, host="other")]
+    reports = [
+        export(tmp_path / "a.sqlite", STRINGS, tables),
+        export(tmp_path / "b.sqlite", STRINGS, others, host="other"),
+    ]
     trace, summary = trace_of(reports, tmp_path / "x.prv", "ucx")
     names = trace.names["TASK"]
     found = intervals(trace, CALL)
