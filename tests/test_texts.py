@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ def test_runs_name_exactly_these_numbers(numbers: set[int]) -> None:
     parts = [part.split("-") for part in runs(sorted(numbers)).split(",") if part]
     assert [n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)] == sorted(numbers)
     # Runs do not touch: there is no shorter way to say it.
-    assert all(int(before[-1]) + 1 < int(after[0]) for before, after in zip(parts, parts[1:], strict=False))
+    assert all(int(before[-1]) + 1 < int(after[0]) for before, after in pairwise(parts))
 
 
 def test_times_are_iso_8601_to_the_ns() -> None:
