@@ -47,7 +47,7 @@ TABLES = {
     "unified_memory": ["CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS"],
     "gpu_contexts": ["GPU_CONTEXT_SWITCH_EVENTS"],
     "cuda_libraries": ["CUBLAS_EVENTS", "CUDNN_EVENTS"],
-    "video": ["NVVIDEO_ENCODER_API", "NVVIDEO_DECODER_API", "NVVIDEO_JPEG_API"],
+    "video": ["NVVIDEO_ENCODER_API", "NVVIDEO_DECODER_API", "NVVIDEO_JPEG_API", "GPU_VIDEO_ENGINE_WORKLOAD"],
     "gpu_metrics": ["GPU_METRICS"],
     "mpi": [f"MPI_{kind}_EVENTS" for kind in ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")],
     "ucx": ["UCP_EVENTS", "UCP_SUBMIT_EVENTS", "UCP_PROGRESS_EVENTS"],

@@ -239,14 +239,22 @@ _decoding, _jpeg = (
     names("Video decoder calls", only(types.VIDEO_DECODER_CALL)),
     names("JPEG calls", only(types.VIDEO_JPEG_CALL)),
 )
+_engines = Window(
+    "Works of video engines at a time",
+    codes(palette.counts(palette.COMPUTE)),
+    events=span(types.VIDEO_WORK[0, 0], types.VIDEO_WORK[3, types.VIDEO_LANES - 1]),
+    compose=NESTING,
+)
 _preset(
     "video",
-    "Calls of the video encoder, the decoder and JPEG of each host thread, by name",
+    "Video: calls of the encoder, the decoder and JPEG of each host thread, and what engines do for it",
     """
-First window: encoder. Second window: decoder. Third window: JPEG.
+First window: encoder. Second window: decoder. Third window: JPEG. Fourth window: how many works of the GPU's video
+engines are under way that the thread called for.
 """,
     names("Video encoder calls", only(types.VIDEO_ENCODER_CALL)),
     _decoding,
     _jpeg,
-    hidden_first=(_decoding, _jpeg),
+    _engines,
+    hidden_first=(_decoding, _jpeg, _engines),
 )

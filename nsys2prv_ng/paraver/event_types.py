@@ -19,6 +19,8 @@ from nsys2prv_ng.paraver.value_tables import (
     MIGRATION_CAUSES,
     OPENACC_KINDS,
     PTHREAD_CALLS,
+    VIDEO_CODECS,
+    VIDEO_ENGINES,
     WORKSHARING,
 )
 
@@ -104,6 +106,16 @@ CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, 
 VIDEO_ENCODER_CALL = EventType(63000260, "Video encoder call", "video", interval=True, names="video_encoder")
 VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", "video", interval=True, names="video_decoder")
 VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", "video", interval=True, names="video_jpeg")
+VIDEO_ENGINE = EventType(63000263, "Video engine", "video")
+VIDEO_LANES = 8
+VIDEO_WORK = {
+    (i, lane): EventType(
+        63000510 + 10 * i + lane, f"{name}, lane {lane + 1}", "video", interval=True, values=VIDEO_CODECS
+    )
+    for i, name in VIDEO_ENGINES.items()
+    for lane in range(VIDEO_LANES)
+}
+"""By nsys's number of the kind of engine, and by lane."""
 
 # ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
 _OPENACC = ("other", "data", "launch")

@@ -162,3 +162,19 @@ OPENACC_KINDS = {
     16: "Free",
     OPENACC_UNKNOWN: "Event of unknown kind",
 }
+
+
+# ENUM_VIDEO_ENGINE_TYPE, and ENUM_VIDEO_ENGINE_CODEC plus one, so that 0 stays free.
+VIDEO_ENGINES = {0: "Video decoder engine", 1: "Video encoder engine", 2: "JPEG engine", 3: "Optical flow engine"}
+VIDEO_CODEC_UNKNOWN = 9
+VIDEO_CODECS = {
+    1: "MPEG-2",
+    2: "VC-1",
+    3: "H.264",
+    4: "MPEG-4",
+    5: "VP8",
+    6: "VP9",
+    7: "HEVC",
+    8: "AV1",
+    VIDEO_CODEC_UNKNOWN: "Codec unknown",
+}
