@@ -36,8 +36,8 @@ _BRACKETS = re.compile(r"\[(.*)\]|\((.*)\)")
 
 
 class Frames(NamedTuple):
-    """Frames of n, sorted by level and chain: id of the chain, level from 0 on, id of the module's name, id of the name
-    to show, and whether that is the module's because the function has none."""
+    """Frames of n: id of the chain, level from 0 on, id of the module's name, id of the name to show, and whether that
+    is the module's because the function has none."""
 
     chain: IntArray
     level: IntArray
@@ -48,29 +48,39 @@ class Frames(NamedTuple):
     def only(self, rows: IntArray | BoolArray) -> Frames:
         return Frames(self.chain[rows], self.level[rows], self.module[rows], self.name[rows], self.unnamed[rows])
 
-    def find(self, level: int, chain: IntArray) -> tuple[IntArray, BoolArray]:
-        """(frame at a level of each of n chains, whether it has one). Of several the first in the table."""
-        low, high = np.searchsorted(self.level, (level, level + 1)).tolist()
-        if low == high:
-            return np.zeros(chain.size, np.int64), np.zeros(chain.size, np.bool_)
-        at = low + np.minimum(np.searchsorted(self.chain[low:high], chain), high - low - 1)
-        return at, self.chain[at] == chain
+
+class Chains:
+    """The frames of all chains, as they were read: some of a chain may be in another part than the others."""
+
+    def __init__(self, parts: Sequence[Frames]) -> None:
+        self._parts = parts
+
+    def find(self, level: int, chain: IntArray) -> tuple[Frames, BoolArray]:
+        """(frames at a level of those of n chains that have one, whether each has). Of several the first counts."""
+        frames = _joined([part.only(part.level == level) for part in self._parts])
+        if (np.diff(frames.chain) < 0).any():
+            frames = frames.only(np.argsort(frames.chain, kind="stable"))
+        if not frames.chain.size:
+            return frames, np.zeros(chain.size, np.bool_)
+        at = np.minimum(np.searchsorted(frames.chain, chain), frames.chain.size - 1)
+        present = frames.chain[at] == chain
+        return frames.only(at[present]), present
 
 
 # ---- frames of the tables --------------------------------------------------------------------------------------------
 
 
-def of_samples(reading: Reading) -> Frames:
+def of_samples(reading: Reading) -> Chains:
     """Of each sample the function that ran at level 0, and its callers."""
     return _at_depths(reading, OF_SAMPLES, 0)
 
 
-def of_os_calls(reading: Reading) -> Frames:
+def of_os_calls(reading: Reading) -> Chains:
     """Of each call its caller at level 0, and the callers of that: the innermost frame is the call itself."""
     return _at_depths(reading, OF_OS_CALLS, 1)
 
 
-def of_cuda_calls(reading: Reading) -> Frames:
+def of_cuda_calls(reading: Reading) -> Chains:
     """Of each call its caller at level 0, and the callers of that; what is within CUDA is left out."""
     count = reading.options.stack_depth
     symbols, libraries = (_ids(reading, OF_CUDA_CALLS, pattern) for pattern in (_CUDA_FUNCTION, _CUDA_MODULE))
@@ -80,25 +90,23 @@ def of_cuda_calls(reading: Reading) -> Frames:
         rows = np.flatnonzero((block["id"] != NULL) & (block["stackDepth"] >= 0) & ~inside)
         return rows[_first_of_each(block["id"][rows], block["stackDepth"][rows], count)[0]]
 
-    frames = _read(reading, OF_CUDA_CALLS, innermost_outside)
-    # A chain may be in two blocks.
-    rows, level = _first_of_each(frames.chain, frames.level, count)
-    return _sorted(frames.only(rows)._replace(level=level))
+    frames = _joined(_read(reading, OF_CUDA_CALLS, innermost_outside))
+    rows, level = _first_of_each(frames.chain, frames.level, count)  # again, of chains that are in two blocks
+    return Chains([frames.only(rows)._replace(level=level)])
 
 
-def _at_depths(reading: Reading, table: Table, first: int) -> Frames:
+def _at_depths(reading: Reading, table: Table, first: int) -> Chains:
     end = first + reading.options.stack_depth
 
     def within(block: Columns) -> IntArray:
         depth = block["stackDepth"]
         return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
-    frames = _read(reading, table, within)
-    return _sorted(frames._replace(level=frames.level - first))
+    return Chains([part._replace(level=part.level - first) for part in _read(reading, table, within)])
 
 
-def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray]) -> Frames:
-    """The frames that `choose` wants of each block of rows, with their depth as level, not sorted."""
+def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
+    """The frames that `choose` wants of each block of rows, with their depth as level."""
     addresses = _ids(reading, table, _ADDRESS)
 
     def frames_of(block: Columns) -> Frames:
@@ -106,12 +114,17 @@ def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray])
         symbol, module = block["symbol"][rows], block["module"][rows]
         unnamed = (block["unresolved"][rows] == 1) | (symbol == NULL) | np.isin(symbol, addresses)
         name = np.where(unnamed, module, symbol)
-        return Frames(block["id"][rows], block["stackDepth"][rows], module, name, unnamed)
+        chain, level, module, name = map(_short, (block["id"][rows], block["stackDepth"][rows], module, name))
+        return Frames(chain, level, module, name, unnamed)
 
-    none = np.zeros(0, np.int64)
-    parts = [Frames(none, none, none, none, np.zeros(0, np.bool_)), *reading.by_block(table.name, frames_of)]
-    chain, level, module, name, unnamed = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return Frames(chain, level, module, name, unnamed)
+    return reading.by_block(table.name, frames_of)
+
+
+def _short(column: IntArray) -> IntArray:
+    """In half the memory, where the values allow it: a report has ten million frames."""
+    limits = np.iinfo(np.int32)
+    fits = not column.size or (column.min() >= limits.min and column.max() <= limits.max)
+    return column.astype(np.int32) if fits else column
 
 
 def _ids(reading: Reading, table: Table, pattern: re.Pattern[str]) -> list[int]:
@@ -119,55 +132,58 @@ def _ids(reading: Reading, table: Table, pattern: re.Pattern[str]) -> list[int]:
     return reading.strings.ids_matching(pattern) if reading.has(table.name) else []
 
 
+def _joined(parts: Sequence[Frames]) -> Frames:
+    none = np.zeros(0, np.int64)
+    columns = zip(Frames(none, none, none, none, np.zeros(0, np.bool_)), *parts, strict=True)
+    chain, level, module, name, unnamed = map(np.concatenate, columns)
+    return Frames(chain, level, module, name, unnamed)
+
+
 def _first_of_each(chain: IntArray, depth: IntArray, count: int) -> tuple[IntArray, IntArray]:
     """(frames, level): the innermost frames of each chain, at most `count`, whatever their depths are."""
     order = np.lexsort((depth, chain))
-    chain, depth = chain[order], depth[order]
-    differs = np.diff(chain, prepend=-1) != 0 if chain.size else np.zeros(0, np.bool_)
-    differs[:1] = True
-    single = differs | (np.diff(depth, prepend=-1) != 0)  # no second frame of a depth
-    order, differs = order[single], differs[single]
+    begins, differs = (_changes(column[order]) for column in (chain, depth))
+    order, begins = order[begins | differs], begins[begins | differs]  # of a depth the first frame
     number = np.arange(order.size)
-    level = number - np.maximum.accumulate(np.where(differs, number, 0))
+    level = number - np.maximum.accumulate(np.where(begins, number, 0))
     return order[level < count], level[level < count]
 
 
-def _sorted(frames: Frames) -> Frames:
-    return frames.only(np.lexsort((frames.chain, frames.level)))
+def _changes(values: IntArray) -> BoolArray:
+    """Where a value differs from the one before, and at the first."""
+    return np.append([True] * (values.size > 0), values[1:] != values[:-1]).astype(np.bool_)
 
 
 # ---- what events say of them -----------------------------------------------------------------------------------------
 
 
-def functions(reading: Reading, frames: Frames, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
+def functions(reading: Reading, chains: Chains, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
     """The functions of the chains (by id) of n events: a pair for each level at which some event has one."""
     pairs = []
     for level, event_type in enumerate(by_level[: reading.options.stack_depth]):
-        frame, present = frames.find(level, chain)
-        if not present.any():
-            continue
-        at = frames.only(frame[present])
-        ids = np.zeros(chain.size, np.int64)
-        ids[present] = _name_ids(reading, at.name, at.unnamed, event_type.names)
-        pairs.append(Pair(reading.labels.handle(event_type), ids, present))
+        frames, present = chains.find(level, chain)
+        if present.any():
+            ids = np.zeros(chain.size, np.int64)
+            ids[present] = _name_ids(reading, frames, event_type.names)
+            pairs.append(Pair(reading.labels.handle(event_type), ids, present))
     return pairs
 
 
-def _name_ids(reading: Reading, name: IntArray, unnamed: BoolArray, space: str) -> IntArray:
+def _name_ids(reading: Reading, frames: Frames, space: str) -> IntArray:
     """Functions by their names, those that have none by their modules, in parentheses."""
-    ids = np.empty(name.size, np.int64)
-    for mask, label in ((~unnamed, function_label), (unnamed, lambda path: f"({module_label(path)})")):
-        index, names = reading.names(name[mask])
+    ids = np.empty(frames.name.size, np.int64)
+    for mask, label in ((~frames.unnamed, function_label), (frames.unnamed, lambda path: f"({module_label(path)})")):
+        index, names = reading.names(frames.name[mask])
         ids[mask] = reading.labels.name_ids(space, map(label, names))[index]
     return ids
 
 
-def modules(reading: Reading, frames: Frames, chain: IntArray, event_type: EventType) -> list[Pair]:
+def modules(reading: Reading, chains: Chains, chain: IntArray, event_type: EventType) -> list[Pair]:
     """The modules of the functions at level 0 of n events."""
-    frame, present = frames.find(0, chain)
+    frames, present = chains.find(0, chain)
     if not present.any():
         return []
-    index, names = reading.names(frames.module[frame[present]])
+    index, names = reading.names(frames.module)
     ids = np.zeros(chain.size, np.int64)
     ids[present] = reading.labels.name_ids(event_type.names, map(module_label, names))[index]
     return [Pair(reading.labels.handle(event_type), ids, present)]

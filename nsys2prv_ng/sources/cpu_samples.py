@@ -40,15 +40,15 @@ def read(reading: Reading) -> Result:
 
 def _functions(reading: Reading, chain: IntArray) -> list[Pair]:
     """Function and module of each of n samples, and the callers that are wanted."""
-    frames = call_chains.of_samples(reading)
-    pairs = call_chains.functions(reading, frames, chain, types.SAMPLED_FUNCTIONS)
+    chains = call_chains.of_samples(reading)
+    pairs = call_chains.functions(reading, chains, chain, types.SAMPLED_FUNCTIONS)
     sampled = types.SAMPLED_FUNCTIONS[0]
     handle = reading.labels.handle(sampled)
-    missing = ~frames.find(0, chain)[1]
+    missing = ~chains.find(0, chain)[1]
     if missing.any():
         none = reading.labels.name_ids(sampled.names, [NO_CHAIN])[0]
         pairs.append(Pair(handle, np.full(chain.size, none), missing))
-    return pairs + call_chains.modules(reading, frames, chain, types.SAMPLED_MODULE)
+    return pairs + call_chains.modules(reading, chains, chain, types.SAMPLED_MODULE)
 
 
 SOURCE = Source(
