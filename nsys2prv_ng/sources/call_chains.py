@@ -27,7 +27,8 @@ OF_SAMPLES = _chains("SAMPLING_CALLCHAINS")
 OF_OS_CALLS = _chains("OSRT_CALLCHAINS")
 OF_CUDA_CALLS = _chains("CUDA_CALLCHAINS")
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]*")
+_NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
+"""An address, or nothing: some functions are resolved to an empty name."""
 # What is between the program and the device: the runtime of CUDA (a library, or linked into the program), the driver
 # and the profiler. A user wants the caller of cudaMalloc, not the inside of it.
 _CUDA_MODULE = re.compile(r"(.*/)?(libcuda|libcudart|libcupti|libToolsInjection\w*)(-[0-9a-f]+)?\.so[.\d]*")
@@ -107,12 +108,12 @@ def _at_depths(reading: Reading, table: Table, first: int) -> Chains:
 
 def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
     """The frames that `choose` wants of each block of rows, with their depth as level."""
-    addresses = _ids(reading, table, _ADDRESS)
+    no_names = _ids(reading, table, _NO_NAME)
 
     def frames_of(block: Columns) -> Frames:
         rows = choose(block)
         symbol, module = block["symbol"][rows], block["module"][rows]
-        unnamed = (block["unresolved"][rows] == 1) | (symbol == NULL) | np.isin(symbol, addresses)
+        unnamed = (block["unresolved"][rows] == 1) | (symbol == NULL) | np.isin(symbol, no_names)
         name = np.where(unnamed, module, symbol)
         chain, level, module, name = map(_short, (block["id"][rows], block["stackDepth"][rows], module, name))
         return Frames(chain, level, module, name, unnamed)
