@@ -9,6 +9,8 @@ import pytest
 from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
 from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
+from tests.cfgs.sampled_report import make
+from tests.sources.small_reports import trace_of
 from tests.translated import translated_set
 
 SETS = {
@@ -28,7 +30,7 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
     contents = read_contents(trace)
     found = presets()
-    assert len(found) == 38
+    assert len(found) == 40
     for preset in found:
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         assert report.problems == [], preset.name
@@ -43,12 +45,13 @@ def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None
             assert "in the trace" in warning.message, (preset.name, warning)
 
 
-def test_every_preset_has_its_events_in_some_sample(samples: Path, tmp_path: Path) -> None:
+def test_every_preset_has_its_events_in_some_report(samples: Path, tmp_path: Path) -> None:
     """So that no preset is only ever seen empty."""
     empty = {preset.name for preset in presets()}
-    for name, reports in SETS.items():
-        translated = translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING)
-        contents = read_contents(translated.trace.path)
+    sets = {name: [samples / report for report in reports] for name, reports in SETS.items()}
+    for name, reports in (sets | {"sampled": [make(tmp_path).path]}).items():
+        trace, _ = trace_of(reports, tmp_path / f"{name}.prv", EVERYTHING)
+        contents = read_contents(trace.path)
         for preset in presets():
             report = check_cfg(preset.path, contents.config, contents.header, contents.types)
             if not any("none of the event types" in warning.message for warning in report.warnings):
