@@ -52,6 +52,7 @@ TABLES = {
     "nvtx": ["NVTX_EVENTS"],
     "os_runtime": ["OSRT_API"],
     "scheduling": ["SCHED_EVENTS"],
+    "cpu_samples": ["COMPOSITE_EVENTS"],
     "profiler_overhead": ["PROFILER_OVERHEAD", CUPTI + "OVERHEAD"],
 }
 NAMED = "SELECT count(*) FROM NVTX_EVENTS JOIN StringIds ON id = textId WHERE "
