@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
@@ -362,9 +363,15 @@ def cfgs(
         print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
         return
     found = presets.presets()
-    width = max(len(preset.name) for preset in found)
-    for preset in found:
-        print(f"{preset.name.ljust(width)}  {preset.summary}")
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        for preset in found:
+            print(preset.name)
+            print(textwrap.fill(preset.summary, width, initial_indent="    ", subsequent_indent="    "))
+    else:  # a line each, for programs
+        names = max(len(preset.name) for preset in found)
+        for preset in found:
+            print(f"{preset.name.ljust(names)}  {preset.summary}")
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

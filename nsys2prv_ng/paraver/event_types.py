@@ -17,6 +17,7 @@ from nsys2prv_ng.paraver.value_tables import (
     MEMORY_KINDS,
     MEMORY_OPERATIONS,
     MIGRATION_CAUSES,
+    OPENACC_KINDS,
     PTHREAD_CALLS,
     WORKSHARING,
 )
@@ -100,6 +101,34 @@ GPU_CONTEXT = EventType(63000250, "GPU context", "gpu_contexts", interval=True, 
 CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")
 CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
 
+VIDEO_ENCODER_CALL = EventType(63000260, "Video encoder call", "video", interval=True, names="video_encoder")
+VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", "video", interval=True, names="video_decoder")
+VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", "video", interval=True, names="video_jpeg")
+
+# ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
+_OPENACC = ("other", "data", "launch")
+OPENACC = tuple(
+    EventType(66000000 + i, f"OpenACC {what}", "openacc", interval=True, values=OPENACC_KINDS)
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_SOURCE = tuple(
+    EventType(66100000 + i, f"OpenACC {what}: source line", "openacc", interval=True, names="openacc_lines")
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_FUNCTION = tuple(
+    EventType(66200000 + i, f"OpenACC {what}: function", "openacc", interval=True, names="openacc_functions")
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_BYTES = EventType(66300001, "OpenACC data size", "openacc", unit="bytes")
+OPENACC_VARIABLE = EventType(66300002, "OpenACC variable", "openacc", names="openacc_variables")
+OPENACC_KERNEL = EventType(66300003, "OpenACC kernel launched", "openacc", names="openacc_kernels")
+OPENACC_SIZES = {
+    "numGangs": EventType(66300004, "OpenACC gangs", "openacc"),
+    "numWorkers": EventType(66300005, "OpenACC workers", "openacc"),
+    "vectorLength": EventType(66300006, "OpenACC vector length", "openacc"),
+}
+"""By column of the launches."""
+
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more --------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
 OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
@@ -153,6 +182,20 @@ OMP_POINT = EventType(
 # ---- calls of the operating system: Extrae's values for pthreads up to 13 --------------------------------------------
 OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
 PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
+
+SYSTEM_CALL = EventType(66410000, "System call", "system_calls", interval=True, names="system_calls")
+
+# ---- UCX -------------------------------------------------------------------------------------------------------------
+UCX_LANES = 16
+UCX_CALL = EventType(66420000, "UCX call", "ucx", interval=True, names="ucx")
+UCX_BYTES = EventType(66420001, "UCX message size", "ucx", unit="bytes")
+UCX_TAG = EventType(66420002, "UCX tag", "ucx")
+UCX_PEER = EventType(66420003, "UCX peer", "ucx", names="ucx_workers")
+UCX_TRANSFER_BYTES = EventType(66420004, "UCX transferred", "ucx", unit="bytes")
+UCX_TRANSFERS = tuple(
+    EventType(66420010 + lane, f"UCX transfer, lane {lane + 1}", "ucx", interval=True, names="ucx")
+    for lane in range(UCX_LANES)
+)
 
 # ---- threads as the kernel and the profiler see them -----------------------------------------------------------------
 ON_CPU = EventType(66700000, "On CPU", "scheduling", interval=True, names="cores")

@@ -139,3 +139,26 @@ PTHREAD_CALLS = {
     107: "pthread_spin_unlock",
     108: "pthread_yield",
 }
+
+
+# CUPTI's kinds of OpenACC events; its 0, invalid, is 17 here.
+OPENACC_UNKNOWN = 17
+OPENACC_KINDS = {
+    1: "Device init",
+    2: "Device shutdown",
+    3: "Runtime shutdown",
+    4: "Enqueue launch",
+    5: "Enqueue upload",
+    6: "Enqueue download",
+    7: "Wait",
+    8: "Implicit wait",
+    9: "Compute construct",
+    10: "Update",
+    11: "Enter data",
+    12: "Exit data",
+    13: "Create",
+    14: "Delete",
+    15: "Alloc",
+    16: "Free",
+    OPENACC_UNKNOWN: "Event of unknown kind",
+}

@@ -7,9 +7,9 @@ import numpy as np
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals, select
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
-from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import call_chains
-from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 OSRT = "OSRT_API"
@@ -80,17 +80,20 @@ def duration_text(ns: int) -> str:
     return f"{ns}ns"
 
 
+def drop_short_calls(result: Result, shortest: int, rows: IntArray, columns: Columns) -> IntArray:
+    """Those of some rows that last `shortest` ns at least. What is left of nested calls nests as well."""
+    long = columns["end"][rows] - columns["start"][rows] >= shortest
+    result.drop(f"shorter than --osrt-min {duration_text(shortest)}", int((~long).sum()))
+    return rows[long]
+
+
 def read(reading: Reading) -> Result:
     """An interval for each call that is long enough, nested as the calls were; at its begin who called, where known."""
     columns = reading.columns(OSRT)
     calls = np.flatnonzero(~np.isin(columns["eventClass"], _NO_CALLS))
     result = Result(read=int(calls.size))
     rows = calls[sound_calls(result, *(columns[name][calls] for name in ("start", "end", "globalTid")))]
-    # What is left of nested calls nests as well.
-    shortest = reading.options.osrt_min
-    long = columns["end"][rows] - columns["start"][rows] >= shortest
-    result.drop(f"shorter than --osrt-min {duration_text(shortest)}", int((~long).sum()))
-    rows = rows[long]
+    rows = drop_short_calls(result, reading.options.osrt_min, rows, columns)
     if not rows.size:
         return result
 
