@@ -134,6 +134,12 @@ def translate(
     osrt_min: Annotated[
         str, typer.Option(metavar="TIME", help="Leave out shorter calls of the operating system; 0 keeps all.")
     ] = "10us",
+    stack_depth: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Levels of call stacks: of samples the function and its callers, of calls the callers."
+        ),
+    ] = 1,
     labels_from: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="OTHER.pcf", help="Keep the numbers of another trace's names, to compare the two."),
@@ -183,6 +189,7 @@ def translate(
         metrics=_list(metrics),
         metrics_changes=metrics_changes,
         osrt_min=0 if osrt_min == "0" else choose.parse_time(osrt_min),
+        stack_depth=stack_depth,
         labels_from=labels_from,
         jobs=jobs,
         memory=parse_size(memory) if memory is not None else None,

@@ -56,6 +56,7 @@ TABLES = {
     "os_runtime": ["OSRT_API"],
     "system_calls": ["SYSCALL"],
     "scheduling": ["SCHED_EVENTS"],
+    "cpu_samples": ["COMPOSITE_EVENTS"],
     "profiler_overhead": ["PROFILER_OVERHEAD", CUPTI + "OVERHEAD"],
 }
 NAMED = "SELECT count(*) FROM NVTX_EVENTS JOIN StringIds ON id = textId WHERE "

@@ -10,6 +10,7 @@ from cfgs.generate.paraver_cfg import (
     NESTING,
     STACKED,
     STATE,
+    Histogram,
     Messages,
     Preset,
     View,
@@ -20,13 +21,24 @@ from cfgs.generate.paraver_cfg import (
     only,
     span,
 )
-from cfgs.generate.shared import LAUNCH_LINES, NAMES, NCCL_RANGES, NVTX_RANGES, cuda_kinds, names
+from cfgs.generate.shared import (
+    LAUNCH_LINES,
+    MOST_NAMES,
+    NAMES,
+    NCCL_RANGES,
+    NVTX_RANGES,
+    cuda_kinds,
+    names,
+    sampled_functions,
+)
 from nsys2prv_ng.paraver import event_types as types
 
 PRESETS: list[Preset] = []
 
 
-def _preset(name: str, summary: str, description: str, *shown: View, hidden_first: tuple[View, ...] = ()) -> None:
+def _preset(
+    name: str, summary: str, description: str, *shown: View | Histogram, hidden_first: tuple[View, ...] = ()
+) -> None:
     PRESETS.append(Preset("basics", name, summary, description, shown, hidden_first))
 
 
@@ -136,6 +148,25 @@ Calls shorter than 10 us are left out of the trace unless it was translated with
     names("OS runtime calls", only(types.OS_RUNTIME)),
     _pthread,
     hidden_first=(_pthread,),
+)
+
+_modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
+_sampled = sampled_functions("Sampled functions")
+_preset(
+    "sampled_functions",
+    "Functions that samples of the CPU found each host thread in: by time, and how many samples of each",
+    """
+First window: the function of the last sample; second window: the module (library or program) that it is in. Histogram:
+number of samples of each thread by function; with the second window as control window, by module.
+A function without a name, as in stripped libraries, is shown as its module in parentheses. A thread is sampled while it
+runs, not while it waits: its last function stays until the next sample. Of the other levels of the stack (event types
+"Sampled functions (depth n)") the trace has what it was translated with: --stack-depth.
+What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
+""",
+    _sampled,
+    _modules,
+    Histogram("Samples by function", _sampled, "# Bursts", maximum=MOST_NAMES),
+    hidden_first=(_modules,),
 )
 
 _preset(

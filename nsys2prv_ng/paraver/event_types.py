@@ -215,6 +215,26 @@ PROFILER_OVERHEAD = EventType(
     66800000, "Profiler overhead", "profiler_overhead", interval=True, names="profiler_overhead"
 )
 
+# ---- functions on the stack of a thread: Extrae's numbers and labels -------------------------------------------------
+STACK_LEVELS = 100
+"""How many levels Extrae's numbers have room for."""
+SAMPLED_FUNCTIONS = tuple(
+    EventType(
+        30000000 + depth,
+        f"Sampled functions (depth {depth})" if depth else "Sampled functions",
+        "cpu_samples",
+        names="functions",
+    )
+    for depth in range(STACK_LEVELS)
+)
+"""By depth: 0 is the function that ran, 1 its caller."""
+SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
+CALLERS = tuple(
+    EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime", names="functions")
+    for level in range(1, STACK_LEVELS + 1)
+)
+"""Of calls, by level from 1: the function that called, its caller, and so on."""
+
 # ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {

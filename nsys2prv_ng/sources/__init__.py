@@ -2,6 +2,7 @@
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources import (
+    cpu_samples,
     cuda_api,
     cuda_graphs,
     cuda_libraries,
@@ -52,6 +53,7 @@ SOURCES: tuple[Source, ...] = (
     os_runtime.SOURCE,
     system_calls.SOURCE,
     scheduling.SOURCE,
+    cpu_samples.SOURCE,
     profiler_overhead.SOURCE,
 )
 """Every source, in the order in which it is read and reported."""

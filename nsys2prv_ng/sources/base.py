@@ -199,6 +199,9 @@ class SourceOptions:
     osrt_min: int = 10_000
     """Calls of the operating system that last less than this (ns) are left out; 0 keeps all."""
 
+    stack_depth: int = 1
+    """How many levels of call stacks are shown: of a sample its function and callers, of a call its callers."""
+
     metrics: tuple[str, ...] = ()
     """Patterns (* and ?) of the names of GPU metrics; none for all."""
     metrics_changes: bool = False

@@ -10,6 +10,7 @@ from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
 from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.base import SourceOptions
+from tests.cfgs.sampled_report import make
 from tests.conftest import REPOSITORY
 from tests.sources.small_reports import MAIN, PROCESS, export, trace_of
 from tests.translated import translated_set
@@ -77,8 +78,9 @@ def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path
         translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING).trace.path
         for name, reports in SETS.items()
     ]
-    report = export(tmp_path / "rare.sqlite", ["name"], RARE)
-    traces.append(trace_of([report], tmp_path / "rare.prv", EVERYTHING, SourceOptions(osrt_min=0))[0].path)
+    for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make(tmp_path).path):
+        output = tmp_path / f"{report.stem}.prv"
+        traces.append(trace_of([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
     empty = {preset.name for preset in presets()}
     for trace in traces:
         contents = read_contents(trace)
