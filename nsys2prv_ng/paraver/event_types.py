@@ -230,7 +230,7 @@ SAMPLED_FUNCTIONS = tuple(
 """By depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
 CALLERS = tuple(
-    EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime", names="functions")
+    EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
     for level in range(1, STACK_LEVELS + 1)
 )
 """Of calls, by level from 1: the function that called, its caller, and so on."""

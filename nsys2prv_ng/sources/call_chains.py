@@ -26,6 +26,7 @@ def _chains(name: str) -> Table:
 OF_SAMPLES = _chains("SAMPLING_CALLCHAINS")
 OF_OS_CALLS = _chains("OSRT_CALLCHAINS")
 OF_CUDA_CALLS = _chains("CUDA_CALLCHAINS")
+OF_SYSTEM_CALLS = _chains("SYSCALL_CALLCHAINS")
 
 _NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
 """An address, or nothing: some functions are resolved to an empty name."""
@@ -79,6 +80,11 @@ def of_samples(reading: Reading) -> Chains:
 def of_os_calls(reading: Reading) -> Chains:
     """Of each call its caller at level 0, and the callers of that: the innermost frame is the call itself."""
     return _at_depths(reading, OF_OS_CALLS, 1)
+
+
+def of_system_calls(reading: Reading) -> Chains:
+    """Of each call the function that made it at level 0, and its callers: the call itself is in the kernel."""
+    return _at_depths(reading, OF_SYSTEM_CALLS, 0)
 
 
 def of_cuda_calls(reading: Reading) -> Chains:

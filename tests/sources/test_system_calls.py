@@ -59,3 +59,21 @@ def test_a_process_that_only_makes_system_calls_is_a_task_but_no_rank(tmp_path: 
     )
     assert len(trace.threads) == 2
     assert set(trace.events[trace.events["type"] == SYSTEM_CALL]["task"]) == {2}
+
+
+def test_callers_are_those_of_the_chain(tmp_path: Path) -> None:
+    strings = ["futex", "libc.so.6", "wait", "work", "main"]
+    tables = {
+        "SYSCALL": (COLUMNS, [(20, 60, 82, MAIN, 0, 1), (70, 90, 82, MAIN, 0, 2), (92, 93, 82, MAIN, 0, 1)]),
+        "SYSCALL_CALLCHAINS": (
+            ("id", "stackDepth", "symbol", "module", "unresolved"),
+            [(1, 0, 2, 1, 0), (1, 1, 3, 1, 0), (1, 2, 4, 1, 0)],
+        ),
+    }
+    options = SourceOptions(osrt_min=5, stack_depth=2)
+    trace, _ = trace_of([export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "system_calls", options)
+    callers = trace.events[trace.events["type"].between(70000001, 70000100)]
+    assert [(e.time + 20, e.type - 70000000, trace.values[e.type][e.value]) for e in callers.itertuples()] == [
+        (20, 1, "wait"),
+        (20, 2, "work"),
+    ]
