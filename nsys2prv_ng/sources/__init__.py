@@ -2,12 +2,14 @@
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources import (
+    cpu_counters,
     cuda_api,
     cuda_graphs,
     cuda_libraries,
     cuda_memory,
     cuda_sync,
     device_activity,
+    diagnostics,
     gpu_contexts,
     gpu_metrics,
     kernels,
@@ -15,10 +17,12 @@ from nsys2prv_ng.sources import (
     memory_operations,
     mpi,
     nccl,
+    network_metrics,
     nvtx,
     nvtx_on_gpu,
     openmp,
     os_runtime,
+    plugin_metrics,
     profiler_overhead,
     scheduling,
     unified_memory,
@@ -45,6 +49,10 @@ SOURCES: tuple[Source, ...] = (
     os_runtime.SOURCE,
     scheduling.SOURCE,
     profiler_overhead.SOURCE,
+    network_metrics.SOURCE,
+    plugin_metrics.SOURCE,
+    cpu_counters.SOURCE,
+    diagnostics.SOURCE,
 )
 """Every source, in the order in which it is read and reported."""
 
