@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from nsys2prv_ng.report.database import Database
 
@@ -20,6 +21,7 @@ SEVERITIES = {1: "info", 2: WARNING, 3: ERROR, 4: "verbose"}
 _MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
 _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
 """nsys ends its plugins so when the capture ends; and data of which it says how it gets them."""
+_LONGEST = 250
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
     r"|unable|\bfail|not (been )?(started|supported)|\bno \w+ trace\b",
@@ -41,6 +43,11 @@ class Message:
         return self.severity == ERROR or (_LOST.search(self.text) is not None and not _NO_LOSS.search(self.text))
 
     @property
+    def start(self) -> str:
+        """The text, or as much of it as people read."""
+        return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}..."
+
+    @property
     def is_certain(self) -> bool:
         """Whether it tells of lost data for sure.
 
@@ -56,6 +63,25 @@ class Diagnostics:
 
     counts: dict[str, int] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
+
+
+def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
+    """A warning for each distinct message that tells for sure of lost data, by the names of reports."""
+    having: dict[Message, list[str]] = {}
+    for name, diagnostics in of_reports.items():
+        for message in diagnostics.messages:
+            if message.is_certain:
+                having.setdefault(replace(message, count=1), []).append(name)
+    warnings = []
+    for message, names in having.items():
+        where = (
+            f"{names[0]}: nsys says"
+            if len(names) == 1
+            else f"nsys says of {len(names):,} of {len(of_reports):,} reports"
+        )
+        what = "that there was an error" if message.severity == ERROR else "that data is missing"
+        warnings.append(f"{where} {what}: {message.start}")
+    return warnings
 
 
 def one_text(text: object) -> str:

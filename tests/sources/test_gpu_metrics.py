@@ -22,8 +22,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES, gpu_metric
 from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources import gpu_metrics
-from nsys2prv_ng.sources.samples import join_blocks
 from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.sources.samples import join_blocks
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import UTC, account, export, trace_of
 from tests.trace_reader import Trace, differences
