@@ -19,7 +19,7 @@ from cfgs.generate.paraver_cfg import (
     only,
     span,
 )
-from cfgs.generate.shared import LAUNCH_LINES, NCCL_RANGES, NVTX_RANGES, cuda_kinds, names
+from cfgs.generate.shared import LAUNCH_LINES, NAMES, NCCL_RANGES, NVTX_RANGES, cuda_kinds, names
 from nsys2prv_ng.paraver import event_types as types
 
 PRESETS: list[Preset] = []
@@ -135,6 +135,16 @@ Calls shorter than 10 us are left out of the trace unless it was translated with
     names("OS runtime calls", only(types.OS_RUNTIME)),
     _pthread,
     hidden_first=(_pthread,),
+)
+
+_preset(
+    "diagnostics",
+    "Warnings and errors of nsys on the row of each node, by text",
+    """
+Each lasts until the next, so zoom to its begin, or show flags. Those that nsys gave when it made the report, after the
+capture, have no time; nsys2prv-ng inspect shows all.
+""",
+    Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
 )
 
 _preset(

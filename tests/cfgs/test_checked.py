@@ -9,6 +9,7 @@ import pytest
 from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
 from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
+from tests.cfgs.test_node_presets import made
 from tests.translated import translated_set
 
 SETS = {
@@ -28,7 +29,7 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
     contents = read_contents(trace)
     found = presets()
-    assert len(found) == 38
+    assert len(found) == 41
     for preset in found:
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         assert report.problems == [], preset.name
@@ -44,11 +45,14 @@ def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None
 
 
 def test_every_preset_has_its_events_in_some_sample(samples: Path, tmp_path: Path) -> None:
-    """So that no preset is only ever seen empty."""
+    """Or in what is made for presets of what samples do not have, so that none is only ever seen empty."""
     empty = {preset.name for preset in presets()}
-    for name, reports in SETS.items():
-        translated = translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING)
-        contents = read_contents(translated.trace.path)
+    traces = [
+        translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING).trace.path
+        for name, reports in SETS.items()
+    ]
+    for trace in (*traces, made(tmp_path).path):
+        contents = read_contents(trace)
         for preset in presets():
             report = check_cfg(preset.path, contents.config, contents.header, contents.types)
             if not any("none of the event types" in warning.message for warning in report.warnings):
