@@ -27,6 +27,15 @@ _METRICS = """
 9000000 that depends on the metric's name alone. The label ends in nsys's unit. MHz is held as Hz, which Paraver shows
 as MHz.
 """
+_NODE = f"""
+## Metrics of nodes
+
+Of network cards and switches, plugins, and CPUs: a number from {families.NODE_METRIC_FIRST} to
+{families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT - 1} that depends on the metric's name and unit alone; raw
+counters of CPUs {families.CPU_COUNTER_FIRST} and nsys's number of the counter, where that is below
+{families.CPU_COUNTER_IDS} and all nodes agree on it. The label ends in the unit that nsys gives. Real numbers are held
+times 10^{families.REAL_PRECISION}. Fields of plugins are "Plugin: FIELD".
+"""
 _TAGS = f"""
 ## Tags of communications
 
@@ -68,7 +77,13 @@ def text() -> str:
     fixed = sorted(_declared(), key=lambda each: each.number)
     states = [f"| {value} | {name} |" for value, (name, _) in sorted(event_types.STATES.items())]
     parts = [_HEAD, _table((_number(each), each) for each in fixed), _NVTX]
-    parts += [_table((_offset(each), each) for each in _ON_NVTX), _METRICS, _TAGS, _STATES + "\n".join(states) + "\n"]
+    parts += [
+        _table((_offset(each), each) for each in _ON_NVTX),
+        _METRICS,
+        _NODE,
+        _TAGS,
+        _STATES + "\n".join(states) + "\n",
+    ]
     return "".join(parts)
 
 

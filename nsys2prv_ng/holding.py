@@ -17,7 +17,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, IntArray, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata, Strings, process_of, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
-from nsys2prv_ng.sources import DERIVED, SOURCES, gpu_metrics, nccl
+from nsys2prv_ng.sources import DERIVED, SOURCES, gpu_metrics, nccl, plugin_metrics
 from nsys2prv_ng.sources.base import EventRows, Reading, SourceOptions
 
 NO_SOURCE = "no source reads it"
@@ -85,7 +85,10 @@ def _look(database: Database) -> Held:
         if source.rows:
             sources[source.name] = 0
         for rows in source.rows:
-            if not (rows.otherwise and sources[source.name]):
+            if rows.count is not None and rows_of(rows.table) and not any(map(database.missing_of, source.tables)):
+                reading = Reading(database, metadata, strings, (source,), SourceOptions())
+                sources[source.name] += rows.count(reading)
+            elif not (rows.otherwise and sources[source.name]):
                 sources[source.name] += _see(database, strings, rows, rows_of, places)
     made = (
         source.name
@@ -183,20 +186,21 @@ def _not_translated(
 def _generic(
     database: Database, metadata: Metadata, strings: Strings, rows_of: Callable[[str], int]
 ) -> list[NotTranslated]:
-    """Generic events: metrics of GPUs, which newer exports have in a table as well, and those of plugins."""
+    """Generic events that are no values of plugins: metrics of GPUs, which newer exports have in a table as well, and
+    what tracers wrote."""
     table = gpu_metrics.GENERIC.name
     rows = rows_of(table)
-    if not rows:
-        return []
-    source = gpu_metrics.SOURCE
-    if any(database.missing_of(each) for each in source.tables):  # told as an obstacle
-        return [NotTranslated(table, rows, NO_SOURCE)]
-    samples = gpu_metrics.json_samples(Reading(database, metadata, strings, (source,), SourceOptions()))
+    sources = gpu_metrics.SOURCE, plugin_metrics.SOURCE
+    if not rows or any(database.missing_of(each) for source in sources for each in source.tables):
+        return []  # what is missing is told as an obstacle
+    reading = Reading(database, metadata, strings, sources, SourceOptions())
+    samples = gpu_metrics.json_samples(reading)
+    of_tracers = plugin_metrics.rows_of_tracers(reading)
     found = []
     if samples and gpu_metrics.METRICS not in database.tables:
         found.append(NotTranslated(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
-    if rows > samples:
-        found.append(NotTranslated(table, rows - samples, NO_SOURCE))
+    if of_tracers:
+        found.append(NotTranslated(table, of_tracers, plugin_metrics.NO_METRIC))
     return found
 
 

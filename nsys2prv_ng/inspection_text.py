@@ -17,7 +17,6 @@ from nsys2prv_ng.texts import runs, utc_text
 
 NARROWEST = 72
 _SHORTEST_NAME = 12
-_LONGEST_MESSAGE = 250
 _GAP = "  "
 _INDENT = "  "
 _MOST_TASKS = 8
@@ -200,17 +199,13 @@ def _diagnostics(reports: Sequence[Inspected], width: int) -> str:
     counts = {name: sum(report.diagnostics.get(name, 0) for report in reports) for name in severities}
     title = "messages of nsys: " + ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     texts = [
-        f"{'error: ' if message.severity == ERROR else ''}{_start(message.text)}{_in_reports(having, reports)}"
+        f"{'error: ' if message.severity == ERROR else ''}{message.start}{_in_reports(having, reports)}"
         for message, having in messages_of(reports)
         if message.tells_of_lost_data
     ]
     if not texts:
         return title if any(counts.values()) else ""
     return _section(f"{title}; these tell of lost data:", texts, width)
-
-
-def _start(text: str) -> str:
-    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}..."
 
 
 def _warnings(inspection: Inspection) -> list[str]:

@@ -18,6 +18,7 @@ from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
 from nsys2prv_ng.clock.report import Alignment
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError, printable
+from nsys2prv_ng.node_parts import leave_out_repeated
 from nsys2prv_ng.objects.missing import missing_ranks
 from nsys2prv_ng.objects.places import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
@@ -28,6 +29,7 @@ from nsys2prv_ng.paraver.records import Pair
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords, read_reports
+from nsys2prv_ng.report.diagnostics import lost_data
 from nsys2prv_ng.report.files import locate_exports, size_of
 from nsys2prv_ng.resources import Resources
 from nsys2prv_ng.sources import DERIVED, SOURCES
@@ -127,6 +129,7 @@ def placed(reports: Sequence[Path], folder: Path, options: ReadOptions, progress
         is_empty = not any(report.limits() for report in read)
         if is_empty:
             _show_captures(read, store)
+        leave_out_repeated(read, store, processes)
         whole = _build_tree(read, node_names)
         kept = chosen_rows(whole, choice)
         _leave_out_rows(read, whole, kept, store, processes)
@@ -146,6 +149,7 @@ def placed(reports: Sequence[Path], folder: Path, options: ReadOptions, progress
         warnings = [*tree.warnings, *alignment.warnings]
         if len(reports) > 1:  # one alone was chosen
             warnings += missing_ranks([report.metadata for report in read], whole.ranks)
+        warnings += lost_data({str(report.path): report.diagnostics for report in read})
         yield Placed(
             read,
             store,

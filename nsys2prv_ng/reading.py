@@ -21,6 +21,7 @@ from nsys2prv_ng.paraver.runs import Run
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.files import name_of_report, refuse_none
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.sources import WITH_EVIDENCE
@@ -44,6 +45,8 @@ class ReportRecords:
     results: dict[str, Result]
     evidence: Evidence
     states: StoredStates
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    """What nsys said of the capture."""
     clock: ClockMap = field(default_factory=ClockMap)
     node: int = 0
 
@@ -151,6 +154,7 @@ def _read(
             put_away_records(result, store, on_common_clock=False)
             tick(1)
         evidence = _evidence(reading, results) if with_evidence else Evidence()
+        diagnostics = read_diagnostics(database)
     finally:
         database.close()
     _drop_without_row(reading.places, results, store)
@@ -158,7 +162,7 @@ def _read(
     states = put_states([states for result in results.values() for states in result.states], store)
     for result in results.values():
         result.states = []
-    return ReportRecords(path, metadata, reading.places, reading.labels, results, evidence, states)
+    return ReportRecords(path, metadata, reading.places, reading.labels, results, evidence, states, diagnostics)
 
 
 def order_of(path: Path, metadata: Metadata) -> tuple[Any, ...]:

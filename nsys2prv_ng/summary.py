@@ -53,6 +53,19 @@ class LeftOut:
 
 
 @dataclass
+class Messages:
+    """What nsys itself complained about: warnings and errors, and how many of the reports have some."""
+
+    warnings: int
+    errors: int
+    reports: int
+
+    def __str__(self) -> str:
+        told = f"{counted(self.warnings, 'warning')} and {counted(self.errors, 'error')}"
+        return f"{told} of nsys in {counted(self.reports, 'report')}"
+
+
+@dataclass
 class Summary:
     """A translation: what it read and what it wrote. Times in ns."""
 
@@ -71,6 +84,7 @@ class Summary:
     bytes: int
     seconds: float
     warnings: list[str]
+    messages: Messages = field(default_factory=lambda: Messages(0, 0, 0))
     clocks: Alignment | None = None
     overview: Overview | None = None
 
@@ -107,6 +121,8 @@ class Summary:
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")
+        if self.messages.reports:
+            lines.append(f"  {self.messages}: nsys2prv-ng inspect shows them")
         lines += [printable(f"  left out: {report.file}: {report.why}") for report in self.left_out]
         lines.append(
             f"{printable(self.output)}: {counted(self.tasks, 'task')}, {counted(self.rows, 'row')},"

@@ -21,10 +21,11 @@ from nsys2prv_ng.paraver.output import TraceOutput, files_of
 from nsys2prv_ng.placed import ReadOptions, placed
 from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.reading import ReportRecords
+from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.row_states import row_states
 from nsys2prv_ng.side_files import check_reports_stay, check_side_files, write_whole
 from nsys2prv_ng.sources.base import Joined, Result, Source
-from nsys2prv_ng.summary import SourceAccount, Summary
+from nsys2prv_ng.summary import Messages, SourceAccount, Summary
 from nsys2prv_ng.writing import Written, write_records
 
 
@@ -100,6 +101,7 @@ def translate(
         bytes=size,
         seconds=time.perf_counter() - began,
         warnings=warnings,
+        messages=_messages(read),
         clocks=job.alignment,
         overview=numbers,
     )
@@ -146,6 +148,12 @@ def _accounts(
         if not source.derived
     ]
     return accounts + [_account(name, name, [result]) for each in joined for name, result in each.accounts.items()]
+
+
+def _messages(read: Sequence[ReportRecords]) -> Messages:
+    counts = [report.diagnostics.counts for report in read]
+    warnings, errors = (sum(each.get(severity, 0) for each in counts) for severity in (WARNING, ERROR))
+    return Messages(warnings, errors, sum(WARNING in each or ERROR in each for each in counts))
 
 
 def _account(name: str, title: str, results: Sequence[Result]) -> SourceAccount:

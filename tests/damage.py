@@ -123,8 +123,7 @@ class Report:
         return [
             name
             for name in found
-            if not name.startswith(("ENUM_", "sqlite_", "DIAGNOSTIC_"))
-            and self.sql.execute(f'SELECT 1 FROM "{name}"').fetchone()
+            if not name.startswith(("ENUM_", "sqlite_")) and self.sql.execute(f'SELECT 1 FROM "{name}"').fetchone()
         ]
 
     def table(self, *having: str) -> str:

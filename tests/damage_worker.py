@@ -5,21 +5,25 @@ By hand: `python -m tests.damage_worker samples 17` makes the case of that seed,
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import json
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import traceback
 import warnings
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
 from tests.damage import damaged_copy, trimmed
+from tests.sources.node_reports import reports_of_all
 
 SECONDS = 120
 """Time for a case, of which most take less than one."""
@@ -27,8 +31,18 @@ MEMORY = 12 << 30
 """Address space (bytes): what damage asks for beyond it is a MemoryError and no burden to others."""
 
 
+@cache
+def _of_nodes() -> list[Path]:
+    """Reports with metrics of a node, of which there are none elsewhere."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, True)
+    return reports_of_all(folder)
+
+
 def bases(kind: str) -> list[list[Path]]:
     """Reports to damage; those of a group are of one job."""
+    if kind == "nodes":
+        return [_of_nodes()]
     if kind == "samples":
         return [sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("mpi-4.", "ddp-2x2.", "single-graph")]
     jobs = (

@@ -21,8 +21,8 @@ from tests.damage_worker import SECONDS
 
 ROUND = 25
 """Cases of a test, so that the tests of many cases show how far they are."""
-SHARE = {"samples": 5, "shared": 3} if REPORTS.is_dir() else {"samples": 8}
-"""Of eight rounds, those of reports in the repository, and of those that may be beside it."""
+SHARE = {"nodes": 1, "samples": 4, "shared": 3} if REPORTS.is_dir() else {"nodes": 1, "samples": 7}
+"""Of eight rounds, those of reports that are made, of those in the repository, and of those that may be beside it."""
 
 
 class Worker:

@@ -26,7 +26,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.inspection import Inspected, Inspection, inspect
 from nsys2prv_ng.inspection_text import inspection_text, shown
 from nsys2prv_ng.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES, choose
+from nsys2prv_ng.sources import DERIVED, SOURCES, choose, diagnostics
 from nsys2prv_ng.translation import Options, translate
 from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
@@ -58,6 +58,12 @@ TABLES = {
     "scheduling": ["SCHED_EVENTS"],
     "cpu_samples": ["COMPOSITE_EVENTS"],
     "profiler_overhead": ["PROFILER_OVERHEAD", CUPTI + "OVERHEAD"],
+    "network_metrics": ["NET_NIC_METRIC", "NET_IB_SWITCH_METRIC", "NET_IB_SWITCH_CONGESTION_EVENT"],
+    "cpu_counters": [
+        *(f"PERF_EVENT_{what}_{kind}_EVENT" for what in ("CPU", "SOC_OR_CPU") for kind in ("RAW", "METRIC")),
+        "PMU_EVENTS",
+        "SOC_METRICS",
+    ],
 }
 NAMED = "SELECT count(*) FROM NVTX_EVENTS JOIN StringIds ON id = textId WHERE "
 NCCL = NAMED + (
@@ -66,6 +72,10 @@ NCCL = NAMED + (
     " 'ncclWaitSignal')"
 )
 OLD_MPI = NAMED + "substr(value, 1, 4) = 'MPI_'"
+PLUGINS = (
+    "SELECT count(*) FROM GENERIC_EVENTS WHERE typeId NOT IN (SELECT typeId FROM GENERIC_EVENT_TYPES"
+    " JOIN GENERIC_EVENT_SOURCES USING (sourceId) WHERE GENERIC_EVENT_SOURCES.data LIKE '%GpuMetrics%')"
+)
 SEVERITIES = {1: "info", 2: "warning", 3: "error", 4: "verbose"}
 
 
@@ -120,6 +130,7 @@ def test_numbers_are_those_of_sql(report):
     expected["nccl"] = sql(NCCL)[0][0] if has_nvtx else 0
     expected["mpi"] = expected["mpi"] or (sql(OLD_MPI)[0][0] if has_nvtx else 0)
     expected["openmp"] = sql.sum([name for name in sql.rows if name.startswith("OPENMP_EVENT_KIND_")])
+    expected["plugin_metrics"] = sql(PLUGINS)[0][0] if "GENERIC_EVENTS" in sql.rows else 0
     assert found.sources == expected
     assert found.tables == {name: sql.rows[name] for name in found.tables}
     operations = expected["kernels"] + expected["memory_operations"] + sql.rows.get(CUPTI + "GRAPH_TRACE", 0)
@@ -355,15 +366,21 @@ def test_a_report_named_twice(tmp_path):
 
 
 def test_what_would_not_be_in_a_trace(tmp_path):
-    """Metrics as JSON alone, events of plugins, tables that nobody knows; descriptions are no events."""
+    """Metrics as JSON alone, events of tracers, tables that nobody knows; descriptions are no events."""
     data = "{}"
     report = export(
         tmp_path / "a.sqlite",
         [""],
         {
-            "GENERIC_EVENTS": (("rawTimestamp", "typeId", "data"), [(1, 5, data), (2, 5, data), (3, 6, data)]),
-            "GENERIC_EVENT_TYPES": (("typeId", "sourceId"), [(5, 50), (6, 60)]),
-            "GENERIC_EVENT_SOURCES": (("sourceId", "data"), [(50, '{"Name":"GpuMetrics"}'), (60, '{"Name":"Other"}')]),
+            "GENERIC_EVENTS": (
+                ("rawTimestamp", "typeId", "data"),
+                [(1, 5, data), (2, 5, data), (3, 6, data), (4, 7, data)],
+            ),
+            "GENERIC_EVENT_TYPES": (("typeId", "sourceId"), [(5, 50), (6, 60), (7, 70)]),
+            "GENERIC_EVENT_SOURCES": (
+                ("sourceId", "data"),
+                [(50, '{"Name":"GpuMetrics"}'), (60, '{"Name":"x","SourceGroup":"FTrace"}'), (70, '{"Name":"Other"}')],
+            ),
             "FUTURE_EVENTS": (("start", "what"), [(1, 2)] * 7),
             "FUTURE_NAMES": (("id", "what"), [(1, 2)] * 7),
             "EMPTY_EVENTS": (("start",), []),
@@ -371,7 +388,8 @@ def test_what_would_not_be_in_a_trace(tmp_path):
     )
     found = {(each.table, each.rows): each.why for each in one(report).not_translated}
     assert found.keys() == {("GENERIC_EVENTS", 2), ("GENERIC_EVENTS", 1), ("FUTURE_EVENTS", 7)}
-    assert "nsys 2024.2 or newer" in found["GENERIC_EVENTS", 2]
+    assert "nsys 2024.2 or newer" in found["GENERIC_EVENTS", 2] and "ftrace" in found["GENERIC_EVENTS", 1]
+    assert one(report).sources["plugin_metrics"] == 1
     summary = translate([report], tmp_path / "out.prv")
     dropped = next(each for each in summary.sources if each.name == "gpu_metrics").dropped
     assert list(dropped.values()) == [2] and next(iter(dropped)) in found["GENERIC_EVENTS", 2]
@@ -516,6 +534,8 @@ def test_json_is_stable():
 
 def test_every_source_is_counted_or_made_of_others():
     for source in SOURCES + DERIVED:
+        if source is diagnostics.SOURCE:  # messages are counted apart, by their severity
+            continue
         assert bool(source.rows) != bool(source.made_of) and bool(source.rows) == bool(source.row), source.name
         assert {rows.table for rows in source.rows} <= {table.name for table in source.tables}, source.name
 

@@ -170,6 +170,16 @@ What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
 )
 
 _preset(
+    "diagnostics",
+    "Warnings and errors of nsys on the row of each node, by text",
+    """
+Each lasts until the next, so zoom to its begin, or show flags. Those that nsys gave when it made the report, after the
+capture, have no time; nsys2prv-ng inspect shows all.
+""",
+    Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
+)
+
+_preset(
     "graphs",
     "CUDA graphs that were traced as a whole, of each stream, by name",
     """

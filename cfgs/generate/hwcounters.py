@@ -1,8 +1,23 @@
-"""Presets of GPU metrics, found by their names: their numbers differ between kinds of GPU."""
+"""Presets of metrics of GPUs and nodes, found by their names: their numbers differ between kinds of GPU."""
 
 from __future__ import annotations
 
-from cfgs.generate.paraver_cfg import NEXT_TYPE, PERCENT, SIGN, TASK, Derived, Preset, View, Window, matching, product
+from cfgs.generate.paraver_cfg import (
+    GRADIENT,
+    NEXT_TYPE,
+    PERCENT,
+    SIGN,
+    TASK,
+    Derived,
+    Function,
+    Look,
+    Preset,
+    View,
+    Window,
+    divided,
+    matching,
+    product,
+)
 from cfgs.generate.shared import FLAG
 
 _UNITS = """
@@ -12,14 +27,39 @@ Needs --gpu-metrics-devices when profiling.
 """
 
 
+_OF_NODE = """\
+A row for each task; the values are those of the nodes' own tasks, each the sum of its cards. For a row for each card
+choose the level thread in the window's properties. A sample lasts until the next.\
+"""
+_BYTES_RECEIVED = ("IB: Bytes received [*", "Eth: Bytes received [*")
+_BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
+
+
 def _metric(name: str, *patterns: str) -> Derived:
-    """The sum of the metrics of these names. The last sample would last to the end of the trace: it is cut off."""
-    values = [Window(pattern.replace("*", ""), PERCENT, events=matching(pattern)) for pattern in patterns]
+    """The sum of the metrics of these names, which all GPUs have; of the GPUs of a rank the highest."""
+    return _sum(name, PERCENT, patterns, patterns[:1], above="Maximum")
+
+
+def _of_node(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
+    """The sum of the metrics of these names, of which a row has some, over all rows of a node."""
+    return _sum(name, GRADIENT, patterns, patterns, above="Adding", top=top)
+
+
+def _sum(
+    name: str,
+    look: Look,
+    patterns: tuple[str, ...],
+    sampled: tuple[str, ...],
+    above: str,
+    top: tuple[Function, ...] = (),
+) -> Derived:
+    """The last sample would last to the end of the trace: it is cut off, by the last event of the `sampled` ones."""
+    values = [Window(pattern.replace("*", ""), look, events=matching(pattern)) for pattern in patterns]
     total: View = values[0]
     for value in values[1:]:
-        total = Derived(f"{name}, all samples", PERCENT, operation="add", first=total, second=value)
-    sampled = Window("Another sample follows", FLAG, events=matching(patterns[0]), thread=NEXT_TYPE, compose=SIGN)
-    return product(name, PERCENT, total, sampled, level=TASK, above="Maximum")
+        total = Derived(f"{name}, all samples", look, operation="add", first=total, second=value)
+    follows = Window("Another sample follows", FLAG, events=matching(*sampled), thread=NEXT_TYPE, compose=SIGN)
+    return product(name, look, total, follows, level=TASK, above=above, top=top)
 
 
 def _nvlink(direction: str, name: str) -> Derived:
@@ -82,5 +122,33 @@ messages between nodes.
 """,
         _metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
         _metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
+    ),
+    Preset(
+        "hwcounters",
+        "network_cards",
+        "Bytes that the network cards of each node received and sent, InfiniBand and Ethernet (GB/s)",
+        f"""
+First window: received. Second window: sent. In GB/s (10^9 bytes per second), which nsys samples as bytes per ms.
+{_OF_NODE}
+Needs --nic-metrics when profiling.
+""",
+        (
+            _of_node("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
+            _of_node("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
+        ),
+    ),
+    Preset(
+        "hwcounters",
+        "network_plugin",
+        "Bytes that the network interfaces of each node received and sent, as nsys's plugin for them samples them",
+        f"""
+First window: received. Second window: sent. The values are those that the plugin gives at each sample.
+{_OF_NODE}
+Needs --enable=network_interface when profiling.
+""",
+        (
+            _of_node("Bytes received, by sample", "Plugin: rx_bytes*"),
+            _of_node("Bytes sent, by sample", "Plugin: tx_bytes*"),
+        ),
     ),
 ]

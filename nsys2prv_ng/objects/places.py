@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +47,13 @@ class Node(NamedTuple):
     """The node itself: what belongs to no process."""
 
 
-Place = Thread | Stream | Device | Node
+class NodePart(NamedTuple):
+    """A part of the node that has values of its own, as a network card or a core, by the name of its row."""
+
+    name: str
+
+
+Place = Thread | Stream | Device | Node | NodePart
 
 
 class Places:
@@ -108,6 +115,10 @@ class Places:
     def node(self) -> int:
         """Id of the node itself."""
         return self._id(Node())
+
+    def node_parts(self, names: Sequence[str]) -> IntArray:
+        """Ids of the parts of the node with these names."""
+        return np.array([self._id(NodePart(name)) for name in names], np.int64)
 
     def _call(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
         self.called |= processes

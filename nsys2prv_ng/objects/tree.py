@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from nsys2prv_ng.objects.places import Device, IntArray, Node, Place, Places, Stream, Thread
+from nsys2prv_ng.objects.places import Device, IntArray, Node, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 
@@ -78,6 +79,8 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
             gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
             owner = owners.get((report.node, gpu_key(gpu)), own_tasks[report.node])
             return owner, (2, gpu.number, gpu_key(gpu))
+        if isinstance(place, NodePart):
+            return own_tasks[report.node], (4, *_by_number(place.name))
         return own_tasks[report.node], (3,)
 
     keys_of: dict[int, dict[tuple[object, ...], tuple[ReportPlaces, Place]]] = {}
@@ -237,6 +240,12 @@ def _name_ranks(tasks: list[Task]) -> list[str]:
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
+def _by_number(name: str) -> tuple[tuple[object, ...], str]:
+    """What sorts names by the numbers in them: core 2 before core 10."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
+
+
 def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:
     """Names of a task's rows, unique within it."""
     contexts: dict[tuple[object, object], set[object]] = {}
@@ -253,6 +262,8 @@ def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -
             names.append(f"CUDA-D{key[1]}.S{place.stream}{context}{lane}")
         elif isinstance(place, Device):
             names.append(f"Metrics GPU{key[1]}")
+        elif isinstance(place, NodePart):
+            names.append(place.name)
         else:
             assert isinstance(place, Node)
             names.append("node")

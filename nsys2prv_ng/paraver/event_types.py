@@ -235,6 +235,14 @@ CALLERS = tuple(
 )
 """Of calls, by level from 1: the function that called, its caller, and so on."""
 
+# ---- the node: what nsys complained about, and congestion that a switch told of --------------------------------------
+DIAGNOSTIC = EventType(66900000, "nsys warning or error", "diagnostics", names="diagnostics")
+IB_CONGESTION = EventType(66910000, "InfiniBand congestion", "network_metrics", names="ib_congestion")
+IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", "network_metrics")
+IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metrics")
+IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
+IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
+
 # ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {

@@ -1,4 +1,4 @@
-"""Event types whose number is not fixed: the metrics that a GPU has, and what the domains of NVTX hold.
+"""Event types whose number is not fixed: the metrics of GPUs and nodes, and what the domains of NVTX hold.
 
 A family gives its types their numbers once all reports are known, so that these depend on the order of neither reports
 nor events.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.event_type import EventType, one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
 GPU_METRIC_FIRST = 9400
@@ -21,10 +21,15 @@ GPU_METRIC_OTHERS_COUNT = 100000
 
 def gpu_metric(name: str, metric_id: int) -> EventType:
     """A metric by nsys's name for it, which ends in its unit. What is called MHz holds Hz: Paraver shows it as MHz."""
-    stem, bracket, unit = name.rpartition(" [")
-    label, unit = (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
+    label, unit = name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
     return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
+
+
+def name_and_unit(name: str) -> tuple[str, str]:
+    """What precedes the unit that a metric's name ends in, in brackets, and the unit."""
+    stem, bracket, unit = name.rpartition(" [")
+    return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
 
 
 def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
@@ -33,23 +38,72 @@ def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) ->
     A known metric keeps its number. Another has 9400 + the lowest of its ids below 100 that no other metric has;
     without one, a number of its own from 9000000, which depends on its name.
     """
-    types = list(types)
+    return _numbers_by_id(
+        list(types),
+        known,
+        range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS),
+        range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT),
+    )
+
+
+def _numbers_by_id(
+    types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
+) -> dict[EventType, int]:
+    """Numbers of types of which `number` is an id that not all reports need agree on.
+
+    One that is known keeps its number. Another has that of the lowest of its ids in `by_id` that no other member has;
+    without one, a number of its own in `by_name`.
+    """
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
-    claims = Counter(metric_id for of_name in ids.values() for metric_id in of_name)
-    numbers = {each.member: known[each.title] for each in types if each.title in known}
+    claims = Counter(each for of_name in ids.values() for each in of_name)
+    numbers: dict[str, int] = {}
+    for event_type in sorted(types, key=lambda each: each.member):
+        number = known.get(event_type.title)
+        if number is not None and number not in numbers.values():
+            numbers[event_type.member] = number
     for name in sorted(set(ids) - set(numbers)):
-        free = set(range(GPU_METRIC_IDS)) - {number - GPU_METRIC_FIRST for number in known.values()}
-        own = [i for i in sorted(ids[name]) if i in free and claims[i] == 1]
-        if own:
-            numbers[name] = GPU_METRIC_FIRST + own[0]
-            continue
-        offset = zlib.crc32(name.encode())
-        while (number := GPU_METRIC_OTHERS + offset % GPU_METRIC_OTHERS_COUNT) in {*numbers.values(), *known.values()}:
+        taken = {*numbers.values(), *known.values()}
+        own = [i for i in sorted(ids[name]) if 0 <= i < len(by_id) and by_id[i] not in taken and claims[i] == 1]
+        offset = zlib.crc32(name.encode("utf-8", "replace"))
+        while not own and by_name[offset % len(by_name)] in taken:
             offset += 1
-        numbers[name] = number
+        numbers[name] = by_id[own[0]] if own else by_name[offset % len(by_name)]
     return {event_type: numbers[event_type.member] for event_type in types}
+
+
+# ---- metrics of a node: raw counters of CPUs have nsys2prv's numbers, others depend on their names alone -------------
+CPU_COUNTER_FIRST = 66600000
+CPU_COUNTER_IDS = 100000
+NODE_METRIC_FIRST = 9100000
+NODE_METRIC_COUNT = 800000
+REAL_PRECISION = 6
+"""Real values are held times 10^6."""
+
+
+def node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
+    """A metric of what is no GPU, by the name and unit that nsys has for it; `counter_id` of a raw counter of CPUs."""
+    name, unit = one_line(name), one_line(unit) if unit.strip() else ""
+    return EventType(
+        counter_id,
+        name,
+        source,
+        unit=unit,
+        precision=REAL_PRECISION if real else 0,
+        family="node_metrics",
+        member="\t".join((source, name, unit, "real" if real else "")),
+    )
+
+
+def _node_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
+    """A type's `number` is the id of a raw counter, or -1."""
+    return _numbers_by_id(
+        list(types),
+        known,
+        range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS),
+        range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT),
+    )
 
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
@@ -157,5 +211,6 @@ def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _nvtx_numbers,
     "gpu_metrics": _gpu_metric_numbers,
+    "node_metrics": _node_metric_numbers,
 }
 """Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""

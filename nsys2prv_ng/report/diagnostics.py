@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from nsys2prv_ng.report.database import Database
 
@@ -17,6 +18,10 @@ WARNING, ERROR, UNKNOWN = "warning", "error", "unknown"
 SEVERITIES = {1: "info", 2: WARNING, 3: ERROR, 4: "verbose"}
 """Names of the severities; whatever is none of them is unknown."""
 
+_MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
+_NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
+"""nsys ends its plugins so when the capture ends; and data of which it says how it gets them."""
+_LONGEST = 250
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
     r"|unable|\bfail|not (been )?(started|supported)|\bno \w+ trace\b",
@@ -35,7 +40,21 @@ class Message:
     @property
     def tells_of_lost_data(self) -> bool:
         """Whether something that happened may not be in the report: errors, and warnings that say so."""
-        return self.severity == ERROR or _LOST.search(self.text) is not None
+        return self.severity == ERROR or (_LOST.search(self.text) is not None and not _NO_LOSS.search(self.text))
+
+    @property
+    def start(self) -> str:
+        """The text, or as much of it as people read."""
+        return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}..."
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it tells of lost data for sure.
+
+        That something *might* not have been collected nsys says of every process that ran on after the end of a capture
+        range, or never made such calls.
+        """
+        return self.tells_of_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
 
 
 @dataclass(frozen=True)
@@ -46,10 +65,34 @@ class Diagnostics:
     messages: list[Message] = field(default_factory=list)
 
 
+def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
+    """A warning for each distinct message that tells for sure of lost data, by the names of reports."""
+    having: dict[Message, list[str]] = {}
+    for name, diagnostics in of_reports.items():
+        for message in diagnostics.messages:
+            if message.is_certain:
+                having.setdefault(replace(message, count=1), []).append(name)
+    warnings = []
+    for message, names in having.items():
+        where = (
+            f"{names[0]}: nsys says"
+            if len(names) == 1
+            else f"nsys says of {len(names):,} of {len(of_reports):,} reports"
+        )
+        what = "that there was an error" if message.severity == ERROR else "that data is missing"
+        warnings.append(f"{where} {what}: {message.start}")
+    return warnings
+
+
+def one_text(text: object) -> str:
+    """A message in one line."""
+    return " ".join(str(text or "").split())
+
+
 def read_diagnostics(database: Database) -> Diagnostics:
     """Messages of an export; none where it does not have the table."""
     frame = database.frame(TABLE, ["severity", "text"])
     severities = [SEVERITIES.get(value, UNKNOWN) for value in frame["severity"]]
-    texts = [" ".join(str(text or "").split()) for text in frame["text"]]
+    texts = [one_text(text) for text in frame["text"]]
     told = Counter(each for each in zip(severities, texts, strict=True) if each[0] in (WARNING, ERROR))
     return Diagnostics(dict(Counter(severities)), [Message(*each, count) for each, count in told.items()])

@@ -142,6 +142,10 @@ class Strings:
         frame = database.frame("StringIds", ["id", "value"])
         self._values: dict[int, str] = dict(zip(frame["id"], frame["value"], strict=True))
 
+    def known(self, ids: IntArray) -> list[str]:
+        """Name of each id; empty for one that the export lacks."""
+        return [str(self._values.get(i) or "") for i in ids.tolist()]
+
     def __call__(self, ids: IntArray) -> list[str]:
         """Names of distinct ids; one that the export lacks (nsys leaves some out) is named by its id."""
         return ["(no name)" if i == NULL else str(self._values.get(int(i), f"name {i}")) for i in ids]

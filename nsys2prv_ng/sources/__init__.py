@@ -2,6 +2,7 @@
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources import (
+    cpu_counters,
     cpu_samples,
     cuda_api,
     cuda_graphs,
@@ -9,6 +10,7 @@ from nsys2prv_ng.sources import (
     cuda_memory,
     cuda_sync,
     device_activity,
+    diagnostics,
     gpu_contexts,
     gpu_metrics,
     kernels,
@@ -16,11 +18,13 @@ from nsys2prv_ng.sources import (
     memory_operations,
     mpi,
     nccl,
+    network_metrics,
     nvtx,
     nvtx_on_gpu,
     openacc,
     openmp,
     os_runtime,
+    plugin_metrics,
     profiler_overhead,
     scheduling,
     system_calls,
@@ -55,6 +59,10 @@ SOURCES: tuple[Source, ...] = (
     scheduling.SOURCE,
     cpu_samples.SOURCE,
     profiler_overhead.SOURCE,
+    network_metrics.SOURCE,
+    plugin_metrics.SOURCE,
+    cpu_counters.SOURCE,
+    diagnostics.SOURCE,
 )
 """Every source, in the order in which it is read and reported."""
 

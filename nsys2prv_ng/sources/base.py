@@ -161,6 +161,8 @@ class EventRows:
     """Only rows whose textId is that of such a name are the source's."""
     otherwise: bool = False
     """Only where the tables before it have no rows."""
+    count: Callable[[Reading], int] | None = None
+    """Number of the rows that are the source's, where not all are."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,10 @@ class Reading:
             else:
                 self._columns[table] = Columns(0, {}, {})
         return self._columns[table]
+
+    def read(self, table: Table) -> Columns:
+        """Columns that are read when they are asked for, and not kept: those that few reports need."""
+        return self._database.read(table, self.metadata.schema_version)
 
     def has(self, table: str) -> bool:
         """Whether the report has the table and a chosen source reads it."""

@@ -7,22 +7,20 @@ GPU, so no two of them are the same sample.) nsys's ids of metrics differ betwee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng import keys
 from nsys2prv_ng.compiling import compiled
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source
 from nsys2prv_ng.sources.patterns import matches
+from nsys2prv_ng.sources.samples import Block, Key, Samples, block_of, join_blocks, keys_of, records, sound
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
@@ -38,36 +36,6 @@ ONLY_JSON = "only as JSON in this export; export the report with nsys 2024.2 or 
 
 _GPU_MASK = 0xFF
 """Of a typeId: nsys's number of the GPU."""
-
-
-class _Samples(NamedTuple):
-    """Samples of n and their m values, those of a sample side by side: time (ns), GPU, offsets of the first values (of
-    n + 1), then index of the metric's name and value of each value."""
-
-    time: IntArray
-    gpu: IntArray
-    first: IntArray
-    metric: Int32Array
-    value: IntArray
-
-    def only(self, wanted: BoolArray) -> _Samples:
-        """The wanted ones of the values, and the samples that have some."""
-        first = np.concatenate([[0], np.cumsum(wanted)])[self.first]
-        left = np.flatnonzero(np.diff(first))
-        first = first[np.append(left, self.time.size)]
-        return _Samples(self.time[left], self.gpu[left], first, self.metric[wanted], self.value[wanted])
-
-
-class _Block(NamedTuple):
-    """Rows of the table as runs of one time (ns) and type: these and the index of the first row of each run, then the
-    kind (index into `kinds`, pairs of type and metric) and value of each row."""
-
-    time: IntArray
-    type_id: IntArray
-    first: IntArray
-    kinds: list[tuple[int, int]]
-    kind: Int32Array
-    value: IntArray
 
 
 @dataclass(frozen=True)
@@ -87,11 +55,11 @@ def read(reading: Reading) -> Result:
         return result
     blocks = reading.by_block(METRICS, _block)
     index, names = _metrics(reading, blocks)
-    samples = _by_sample(_join_blocks(blocks, index))
+    samples = join_blocks(blocks, _gpus(blocks), index)
     result.read = samples.time.size
     result.shared = Choice(frozenset(name for name, _ in names), reading.options.metrics)
 
-    samples = _sound(reading, result, samples)
+    samples = sound(reading, result, samples, "GPU metrics", "no GPU")
     chosen = np.array([not reading.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
     if not chosen.all():
         before = samples.time.size
@@ -102,49 +70,32 @@ def read(reading: Reading) -> Result:
         samples = samples.only(_changes(samples, len(names)))
         result.drop("unchanged", before - samples.time.size)
     if samples.time.size:
-        result.records.append(_records(reading, samples, names))
+        types = [families.gpu_metric(name, metric_id) for name, metric_id in names]
+        result.records.append(records(reading, samples, reading.places.devices(samples.device), types))
     return result
 
 
 def json_samples(reading: Reading) -> int:
     """Number of samples that the export holds as JSON: all of an old export, besides the table in others."""
+    return int(np.isin(reading.columns(GENERIC.name)["typeId"], json_types(reading)).sum())
+
+
+def json_types(reading: Reading) -> IntArray:
+    """Types of the generic events that are samples of GPUs."""
     sources = reading.columns(GENERIC_SOURCES.name)
     is_metrics = [bool(text) and '"GpuMetrics"' in text for text in sources.texts["data"].to_pylist()]
-    generic = reading.columns(GENERIC_TYPES.name)
-    of_metrics = generic["typeId"][np.isin(generic["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])]
-    return int(np.isin(reading.columns(GENERIC.name)["typeId"], of_metrics).sum())
+    types = reading.columns(GENERIC_TYPES.name)
+    of_sources = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
+    return np.unique(np.concatenate([types["typeId"][of_sources], reading.columns(NAMES.name)["typeId"]]))
 
 
-def _block(columns: Columns) -> _Block:
+def _block(columns: Columns) -> Block:
     type_id, time = columns["typeId"], columns["timestamp"]
     time = np.where(time != NULL, time, columns["rawTimestamp"])
-    first = _changing(time, type_id)
-    metric_id = columns["metricId"]
-    kind, of_kind = _kinds(type_id, metric_id, int(first[2] - first[1]) if first.size > 2 else 0)
-    kinds = list(zip(type_id[of_kind].tolist(), metric_id[of_kind].tolist(), strict=True))
-    # Copies: the columns are gone when this returns.
-    return _Block(time[first], type_id[first], first, kinds, kind.astype(np.int32), columns["value"].copy())
+    return block_of(time, [type_id], [type_id, columns["metricId"]], columns["value"])
 
 
-def _kinds(type_id: IntArray, metric_id: IntArray, period: int) -> tuple[IntArray, IntArray]:
-    """As `keys.codes_of`; faster where rows repeat those of `period` rows before, as samples of one GPU do."""
-    whole = type_id, metric_id
-    if not period or any((column[period:] != column[:-period]).any() for column in whole):
-        return keys.codes_of(*whole)
-    kind, of_kind = keys.codes_of(*(column[:period] for column in whole))
-    return np.resize(kind, type_id.size), of_kind
-
-
-def _changing(*columns: IntArray) -> IntArray:
-    """Rows that differ from the one before, and the first."""
-    differs = np.zeros(columns[0].size, np.bool_)
-    differs[:1] = True
-    for column in columns:
-        differs[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(differs)
-
-
-def _metrics(reading: Reading, blocks: Sequence[_Block]) -> tuple[dict[tuple[int, int], int], list[tuple[str, int]]]:
+def _metrics(reading: Reading, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
     """(index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
     table = reading.columns(NAMES.name)
     named = {
@@ -152,89 +103,28 @@ def _metrics(reading: Reading, blocks: Sequence[_Block]) -> tuple[dict[tuple[int
         for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
         if name
     }
-    kinds = dict.fromkeys(kind for block in blocks for kind in block.kinds)
+    _, kinds = keys_of(blocks)
     # In the order in which the types, then the metrics, first occur.
     type_order, metric_order = (
         {each: i for i, each in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
     )
     index: dict[tuple[str, int], int] = {}
     of_kind = dict.fromkeys(kinds, -1)
-    for kind in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
-        if kind[1] != NULL:
-            metric = named.get(kind, f"GPU metric {kind[1]}"), kind[1]
-            of_kind[kind] = index.setdefault(metric, len(index))
+    for type_id, metric_id in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
+        if metric_id != NULL:
+            metric = named.get((type_id, metric_id), f"GPU metric {metric_id}"), metric_id
+            of_kind[type_id, metric_id] = index.setdefault(metric, len(index))
     return of_kind, list(index)
 
 
-def _join_blocks(blocks: list[_Block], index: Mapping[tuple[int, int], int]) -> _Samples:
-    """Samples of all blocks, of which none is left: they are large."""
-    starts = np.cumsum([0, *(block.value.size for block in blocks)])
-    time, type_id = (np.concatenate([block[i] for block in blocks] or [np.zeros(0, np.int64)]) for i in range(2))
-    gpu = np.where(type_id != NULL, type_id & _GPU_MASK, -1)
-    first = np.concatenate([*(block.first + start for block, start in zip(blocks, starts, strict=False)), starts[-1:]])
-    metric, value = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int64)
-    while blocks:
-        block = blocks.pop()
-        rows = slice(starts[len(blocks)], starts[len(blocks) + 1])
-        metric[rows] = np.array([index[kind] for kind in block.kinds], np.int32)[block.kind]
-        value[rows] = block.value
-    return _joined(time, gpu, first, metric, value)
+def _gpus(blocks: Sequence[Block]) -> dict[Key, int]:
+    """nsys's number of the GPU of each type; -1 for no type."""
+    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in keys_of(blocks)[0]}
 
 
-def _joined(time: IntArray, gpu: IntArray, first: IntArray, metric: Int32Array, value: IntArray) -> _Samples:
-    """Samples of runs of values, of which some in a row may be of one sample."""
-    begins = _changing(time, gpu)
-    return _Samples(time[begins], gpu[begins], first[np.append(begins, time.size)], metric, value)
-
-
-def _by_sample(samples: _Samples) -> _Samples:
-    """The samples, sorted unless each is there only once, as nsys writes them."""
-    if not keys.duplicated(samples.gpu, samples.time).any():
-        return samples
-    order = np.lexsort((samples.time, samples.gpu))
-    count = np.diff(samples.first)[order]
-    first = np.concatenate([[0], np.cumsum(count)])
-    values = np.arange(first[-1]) + np.repeat(samples.first[order] - first[:-1], count)
-    return _joined(samples.time[order], samples.gpu[order], first, samples.metric[values], samples.value[values])
-
-
-def _sound(reading: Reading, result: Result, samples: _Samples) -> _Samples:
-    """Values that have a time, a GPU, a metric and a number."""
-    no_time = samples.time == NULL
-    no_gpu = ~no_time & (samples.gpu < 0)
-    result.drop("no time", int(no_time.sum()))
-    result.drop("no GPU", int(no_gpu.sum()))
-    placed = ~no_time & ~no_gpu
-    has_value = (samples.value != NULL) & (samples.metric >= 0)
-    if placed.all() and has_value.all():
-        return samples
-    is_placed = np.repeat(placed, np.diff(samples.first))
-    kept = samples.only(is_placed & has_value)
-    result.drop("no value", int(placed.sum()) - kept.time.size)
-    missing = int((is_placed & ~has_value).sum())
-    if missing:
-        reading.metadata.warnings.append(f"{missing:,} values of GPU metrics are NULL and left out")
-    return kept
-
-
-def _records(reading: Reading, samples: _Samples, names: list[tuple[str, int]]) -> Records:
-    """One line for each sample."""
-    n = samples.time.size
-    handles = [reading.labels.handle(families.gpu_metric(name, metric_id)) for name, metric_id in names]
-    return Records(
-        time=samples.time,
-        tie=np.full(n, POINT << CLASS_SHIFT, np.int64),
-        place=reading.places.devices(samples.gpu).astype(np.int32),
-        kind=np.full(n, EVENT, np.int8),
-        first=samples.first,
-        handle=np.array(handles, np.int32)[samples.metric],
-        value=samples.value,
-    )
-
-
-def _changes(samples: _Samples, metrics: int) -> BoolArray:
+def _changes(samples: Samples, metrics: int) -> BoolArray:
     """Values that differ from the one before of the same metric and GPU, and the first of each."""
-    gpu, gpus = pd.factorize(samples.gpu)
+    gpu, gpus = pd.factorize(samples.device)
     order = np.lexsort((samples.time, gpu))
     differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
     return differs

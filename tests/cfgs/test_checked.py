@@ -11,6 +11,7 @@ from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.base import SourceOptions
 from tests.cfgs.sampled_report import make
+from tests.cfgs.test_node_presets import made
 from tests.conftest import REPOSITORY
 from tests.sources.small_reports import MAIN, PROCESS, export, trace_of
 from tests.translated import translated_set
@@ -81,6 +82,7 @@ def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path
     for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make(tmp_path).path):
         output = tmp_path / f"{report.stem}.prv"
         traces.append(trace_of([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
+    traces.append(made(tmp_path).path)
     empty = {preset.name for preset in presets()}
     for trace in traces:
         contents = read_contents(trace)

@@ -23,6 +23,7 @@ from nsys2prv_ng.paraver.families import FAMILIES, gpu_metric
 from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources import gpu_metrics
 from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.sources.samples import join_blocks
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import UTC, account, export, trace_of
 from tests.trace_reader import Trace, differences
@@ -278,11 +279,11 @@ def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
         numbers["rawTimestamp"] = time
         blocks.append(gpu_metrics._block(Columns(high - low, numbers, {})))
     index = {(GPU_TYPE + gpu, metric): 10 * gpu + metric for gpu in range(3) for metric in range(3)}
-    samples = gpu_metrics._by_sample(gpu_metrics._join_blocks(blocks, index))
+    samples = join_blocks(blocks, gpu_metrics._gpus(blocks), index)
     found = [
         (gpu, time, samples.metric[low:high].tolist(), samples.value[low:high].tolist())
         for gpu, time, (low, high) in zip(
-            samples.gpu.tolist(), samples.time.tolist(), pairwise(samples.first.tolist()), strict=True
+            samples.device.tolist(), samples.time.tolist(), pairwise(samples.first.tolist()), strict=True
         )
     ]
 

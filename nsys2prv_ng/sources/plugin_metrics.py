@@ -1,0 +1,380 @@
+"""What plugins of nsys sampled, as the bytes that passed a network interface: generic events, of a type with fields.
+
+Each type of each plugin's process is a row with the node's own task; a field is a metric by its name. A plugin tells
+neither units nor what it watches, but in its name and those of its fields, and its values are shown as they are.
+
+Exports from 2024 on have the values as numbers; in older ones they are cut from a text of JSON for each event, which
+takes several times as long. Generic events that hold metrics of GPUs or of the system on chip are the business of
+others, and those of tracers (ftrace, hypervisor, ETW) are no metrics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nsys2prv_ng import keys
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources import cpu_counters, gpu_metrics
+from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.samples import Block, Key, add_of_node, block_of, scaled
+
+NAME = "plugin_metrics"
+_VALUES = "plugins"
+
+EVENTS = Table(
+    "GENERIC_EVENTS",
+    ("typeId",),
+    {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL},
+)
+_TEXTS = Table(EVENTS.name, (), text=("data",))
+DATA = Table("GENERIC_EVENT_DATA", ("genericEventId", "fieldIdx"), {"intVal": NULL, "uintVal": NULL})
+_REALS = Table(DATA.name, (), real=("floatVal", "doubleVal"))
+FIELDS = Table("GENERIC_EVENT_TYPE_FIELDS", ("typeId", "fieldIdx"), {"fieldNameId": NULL, "type": NULL})
+TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"), {"nameId": NULL}, text=("data",))
+SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), {"nameId": NULL, "sourceGroupId": NULL}, text=("data",))
+
+NO_METRIC = "no metric: an event of ftrace, a hypervisor or ETW"
+_TRACERS = {1: "FTrace", 2: "NvMedia", 3: "Hypervisor", 4: "ETW"}
+"""ENUM_NSYS_GENERIC_EVENT_GROUP: groups of sources that are no plugins."""
+
+INTEGER, REAL, UNKNOWN = "integer", "real", "unknown"
+KINDS = {0: INTEGER, 1: INTEGER, 2: REAL, 3: REAL}
+"""What ENUM_NSYS_GENERIC_EVENT_FIELD_TYPE says of a field's values."""
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What the report says of types of generic events."""
+
+    name: dict[int, str]
+    """Name of each type, empty where it has none."""
+    source: dict[int, str]
+    """Name of the source of each type, likewise."""
+    fields: dict[Key, str]
+    """Names of fields by type and index; empty where the export lacks the name."""
+    listed: dict[int, list[str]]
+    """Names of the fields of each type, in no order that matters."""
+    kinds: dict[Key, str]
+    """Whether fields are integers or real."""
+    tracers: set[int]
+    """Types whose events are no metrics."""
+
+    def kind_of(self, field: Key) -> str:
+        return self.kinds.get(field, UNKNOWN)
+
+    def names_all(self, types: Iterable[int]) -> bool:
+        """Whether all fields of some types have a name by their index, and each type some."""
+        named = {key[0]: True for key in self.fields}
+        named |= {key[0]: False for key, name in self.fields.items() if not name}
+        return all(named.get(type_id, False) for type_id in types)
+
+
+def read(reading: Reading) -> Result:
+    """A line for each event of a plugin."""
+    result = Result()
+    columns = reading.columns(EVENTS.name)
+    if not columns.rows:
+        return result
+    described = _described(reading)
+    of_others, of_tracers = _not_of_plugins(reading, described)
+    result.read += int(of_tracers.sum())
+    result.drop(NO_METRIC, int(of_tracers.sum()))
+    events = np.flatnonzero(~of_others & ~of_tracers)
+    if events.size:
+        _add(reading, result, events, described)
+    return result
+
+
+def rows_of_plugins(reading: Reading) -> int:
+    """Number of generic events that are values of plugins."""
+    of_others, of_tracers = _not_of_plugins(reading, _described(reading))
+    return int((~of_others & ~of_tracers).sum())
+
+
+def rows_of_tracers(reading: Reading) -> int:
+    """Number of those that tracers wrote."""
+    return int(_not_of_plugins(reading, _described(reading))[1].sum())
+
+
+def _not_of_plugins(reading: Reading, described: _Described) -> tuple[BoolArray, BoolArray]:
+    """Events that other sources read, or tell of, and those of tracers."""
+    of_soc = reading.columns(cpu_counters.SOC_NAMES.name)["typeId"]
+    type_id = reading.columns(EVENTS.name)["typeId"]
+    of_others = np.isin(type_id, np.concatenate([gpu_metrics.json_types(reading), of_soc]))
+    return of_others, np.isin(type_id, sorted(described.tracers)) & ~of_others
+
+
+def _add(reading: Reading, result: Result, events: IntArray, described: _Described) -> None:
+    columns = reading.columns(EVENTS.name)
+    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[events]
+    type_id, thread = columns["typeId"][events], columns["globalTid"][events]
+    process = np.where(thread != NULL, thread >> 24, NULL)
+    of_events = _Events(columns["genericEventId"][events], time, type_id, process)
+    found = None
+    if not (reading.has(DATA.name) and described.names_all(np.unique(type_id).tolist())):
+        texts = reading.read(_TEXTS).texts["data"].take(pa.array(events))
+        if texts.null_count < len(texts) or not reading.has(DATA.name):
+            found = _of_texts(texts, of_events, described)
+    found = found or _of_numbers(reading, result, of_events, described)
+
+    def row(device: Key) -> str | None:
+        return None if device[0] == NULL else _row(reading, described, *device)
+
+    def metric(kind: Key) -> EventType | None:
+        if NULL in kind:
+            return None
+        name, unit = families.name_and_unit(found.names.get(kind) or f"field {kind[1]}")
+        return families.node_metric(NAME, f"Plugin: {name}", unit, real=kind in found.real)
+
+    add_of_node(reading, result, found.blocks, row, metric, _VALUES)
+
+
+def _row(reading: Reading, described: _Described, type_id: int, process: int) -> str:
+    """Name of the plugin's process where that is known, else of its source, and of the type."""
+    metadata = reading.metadata
+    name = described.source.get(type_id) or "plugin"
+    if process in metadata.processes or (process << 24 | process & PID_MASK) in metadata.threads:
+        name = metadata.process_name(process)
+    return f"{name} {described.name.get(type_id, '')}".strip()
+
+
+@dataclass(frozen=True)
+class _Events:
+    """Events of plugins, of n: id (NULL in old exports), time (ns), type and process (NULL: unknown)."""
+
+    id: IntArray
+    time: IntArray
+    type_id: IntArray
+    process: IntArray
+
+    def block(self, event: IntArray, field: IntArray, value: IntArray) -> Block:
+        """Values of events, by index; those of no event of a plugin, -1, are left out."""
+        if (event < 0).any():
+            known = np.flatnonzero(event >= 0)
+            event, field, value = event[known], field[known], value[known]
+        type_id = self.type_id[event]
+        return block_of(self.time[event], [type_id, self.process[event]], [type_id, field], value)
+
+
+class _Found(NamedTuple):
+    """Values of events, the names of their fields, and which of these are real."""
+
+    blocks: list[Block]
+    names: Mapping[Key, str]
+    real: set[Key]
+
+
+# ---- values as numbers -----------------------------------------------------------------------------------------------
+
+
+def _of_numbers(reading: Reading, result: Result, events: _Events, described: _Described) -> _Found:
+    """Values of the table that has them. Events that have none are dropped."""
+    order = np.argsort(events.id, kind="stable")
+    ids = events.id[order]
+    has_values = np.zeros(ids.size, np.bool_)
+
+    def event_of(wanted: IntArray) -> IntArray:
+        at = np.minimum(np.searchsorted(ids, wanted), ids.size - 1)
+        found = np.where((ids[at] == wanted) & (wanted != NULL), order[at], -1)
+        has_values[found[found >= 0]] = True
+        return found
+
+    def block(columns: Columns) -> Block:
+        return events.block(event_of(columns["genericEventId"]), columns["fieldIdx"], _integers(columns))
+
+    types = np.unique(events.type_id).tolist()
+    kinds = {key: described.kind_of(key) for key in described.fields if key[0] in types}
+    if set(kinds.values()) == {INTEGER} and {key[0] for key in kinds} == set(types):
+        found = _Found(reading.by_block(DATA.name, block), described.fields, set())
+    else:
+        columns = reading.columns(DATA.name)
+        found = _with_reals(reading, columns, events, event_of(columns["genericEventId"]), described)
+    without = int((~has_values).sum())
+    result.read += without
+    result.drop("no values", without)
+    return found
+
+
+def _integers(columns: Columns) -> IntArray:
+    return np.where(columns["intVal"] != NULL, columns["intVal"], columns["uintVal"])
+
+
+def _with_reals(reading: Reading, columns: Columns, events: _Events, event: IntArray, described: _Described) -> _Found:
+    """All values; a field is real as its type says, or because some value is."""
+    value = _integers(columns)
+    reals = reading.read(_REALS).reals
+    given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
+    known = np.flatnonzero(event >= 0)
+    code, first = keys.codes_of(events.type_id[event[known]], columns["fieldIdx"][known])
+    kinds = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
+    some = np.zeros(len(kinds), np.bool_)
+    some[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
+    is_real = np.array(
+        [
+            described.kind_of(kind) == REAL or (any_real and described.kind_of(kind) == UNKNOWN)
+            for kind, any_real in zip(kinds, some.tolist(), strict=True)
+        ],
+        np.bool_,
+    )
+    of_real = known[is_real[code]]
+    whole = np.where(value[of_real] != NULL, value[of_real].astype(np.float64), np.nan)
+    value[of_real] = scaled(np.where(np.isnan(given[of_real]), whole, given[of_real]))
+    block = events.block(event, columns["fieldIdx"], value)
+    real: set[Key] = {kind for kind, each in zip(kinds, is_real.tolist(), strict=True) if each}
+    return _Found([block], described.fields, real)
+
+
+# ---- values in texts -------------------------------------------------------------------------------------------------
+
+_NUMBER = r"(?P<whole>-?[0-9]+)(?P<rest>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+_MOST_DIGITS = 18
+"""Of numbers that surely fit 64 bits."""
+
+
+def _of_texts(texts: pa.ChunkedArray, events: _Events, described: _Described) -> _Found:
+    """Values that are cut from the texts of events."""
+    blocks: list[Block] = []
+    names: dict[Key, str] = {}
+    real: set[Key] = set()
+    for type_id in np.unique(events.type_id).tolist():
+        event = np.flatnonzero(events.type_id == type_id)
+        of_type = texts.take(pa.array(event)).combine_chunks()
+        if described.names_all([type_id]):
+            fields = [(key, name) for key, name in sorted(described.fields.items()) if key[0] == type_id]
+        else:
+            listed = described.listed.get(type_id) or _names_in_text(of_type)
+            fields = [((type_id, i), name) for i, name in enumerate(listed)]
+        names.update(fields)
+        # Without a field there is still an event, whose value is missing.
+        values = np.full((event.size, max(len(fields), 1)), NULL, np.int64)
+        for i, (key, name) in enumerate(fields):
+            values[:, i], is_real = _cut(of_type, name, described.kind_of(key))
+            if is_real:
+                real.add(key)
+        index = np.array([key[1] for key, _ in fields] or [0], np.int64)
+        blocks.append(events.block(np.repeat(event, index.size), np.tile(index, event.size), values.ravel()))
+    return _Found(blocks, names, real)
+
+
+def _names_in_text(texts: pa.Array) -> list[str]:
+    """Names of the fields of a type that is not described, by the first text."""
+    text = texts.drop_null().slice(0, 1).to_pylist()
+    found = _json(text[0]) if text else {}
+    return list(found)
+
+
+def _cut(texts: pa.Array, name: str, kind: str) -> tuple[IntArray, bool]:
+    """Value of a field in each text, NULL where it has none, and whether they are real: as its kind says, or because
+    one is."""
+    found = pc.extract_regex(texts, f'"{_in_pattern(name)}"\\s*:\\s*"?{_NUMBER}')
+    whole, rest = (pc.struct_field(found, part) for part in ("whole", "rest"))
+    is_real = kind == REAL or (kind != INTEGER and bool(pc.any(pc.greater(pc.utf8_length(rest), 0)).as_py()))
+    if is_real:
+        number = pc.cast(pc.binary_join_element_wise(whole, rest, ""), pa.float64())
+        return scaled(np.asarray(number.to_numpy(zero_copy_only=False), np.float64)), True
+    long = pc.greater(pc.utf8_length(whole), _MOST_DIGITS)
+    short = pc.cast(pc.if_else(long, None, whole), pa.int64())
+    value = np.array(pc.fill_null(short, NULL).to_numpy(zero_copy_only=False), np.int64)
+    if pc.any(long).as_py():
+        of_long = np.flatnonzero(pc.fill_null(long, False).to_numpy(zero_copy_only=False))
+        numbers = whole.take(pa.array(of_long)).dictionary_encode()
+        signed = [_signed(number) for number in numbers.dictionary.to_pylist()]
+        value[of_long] = np.array(signed, np.int64)[numbers.indices.to_numpy()]
+    return value, False
+
+
+def _signed(number: str) -> int:
+    """A number of up to 64 bits as SQLite holds it; NULL for what is larger."""
+    value = int(number) if len(number) < 30 else 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        return int(NULL)
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _in_pattern(name: str) -> str:
+    """A name as JSON has it, in a regular expression; nsys escapes slashes."""
+    escaped = json.dumps(name, ensure_ascii=False)[1:-1]
+    plain = (f"\\x{{{ord(each):x}}}" if not each.isalnum() else each for each in escaped)
+    return "".join(plain).replace("\\x{2f}", r"\\?/")
+
+
+# ---- descriptions ----------------------------------------------------------------------------------------------------
+
+
+def _described(reading: Reading) -> _Described:
+    """From the tables of sources, types and fields, or the JSON in them."""
+    return reading.once(_read_descriptions)
+
+
+def _read_descriptions(reading: Reading) -> _Described:
+    sources, types, fields = (reading.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
+    name_of_source, tracer_sources = {}, set()
+    for source, name, group, text in zip(
+        sources["sourceId"].tolist(),
+        reading.strings.known(sources["nameId"]),
+        sources["sourceGroupId"].tolist(),
+        sources.texts["data"].to_pylist(),
+        strict=True,
+    ):
+        said = _json(text)
+        name_of_source[source] = name or _text(said.get("Name"))
+        if group in _TRACERS or said.get("SourceGroup") in _TRACERS.values():
+            tracer_sources.add(source)
+    described = _Described({}, {}, {}, {}, {}, set())
+    for type_id, source, name, text in zip(
+        types["typeId"].tolist(),
+        types["sourceId"].tolist(),
+        reading.strings.known(types["nameId"]),
+        types.texts["data"].to_pylist(),
+        strict=True,
+    ):
+        said = _json(text)
+        described.name[type_id] = name or _text(said.get("Name"))
+        described.source[type_id] = name_of_source.get(source, "")
+        if source in tracer_sources:
+            described.tracers.add(type_id)
+        listed = said.get("Fields")
+        names = (
+            [_text(each.get("Name")) for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        )
+        described.listed[type_id] = [each for each in names if each]
+    names = reading.strings.known(fields["fieldNameId"])
+    kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
+    for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
+        described.fields[kind] = name
+        if type_of_field in KINDS:
+            described.kinds[kind] = KINDS[type_of_field]
+    return described
+
+
+def _json(text: str | None) -> dict[str, object]:
+    """An object of JSON; empty for anything else."""
+    try:
+        found = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+SOURCE = Source(
+    NAME,
+    "Metrics of nsys's plugins",
+    (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
+    read,
+    rows=(EventRows(EVENTS.name, count=rows_of_plugins),),
+    row="events",
+)
