@@ -61,8 +61,9 @@ class Messages:
     reports: int
 
     def __str__(self) -> str:
-        told = f"{counted(self.warnings, 'warning')} and {counted(self.errors, 'error')}"
-        return f"{told} of nsys in {counted(self.reports, 'report')}"
+        told = [(self.warnings, "warning"), (self.errors, "error")]
+        given = " and ".join(counted(number, noun) for number, noun in told if number)
+        return f"nsys gave {given} in {counted(self.reports, 'report')}"
 
 
 @dataclass

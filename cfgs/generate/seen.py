@@ -11,18 +11,22 @@ from nsys2prv_ng.presets import Preset, presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
-Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in [samples](../samples), and of
-`oneproc-4gpu`, one process with four GPUs, which is not among them. Of a timeline the figure is the time in which it is
-not 0, summed over its rows, and its highest value in the unit of the preset; of a histogram the sum of its cells, in
-the unit of its statistic. Of a preset with several windows or histograms it is the last one's. A dash is an empty
-window: the trace has none of the preset's events. Activity, gaps, overlap, kernels in flight and their concurrency,
-queue delays, kernels by name, copies, NCCL calls and iterations are tested against the reports in
-[tests/cfgs/test_numbers.py](../tests/cfgs/test_numbers.py), and samples of the CPU in
-[tests/cfgs/test_sampled.py](../tests/cfgs/test_sampled.py); of the others the tests know that the file is sound.
+Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in [samples](../samples), and of four
+that are not among them: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with samples of the CPU; `um-1`,
+with unified memory and switches of contexts; `autograd-1`, with the plugin that watches network interfaces. Of a
+timeline the figure is the time in which it is not 0, summed over its rows, and its highest value in the unit of the
+preset; of a histogram the sum of its cells, in the unit of its statistic. Of a preset with several windows or
+histograms it is the last one's. A dash is an empty window: the trace has none of the preset's events. Of OpenACC,
+UCX, system calls, video and network cards no capture was at hand.
+
+What presets show is tested against the reports, or against reports that are made for it, in
+[tests/cfgs](../tests/cfgs): activity, gaps, overlap, kernels in flight and their concurrency, queue delays, kernels
+by name, copies, NCCL calls, iterations, samples of the CPU, page faults, metrics of nodes, and calls of the kinds
+above. Of the others the tests know that the file is sound.
 
 To repeat it, translate the reports, build paraver-kernel, and run
 
-    python -m cfgs.generate.seen PARAMEDIR ddp-2x2=ddp.prv single-graph=graph.prv mpi-4=mpi.prv oneproc-4gpu=four.prv
+    python -m cfgs.generate.seen PARAMEDIR ddp-2x2=ddp.prv single-graph=graph.prv ...
 """
 
 

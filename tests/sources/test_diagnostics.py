@@ -70,7 +70,7 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
     assert account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
     assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (7, 2, 1)
     assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1}
-    assert "  7 warnings and 2 errors of nsys in 1 report: nsys2prv-ng inspect shows them\n" in summary.text()
+    assert "  nsys gave 7 warnings and 2 errors in 1 report: nsys2prv-ng inspect shows them\n" in summary.text()
 
 
 def test_information_makes_no_row(tmp_path: Path) -> None:
