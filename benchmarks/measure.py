@@ -51,7 +51,9 @@ def cost_of(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
         raise SystemExit("this kernel does not tell the children of a process (CONFIG_PROC_CHILDREN)")
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
-        process = subprocess.Popen(list(map(str, command)), cwd=folder, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            list(map(str, command)), cwd=folder, env=_environment(), stdout=output, stderr=subprocess.STDOUT
+        )
         sampler = _Sampler(process.pid)
         sampler.start()
         _, status, usage = os.wait4(process.pid, 0)
@@ -64,6 +66,11 @@ def cost_of(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
             raise SystemExit(f"{' '.join(map(str, command))[:300]}: exit code {process.returncode}\n{tail}")
     cpu = usage.ru_utime + usage.ru_stime
     return Cost(wall, cpu, sampler.pss, sampler.anonymous, usage.ru_maxrss * 1024)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, with Python's cache of compiled modules, which every installed program has."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def median(costs: Sequence[Cost]) -> Cost:

@@ -65,13 +65,18 @@ _ON_NVTX = (
     families.nvtx_lane("D", 0),
 )
 _LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}
+_LEVELS = {
+    event_types.SAMPLED_FUNCTIONS[1]: ("Sampled functions (depth n)", event_types.SAMPLED_FUNCTIONS[2:]),
+    event_types.CALLERS[0]: ("Caller at level n", event_types.CALLERS[1:]),
+}
+"""Types of which there are many alike: the first is shown for all."""
 
 
 def text() -> str:
     """The whole page."""
     fixed = sorted(_declared(), key=lambda each: each.number)
     states = [f"| {value} | {name} |" for value, (name, _) in sorted(event_types.STATES.items())]
-    parts = [_HEAD, _table((str(each.number), each) for each in fixed), _NVTX]
+    parts = [_HEAD, _table((_number(each), each) for each in fixed), _NVTX]
     parts += [
         _table((_offset(each), each) for each in _ON_NVTX),
         _METRICS,
@@ -83,10 +88,16 @@ def text() -> str:
 
 
 def _declared() -> Iterator[EventType]:
-    """All types with a number of their own."""
+    """All types with a number of their own, of many that are alike the first."""
+    others = {each for _, members in _LEVELS.values() for each in members}
     for value in vars(event_types).values():
         members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
-        yield from (each for each in members if isinstance(each, EventType))
+        yield from (each for each in members if isinstance(each, EventType) and each not in others)
+
+
+def _number(event_type: EventType) -> str:
+    _, others = _LEVELS.get(event_type, ("", ()))
+    return f"{event_type.number} to {others[-1].number}" if others else str(event_type.number)
 
 
 def _offset(event_type: EventType) -> str:
@@ -101,6 +112,8 @@ def _table(rows: Iterator[tuple[str, EventType]]) -> str:
 
 
 def _label(event_type: EventType) -> str:
+    if event_type in _LEVELS:
+        return _LEVELS[event_type][0]
     label = event_type.label.replace("NVTX D", "NVTX DOMAIN")
     return label.replace("lane 1", "lane n")
 

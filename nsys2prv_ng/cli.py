@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from nsys2prv_ng.commands import app
-from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.errors import TranslationError, printable
 
 COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 
@@ -24,6 +24,8 @@ def main() -> NoReturn:
     arguments = sys.argv[1:]
     # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
+        if mistyped := _mistyped(arguments[0]):
+            sys.exit(_fail(mistyped, 2))
         arguments.insert(0, "translate")
     for each in _SIGNALS:
         if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as nohup has it
@@ -37,6 +39,16 @@ def main() -> NoReturn:
         with suppress(OSError):
             stream.flush()
     os._exit(code)  # all is closed; to take pandas, numba and LLVM apart would take a third of a second
+
+
+def _mistyped(word: str) -> str:
+    """What to say of a first word that is no report but nearly a command; nothing of others."""
+    if word.startswith("-") or Path(word).exists():
+        return ""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
+    return f"{printable(word)}: no such command or report; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _open_closed_streams() -> None:
@@ -67,6 +79,9 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if _received:  # compiled code and imports turn what a signal raises into errors of their own
             return _received[0].fail()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
             command = arguments[0] + " " if arguments and arguments[0] in COMMANDS else ""
             return _fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Optional
@@ -133,6 +134,12 @@ def translate(
     osrt_min: Annotated[
         str, typer.Option(metavar="TIME", help="Leave out shorter calls of the operating system; 0 keeps all.")
     ] = "10us",
+    stack_depth: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Levels of call stacks: of samples the function and its callers, of calls the callers."
+        ),
+    ] = 1,
     labels_from: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(metavar="OTHER.pcf", help="Keep the numbers of another trace's names, to compare the two."),
@@ -182,6 +189,7 @@ def translate(
         metrics=_list(metrics),
         metrics_changes=metrics_changes,
         osrt_min=0 if osrt_min == "0" else choose.parse_time(osrt_min),
+        stack_depth=stack_depth,
         labels_from=labels_from,
         jobs=jobs,
         memory=parse_size(memory) if memory is not None else None,
@@ -355,9 +363,15 @@ def cfgs(
         print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
         return
     found = presets.presets()
-    width = max(len(preset.name) for preset in found)
-    for preset in found:
-        print(f"{preset.name.ljust(width)}  {preset.summary}")
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        for preset in found:
+            print(preset.name)
+            print(textwrap.fill(preset.summary, width, initial_indent="    ", subsequent_indent="    "))
+    else:  # a line each, for programs
+        names = max(len(preset.name) for preset in found)
+        for preset in found:
+            print(f"{preset.name.ljust(names)}  {preset.summary}")
 
 
 @app.command(context_settings={"allow_interspersed_args": False})

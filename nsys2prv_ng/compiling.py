@@ -21,6 +21,7 @@ from typing import Any
 import numba as nb
 from numba.core import event, registry
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.runtime.nrt import rtsys
 
 from nsys2prv_ng import __version__
 
@@ -47,9 +48,8 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def load_numba() -> None:
-    """Let numba load what it needs before it can call any function, which processes that are forked then share."""
-    registry.cpu_target.typing_context.refresh()
-    registry.cpu_target.target_context.refresh()
+    """Let numba make what it needs before it can call any function, which processes that are forked then share."""
+    rtsys.initialize(registry.cpu_target.target_context)
 
 
 @contextmanager
@@ -83,9 +83,11 @@ class _Cache(FunctionCache):
         stamp = self._impl.locator.get_source_stamp(), __version__
         self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)
 
-    def load_overload(self, *arguments: Any) -> Any:
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(*arguments)
+            # Without the 0.2 s in which numba loads what only compiling needs, and loads then if it has to.
+            rtsys.initialize(target_context)
+            return self._load_overload(signature, target_context)
         except Exception:  # unpickling what is damaged raises anything
             with suppress(OSError):
                 self.flush()

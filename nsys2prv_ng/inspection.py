@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
@@ -24,6 +23,7 @@ from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import bytes_of, export_of_each, is_to_be_exported
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.texts import counted, utc_text
 from nsys2prv_ng.workers import Work, in_processes
 
 INSPECTION_VERSION = 1
@@ -151,15 +151,6 @@ class Inspection:
         }
 
 
-def utc_text(ns: int) -> str:
-    """A time in ns as ISO 8601 has it; damage can be beyond all calendars."""
-    seconds, fraction = divmod(ns, 10**9)
-    try:
-        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
-    except (ValueError, OverflowError, OSError):
-        return f"{ns} ns"
-
-
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspection:
     """What reports hold. Those that are not exported yet are, up to `jobs` at once, and nothing of it is left.
 
@@ -223,9 +214,8 @@ def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> lis
         finally:
             tick(1)
 
-    what = "1 report" if len(exports) == 1 else f"{len(exports)} reports"
     processes = min(jobs, len(exports))
-    with progress.step(f"looking at {what}", len(exports), "report") as step:
+    with progress.step(f"looking at {counted(len(exports), 'report')}", len(exports), "report") as step:
         if processes > 1:
             load_numba()
             answers = in_processes(Work(len(exports), look_at), processes, step.update, lambda _: None)

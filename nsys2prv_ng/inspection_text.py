@@ -9,10 +9,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.inspection import Inspected, Inspection, messages_of, utc_text
+from nsys2prv_ng.inspection import Inspected, Inspection, messages_of
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.files import name_of_report
 from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.texts import runs, utc_text
 
 NARROWEST = 72
 _SHORTEST_NAME = 12
@@ -82,9 +83,9 @@ def _cells(report: Inspected) -> Row:
     used = [gpu.number for gpu in report.gpus if gpu.used]
     begin = "-" if report.begin_utc_ns is None else utc_text(report.begin_utc_ns)[11:21]
     return (
-        _numbers(report.ranks),
+        runs(report.ranks) or "-",
         _of_all(len(report.tasks), report.other_processes),
-        _numbers(used),
+        runs(used) or "-",
         begin,
         f"{report.duration_ns / 1e9:,.3f}",
         _megabytes([report]),
@@ -128,17 +129,6 @@ def _of_all(tasks: int, others: int) -> str:
 
 def _how_many(reports: Sequence[Inspected]) -> str:
     return f"{len(reports):,} reports"
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    """Numbers in rising order, with runs as first-last; none as -."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "-"
 
 
 def _megabytes(reports: Iterable[Inspected]) -> str:

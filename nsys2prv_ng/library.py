@@ -37,6 +37,7 @@ def translate(
     metrics: Iterable[str] = (),
     metrics_changes: bool = False,
     osrt_min: int = 10_000,
+    stack_depth: int = 1,
     labels_from: AnyPath | None = None,
     jobs: int | None = None,
     memory: int | None = None,
@@ -63,7 +64,7 @@ def translate(
     nvtx_domain, metrics: patterns (* and ?) of the NVTX domains and of the GPU metrics to show; none for all.
         metrics_changes: of GPU metrics only the values that changed.
     kernel_names: "short", or "demangled" with template arguments. osrt_min: leave out shorter calls of the operating
-        system; 0 keeps all.
+        system; 0 keeps all. stack_depth: how many levels of call stacks, from 1, are shown.
     labels_from: another trace's .pcf, whose numbers of types and names are kept.
     jobs: cores to use; None for all. memory: for events, past which they wait in a file in the folder `tmp`; None for
         a quarter of the machine's or the job's, and for the folder of the trace.
@@ -79,6 +80,7 @@ def translate(
     from nsys2prv_ng import compiling
     from nsys2prv_ng.choose import Choice
     from nsys2prv_ng.clock.alignment import parse_way
+    from nsys2prv_ng.paraver.event_types import STACK_LEVELS
     from nsys2prv_ng.progress import Progress
     from nsys2prv_ng.resources import Resources, default_memory, usable_cores
     from nsys2prv_ng.sources import choose
@@ -92,6 +94,10 @@ def translate(
     _check_values(lists, {"jobs": (jobs, 1), "memory": (memory, 0), "osrt_min": (osrt_min, 0)})
     if kernel_names not in ("short", "demangled"):
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
+    if not 1 <= stack_depth <= STACK_LEVELS:
+        raise UsageError(
+            f"--stack-depth {stack_depth}: from 1 to {STACK_LEVELS}; to leave samples out, name other --sources"
+        )
     if metrics_changes and (time is not None or nvtx_range):
         raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
     of_sources = SourceOptions(
@@ -101,6 +107,7 @@ def translate(
         metrics=tuple(metrics),
         metrics_changes=metrics_changes,
         osrt_min=osrt_min,
+        stack_depth=stack_depth,
     )
     chosen = choose(None if sources is None else ",".join(sources), derived=derived)
     shortest = dict(min_duration or {})

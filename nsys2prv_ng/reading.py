@@ -28,6 +28,7 @@ from nsys2prv_ng.sources import WITH_EVIDENCE
 from nsys2prv_ng.sources.base import Reading, Result, Source, SourceOptions
 from nsys2prv_ng.stored import StoredStates, in_memory, put_away_records, put_states
 from nsys2prv_ng.summary import ReportAccount
+from nsys2prv_ng.texts import counted
 from nsys2prv_ng.workers import Work, in_processes
 
 IntArray = npt.NDArray[np.int64]
@@ -113,7 +114,7 @@ def read_reports(
                 raise
             return error
 
-    with progress.step(f"reading {_reports(len(exports))}", len(exports) * len(sources), "source") as step:
+    with progress.step(f"reading {counted(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
         if processes > 1:
             load_numba()
             answers = in_processes(
@@ -209,7 +210,3 @@ def _used_handles(results: dict[str, Result]) -> set[int]:
             pairs = [np.unique(pair.handle).tolist() for pair in unended.opening]
             used.update(*pairs, map(int, unended.closing))
     return used
-
-
-def _reports(count: int) -> str:
-    return "1 report" if count == 1 else f"{count} reports"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.report import Alignment
 from nsys2prv_ng.errors import printable
+from nsys2prv_ng.texts import counted, utc_text
 
 if TYPE_CHECKING:
     from nsys2prv_ng.overview.numbers import Overview
@@ -61,8 +61,8 @@ class Messages:
     reports: int
 
     def __str__(self) -> str:
-        told = f"{_count(self.warnings, 'warning')} and {_count(self.errors, 'error')}"
-        return f"{told} of nsys in {_count(self.reports, 'report')}"
+        told = f"{counted(self.warnings, 'warning')} and {counted(self.errors, 'error')}"
+        return f"{told} of nsys in {counted(self.reports, 'report')}"
 
 
 @dataclass
@@ -91,8 +91,7 @@ class Summary:
     @property
     def start_utc(self) -> str:
         """UTC of time 0 of the trace."""
-        seconds, ns = divmod(self.start_utc_ns, 10**9)
-        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+        return utc_text(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -126,8 +125,8 @@ class Summary:
             lines.append(f"  {self.messages}: nsys2prv-ng inspect shows them")
         lines += [printable(f"  left out: {report.file}: {report.why}") for report in self.left_out]
         lines.append(
-            f"{printable(self.output)}: {_count(self.tasks, 'task')}, {_count(self.rows, 'row')},"
-            f" {_count(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
+            f"{printable(self.output)}: {counted(self.tasks, 'task')}, {counted(self.rows, 'row')},"
+            f" {counted(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
@@ -143,7 +142,3 @@ class Summary:
                 for r in self.reports
             ]
         return "\n".join(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -365,8 +365,8 @@ def test_a_newer_schema_is_a_warning(tmp_path):
     assert "warning" in done.stderr and "9.99.0" in done.stderr
 
 
-def test_progress_bars_on_a_terminal(tmp_path):
-    """Under a pseudo-terminal stderr shows tqdm's bars and no plain lines."""
+def in_terminal(*arguments, stream):
+    """What `stdout` or `stderr` shows on a terminal of 80 columns."""
     import fcntl
     import pty
     import struct
@@ -374,8 +374,10 @@ def test_progress_bars_on_a_terminal(tmp_path):
 
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "nsys2prv_ng", str(SAMPLE), str(tmp_path / "out.prv")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child) as process:
+    command = [sys.executable, "-m", "nsys2prv_ng", *map(str, arguments)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: child}
+    without_size = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(command, **streams, env=without_size) as process:
         os.close(child)
         shown = b""
         while True:
@@ -389,7 +391,12 @@ def test_progress_bars_on_a_terminal(tmp_path):
         process.wait(timeout=300)
     os.close(parent)
     assert process.returncode == 0
-    assert b"%|" in shown
+    return shown
+
+
+def test_progress_bars_on_a_terminal(tmp_path):
+    """Stderr shows tqdm's bars and no plain lines."""
+    assert b"%|" in in_terminal(SAMPLE, tmp_path / "out.prv", stream="stderr")
 
 
 def test_closed_standard_streams(tmp_path):
@@ -400,3 +407,32 @@ def test_closed_standard_streams(tmp_path):
     subprocess.run(["sh", "-c", shell, "sh", *command], check=True, timeout=300)
     assert (tmp_path / "code").read_text() == "0\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "t.pcf", "t.prv", "t.row"]
+
+
+def test_no_word_at_all_prints_the_help():
+    done, help_ = run(), run("--help")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == help_.stdout and "error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "command"), [("sumary", "summary"), ("inspct", "inspect"), ("tranlsate", "translate")]
+)
+def test_a_mistyped_command_is_no_report(tmp_path, word, command):
+    line = assert_one_line(run(word, SAMPLE, tmp_path / "x.prv"), 2)
+    assert line.endswith(f"{word}: no such command or report; did you mean {command}?")
+
+
+def test_a_report_named_nearly_like_a_command_is_one(tmp_path):
+    (tmp_path / "sumary").write_bytes(SAMPLE.read_bytes())
+    assert run("sumary", "x.prv", cwd=tmp_path).returncode == 0
+    line = assert_one_line(run("rank0", "x.prv", cwd=tmp_path), 1)
+    assert "did you mean" not in line
+
+
+def test_presets_are_a_line_each_for_programs_and_fit_a_terminal():
+    listed = run("cfgs").stdout.splitlines()
+    assert len(listed) == len(list((SAMPLES.parent / "cfgs").glob("*/*.cfg")))
+    shown = in_terminal("cfgs", stream="stdout").decode().splitlines()
+    assert max(map(len, shown)) <= 80
+    assert " ".join(" ".join(shown).split()) == " ".join(" ".join(listed).split())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
+    BEGIN_TIME,
     GRADIENT,
     JOINED,
     LAST_TYPE,
     LOGARITHMIC,
     MILLISECONDS,
+    NANOSECONDS,
     NESTING,
+    SIGN,
     STACKED,
     TASK,
     Derived,
@@ -32,7 +35,9 @@ from cfgs.generate.shared import (
     FLAG,
     IN_ANY,
     IN_COMPUTE,
+    IN_IDLE,
     MOST_NAMES,
+    NAMES,
     NVTX_RANGES,
     activity,
     activity_of_ranks,
@@ -40,6 +45,7 @@ from cfgs.generate.shared import (
     idle_stretches,
     inside,
     names,
+    sampled_functions,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -133,6 +139,38 @@ to 3.2 ms. Choose statistic Time to see which lengths cost most. Definition: see
 analysis/gpu-gaps. Stretches below 10 ns are left out.
 """,
     Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
+)
+
+# A sample is a point, the time until the next one a burst of the window, which begins and ends of idle time cut into
+# pieces. The first piece begins when the burst does: each sample counts once, by what the GPUs did when it was taken.
+_gpu_idle = gpus("A GPU of the rank is idle", IN_IDLE, palette.IDLE, level=TASK, top=(SIGN,))
+_sampled = sampled_functions("Function of the last sample")
+_sampled_at = sampled_functions("Time of the last sample [ns]", compose=BEGIN_TIME, units=NANOSECONDS)
+_while_idle = product("Sampled functions while a GPU of the rank is idle", NAMES, _sampled, _gpu_idle)
+_piece_at = product("Begin of each piece [ns]", GRADIENT, _sampled, _gpu_idle, top=(BEGIN_TIME,), units=NANOSECONDS)
+_is_first = Derived(
+    "Where a sample was taken",
+    FLAG,
+    operation="substract",
+    first=_piece_at,
+    second=_sampled_at,
+    top=(equal_to(0),),
+    units=NANOSECONDS,
+)
+_taken_idle = product("Functions of samples taken while a GPU of the rank is idle", NAMES, _while_idle, _is_first)
+_preset(
+    "sampled_while_gpu_idle",
+    "Where the host is while the GPU idles: functions that samples of the CPU found host threads in meanwhile",
+    """
+Timeline: the function of the last sample, while a GPU of the rank is idle (see analysis/gpu-gaps). Histogram: a row for
+each host thread, a column for each function: number of samples that were taken while a GPU of the rank was idle. The
+thread that launches the work tells what keeps it from launching. A function without a name, as in stripped libraries,
+is shown as its module in parentheses. A thread is sampled while it runs, not while it waits: what it waits for is in
+basics/os_runtime and basics/cuda_api. Compare with all samples in basics/sampled_functions.
+""",
+    _while_idle,
+    Histogram("Samples taken while a GPU of the rank is idle", _taken_idle, "# Bursts", maximum=MOST_NAMES),
+    hidden_first=(_gpu_idle,),
 )
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     EVERYTHING,
     GRADIENT,
+    NESTING,
     STACKED,
     STATE,
+    Histogram,
     Messages,
     Preset,
     View,
@@ -19,13 +21,24 @@ from cfgs.generate.paraver_cfg import (
     only,
     span,
 )
-from cfgs.generate.shared import LAUNCH_LINES, NAMES, NCCL_RANGES, NVTX_RANGES, cuda_kinds, names
+from cfgs.generate.shared import (
+    LAUNCH_LINES,
+    MOST_NAMES,
+    NAMES,
+    NCCL_RANGES,
+    NVTX_RANGES,
+    cuda_kinds,
+    names,
+    sampled_functions,
+)
 from nsys2prv_ng.paraver import event_types as types
 
 PRESETS: list[Preset] = []
 
 
-def _preset(name: str, summary: str, description: str, *shown: View, hidden_first: tuple[View, ...] = ()) -> None:
+def _preset(
+    name: str, summary: str, description: str, *shown: View | Histogram, hidden_first: tuple[View, ...] = ()
+) -> None:
     PRESETS.append(Preset("basics", name, summary, description, shown, hidden_first))
 
 
@@ -137,6 +150,25 @@ Calls shorter than 10 us are left out of the trace unless it was translated with
     hidden_first=(_pthread,),
 )
 
+_modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
+_sampled = sampled_functions("Sampled functions")
+_preset(
+    "sampled_functions",
+    "Functions that samples of the CPU found each host thread in: by time, and how many samples of each",
+    """
+First window: the function of the last sample; second window: the module (library or program) that it is in. Histogram:
+number of samples of each thread by function; with the second window as control window, by module.
+A function without a name, as in stripped libraries, is shown as its module in parentheses. A thread is sampled while it
+runs, not while it waits: its last function stays until the next sample. Of the other levels of the stack (event types
+"Sampled functions (depth n)") the trace has what it was translated with: --stack-depth.
+What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
+""",
+    _sampled,
+    _modules,
+    Histogram("Samples by function", _sampled, "# Bursts", maximum=MOST_NAMES),
+    hidden_first=(_modules,),
+)
+
 _preset(
     "diagnostics",
     "Warnings and errors of nsys on the row of each node, by text",
@@ -166,4 +198,104 @@ operation; a long line is work that waited for the stream (see analysis/queue_de
 Light blue is an API call, blue a kernel, orange an NCCL kernel, purple a memory operation, pale blue a graph.
 """,
     cuda_kinds("Calls, operations and launches", messages=LAUNCH_LINES),
+)
+
+_faults_of_cpus = Window("Function of the last CPU page fault", NAMES, events=only(types.CPU_PAGE_FAULT))
+_preset(
+    "unified_memory",
+    "Page faults of unified memory: of each GPU by rate, of CPUs by function",
+    """
+First window: page faults of GPUs for each microsecond since the group of faults before, on the rows Metrics.
+Second window: the function in which a CPU faulted last, on the main thread of its process.
+The migrations that follow are copies: basics/memory_operations shows them with values of their own.
+""",
+    Window(
+        "GPU page faults [1/us]",
+        GRADIENT,
+        events=only(types.GPU_PAGE_FAULTS),
+        thread=function("Avg Next Evt Val", 1000),
+        units="Nanoseconds",
+    ),
+    _faults_of_cpus,
+    hidden_first=(_faults_of_cpus,),
+)
+
+_preset(
+    "gpu_contexts",
+    "Process and context that each GPU works for, on the rows Metrics",
+    """
+Where ranks share a GPU they take turns, unless they are clients of one MPS server. Needs --gpuctxsw=true when
+profiling.
+""",
+    names("GPU contexts", only(types.GPU_CONTEXT)),
+)
+
+_acc_launches, _acc_other, _acc_lines = (
+    names("OpenACC launches", only(types.OPENACC[2])),
+    names("OpenACC compute constructs, waits, devices", only(types.OPENACC[0])),
+    names("Source lines of OpenACC launches", only(types.OPENACC_SOURCE[2])),
+)
+_preset(
+    "openacc",
+    "OpenACC of each host thread: data, launches, the rest, and source lines of launches",
+    """
+First window: data clauses (enter and exit data, uploads, downloads). Second window: launches. Third window: compute
+constructs, updates, waits, devices. Fourth window: the lines of the program that launched. Where an event is inside of
+another of its window, the inner one is shown while it lasts.
+""",
+    names("OpenACC data", only(types.OPENACC[1])),
+    _acc_launches,
+    _acc_other,
+    _acc_lines,
+    hidden_first=(_acc_launches, _acc_other, _acc_lines),
+)
+
+_transfers = Window(
+    "UCX transfers at a time",
+    codes(palette.counts(palette.COMMUNICATION)),
+    events=span(types.UCX_TRANSFERS[0], types.UCX_TRANSFERS[-1]),
+    compose=NESTING,
+)
+_preset(
+    "ucx",
+    "UCX calls of each host thread by name, and how many transfers are under way",
+    """
+First window: calls. Second window: transfers that a thread submitted and that are not complete.
+""",
+    names("UCX calls", only(types.UCX_CALL)),
+    _transfers,
+    hidden_first=(_transfers,),
+)
+
+_preset(
+    "system_calls",
+    "System calls of each host thread, by name",
+    """
+Calls shorter than 10 us are left out of the trace unless it was translated with --osrt-min 0.
+""",
+    names("System calls", only(types.SYSTEM_CALL)),
+)
+
+_decoding, _jpeg = (
+    names("Video decoder calls", only(types.VIDEO_DECODER_CALL)),
+    names("JPEG calls", only(types.VIDEO_JPEG_CALL)),
+)
+_engines = Window(
+    "Works of video engines at a time",
+    codes(palette.counts(palette.COMPUTE)),
+    events=span(types.VIDEO_WORK[0, 0], types.VIDEO_WORK[3, types.VIDEO_LANES - 1]),
+    compose=NESTING,
+)
+_preset(
+    "video",
+    "Video: calls of the encoder, the decoder and JPEG of each host thread, and what engines do for it",
+    """
+First window: encoder. Second window: decoder. Third window: JPEG. Fourth window: how many works of the GPU's video
+engines are under way that the thread called for.
+""",
+    names("Video encoder calls", only(types.VIDEO_ENCODER_CALL)),
+    _decoding,
+    _jpeg,
+    _engines,
+    hidden_first=(_decoding, _jpeg, _engines),
 )

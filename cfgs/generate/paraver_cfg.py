@@ -88,6 +88,8 @@ SIGN = Function("Sign")
 STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
+BEGIN_TIME = Function("Begin Time")
+"""Of a burst, in the units of the window."""
 
 
 def one_of(*values: float) -> Function:

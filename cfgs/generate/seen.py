@@ -17,7 +17,8 @@ not 0, summed over its rows, and its highest value in the unit of the preset; of
 the unit of its statistic. Of a preset with several windows or histograms it is the last one's. A dash is an empty
 window: the trace has none of the preset's events. Activity, gaps, overlap, kernels in flight and their concurrency,
 queue delays, kernels by name, copies, NCCL calls and iterations are tested against the reports in
-[tests/cfgs/test_numbers.py](../tests/cfgs/test_numbers.py); of the others the tests know that the file is sound.
+[tests/cfgs/test_numbers.py](../tests/cfgs/test_numbers.py), and samples of the CPU in
+[tests/cfgs/test_sampled.py](../tests/cfgs/test_sampled.py); of the others the tests know that the file is sound.
 
 To repeat it, translate the reports, build paraver-kernel, and run
 

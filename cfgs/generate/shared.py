@@ -71,6 +71,11 @@ def cuda_kinds(name: str, **properties: object) -> Derived:
     return product(name, codes(palette.KINDS), last, within, **properties)
 
 
+def sampled_functions(name: str, **properties: object) -> Window:
+    """The function of the last sample of each thread."""
+    return Window(name, NAMES, events=only(types.SAMPLED_FUNCTIONS[0]), **properties)  # type: ignore[arg-type]
+
+
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: object) -> Window:
     """Number of GPUs that do one of these, 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))

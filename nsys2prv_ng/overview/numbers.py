@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from nsys2prv_ng.summary import LeftOut
+from nsys2prv_ng.texts import utc_text
 
 OVERVIEW_VERSION = 1
 
@@ -171,8 +171,7 @@ class Overview:
 
     @property
     def start_utc(self) -> str:
-        seconds, ns = divmod(self.start_utc_ns, 10**9)
-        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
+        return utc_text(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

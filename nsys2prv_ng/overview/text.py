@@ -11,6 +11,7 @@ from nsys2prv_ng.overview import gap_causes
 from nsys2prv_ng.overview.gap_causes import range_name
 from nsys2prv_ng.overview.numbers import Cause, GpuNumbers, Overview, RepeatedRange
 from nsys2prv_ng.paraver.event_type import one_line
+from nsys2prv_ng.texts import counted, runs
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
 """Columns: of a terminal at least and at most, and of what is no terminal."""
@@ -132,19 +133,15 @@ def _more(count: int, what: str) -> list[str]:
 
 def _title(found: Overview) -> str:
     counts = [
-        _count(found.reports, "report"),
-        _count(found.nodes, "node"),
-        _count(found.ranks, "rank"),
-        _count(len(found.gpus), "GPU"),
+        counted(found.reports, "report"),
+        counted(found.nodes, "node"),
+        counted(found.ranks, "rank"),
+        counted(len(found.gpus), "GPU"),
     ]
     seconds = found.duration_ns / 1e9
     chosen = sum(high - low for low, high in found.windows_ns)
     only = f" (of which {time_text(chosen)} chosen)" if len(found.windows_ns) > 1 else ""
     return f"{', '.join(counts)}: {seconds:.3f} s{only} from {found.start_utc[:-7]}Z"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _gpu_name(gpu: GpuNumbers) -> str:
@@ -153,19 +150,8 @@ def _gpu_name(gpu: GpuNumbers) -> str:
 
 def _gpu_users(gpu: GpuNumbers) -> str:
     """Ranks, else tasks, and what the GPU is."""
-    ranks = f"rank{'s' if len(gpu.ranks) > 1 else ''} {_spans(gpu.ranks)}" if gpu.ranks else ", ".join(gpu.tasks)
+    ranks = f"rank{'s' if len(gpu.ranks) > 1 else ''} {runs(gpu.ranks)}" if gpu.ranks else ", ".join(gpu.tasks)
     return ", ".join(filter(None, (ranks, gpu.name)))
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 5 as 0-2,5."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
 def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:

@@ -17,7 +17,10 @@ from nsys2prv_ng.paraver.value_tables import (
     MEMORY_KINDS,
     MEMORY_OPERATIONS,
     MIGRATION_CAUSES,
+    OPENACC_KINDS,
     PTHREAD_CALLS,
+    VIDEO_CODECS,
+    VIDEO_ENGINES,
     WORKSHARING,
 )
 
@@ -100,6 +103,44 @@ GPU_CONTEXT = EventType(63000250, "GPU context", "gpu_contexts", interval=True, 
 CUBLAS_CALL = EventType(63000230, "cuBLAS call", "cuda_libraries", interval=True, names="cublas")
 CUDNN_CALL = EventType(63000231, "cuDNN call", "cuda_libraries", interval=True, names="cudnn")
 
+VIDEO_ENCODER_CALL = EventType(63000260, "Video encoder call", "video", interval=True, names="video_encoder")
+VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", "video", interval=True, names="video_decoder")
+VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", "video", interval=True, names="video_jpeg")
+VIDEO_ENGINE = EventType(63000263, "Video engine", "video")
+VIDEO_LANES = 8
+VIDEO_WORK = {
+    (i, lane): EventType(
+        63000510 + 10 * i + lane, f"{name}, lane {lane + 1}", "video", interval=True, values=VIDEO_CODECS
+    )
+    for i, name in VIDEO_ENGINES.items()
+    for lane in range(VIDEO_LANES)
+}
+"""By nsys's number of the kind of engine, and by lane."""
+
+# ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
+_OPENACC = ("other", "data", "launch")
+OPENACC = tuple(
+    EventType(66000000 + i, f"OpenACC {what}", "openacc", interval=True, values=OPENACC_KINDS)
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_SOURCE = tuple(
+    EventType(66100000 + i, f"OpenACC {what}: source line", "openacc", interval=True, names="openacc_lines")
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_FUNCTION = tuple(
+    EventType(66200000 + i, f"OpenACC {what}: function", "openacc", interval=True, names="openacc_functions")
+    for i, what in enumerate(_OPENACC)
+)
+OPENACC_BYTES = EventType(66300001, "OpenACC data size", "openacc", unit="bytes")
+OPENACC_VARIABLE = EventType(66300002, "OpenACC variable", "openacc", names="openacc_variables")
+OPENACC_KERNEL = EventType(66300003, "OpenACC kernel launched", "openacc", names="openacc_kernels")
+OPENACC_SIZES = {
+    "numGangs": EventType(66300004, "OpenACC gangs", "openacc"),
+    "numWorkers": EventType(66300005, "OpenACC workers", "openacc"),
+    "vectorLength": EventType(66300006, "OpenACC vector length", "openacc"),
+}
+"""By column of the launches."""
+
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more --------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
 OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
@@ -154,6 +195,20 @@ OMP_POINT = EventType(
 OS_RUNTIME = EventType(66400000, "OS runtime call", "os_runtime", interval=True, names="os_runtime")
 PTHREAD = EventType(61000000, "pthread call", "os_runtime", interval=True, values=PTHREAD_CALLS)
 
+SYSTEM_CALL = EventType(66410000, "System call", "system_calls", interval=True, names="system_calls")
+
+# ---- UCX -------------------------------------------------------------------------------------------------------------
+UCX_LANES = 16
+UCX_CALL = EventType(66420000, "UCX call", "ucx", interval=True, names="ucx")
+UCX_BYTES = EventType(66420001, "UCX message size", "ucx", unit="bytes")
+UCX_TAG = EventType(66420002, "UCX tag", "ucx")
+UCX_PEER = EventType(66420003, "UCX peer", "ucx", names="ucx_workers")
+UCX_TRANSFER_BYTES = EventType(66420004, "UCX transferred", "ucx", unit="bytes")
+UCX_TRANSFERS = tuple(
+    EventType(66420010 + lane, f"UCX transfer, lane {lane + 1}", "ucx", interval=True, names="ucx")
+    for lane in range(UCX_LANES)
+)
+
 # ---- threads as the kernel and the profiler see them -----------------------------------------------------------------
 ON_CPU = EventType(66700000, "On CPU", "scheduling", interval=True, names="cores")
 PROFILER_OVERHEAD = EventType(
@@ -167,6 +222,26 @@ IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", "network_m
 IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metrics")
 IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
 IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
+
+# ---- functions on the stack of a thread: Extrae's numbers and labels -------------------------------------------------
+STACK_LEVELS = 100
+"""How many levels Extrae's numbers have room for."""
+SAMPLED_FUNCTIONS = tuple(
+    EventType(
+        30000000 + depth,
+        f"Sampled functions (depth {depth})" if depth else "Sampled functions",
+        "cpu_samples",
+        names="functions",
+    )
+    for depth in range(STACK_LEVELS)
+)
+"""By depth: 0 is the function that ran, 1 its caller."""
+SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
+CALLERS = tuple(
+    EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
+    for level in range(1, STACK_LEVELS + 1)
+)
+"""Of calls, by level from 1: the function that called, its caller, and so on."""
 
 # ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")

@@ -139,3 +139,42 @@ PTHREAD_CALLS = {
     107: "pthread_spin_unlock",
     108: "pthread_yield",
 }
+
+
+# CUPTI's kinds of OpenACC events; its 0, invalid, is 17 here.
+OPENACC_UNKNOWN = 17
+OPENACC_KINDS = {
+    1: "Device init",
+    2: "Device shutdown",
+    3: "Runtime shutdown",
+    4: "Enqueue launch",
+    5: "Enqueue upload",
+    6: "Enqueue download",
+    7: "Wait",
+    8: "Implicit wait",
+    9: "Compute construct",
+    10: "Update",
+    11: "Enter data",
+    12: "Exit data",
+    13: "Create",
+    14: "Delete",
+    15: "Alloc",
+    16: "Free",
+    OPENACC_UNKNOWN: "Event of unknown kind",
+}
+
+
+# ENUM_VIDEO_ENGINE_TYPE, and ENUM_VIDEO_ENGINE_CODEC plus one, so that 0 stays free.
+VIDEO_ENGINES = {0: "Video decoder engine", 1: "Video encoder engine", 2: "JPEG engine", 3: "Optical flow engine"}
+VIDEO_CODEC_UNKNOWN = 9
+VIDEO_CODECS = {
+    1: "MPEG-2",
+    2: "VC-1",
+    3: "H.264",
+    4: "MPEG-4",
+    5: "VP8",
+    6: "VP9",
+    7: "HEVC",
+    8: "AV1",
+    VIDEO_CODEC_UNKNOWN: "Codec unknown",
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, cast
 
@@ -80,6 +80,12 @@ class Result:
     def drop(self, reason: str, count: int) -> None:
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+
+    def drop_rows(self, reasons: Mapping[str, BoolArray]) -> IntArray:
+        """Rows for which no reason holds; the others are counted as dropped. The masks do not overlap."""
+        for reason, mask in reasons.items():
+            self.drop(reason, int(mask.sum()))
+        return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
 
     def add(self, other: Result) -> None:
         """Count what is in another result, which has put its records away, and have its runs."""
@@ -194,6 +200,9 @@ class SourceOptions:
 
     osrt_min: int = 10_000
     """Calls of the operating system that last less than this (ns) are left out; 0 keeps all."""
+
+    stack_depth: int = 1
+    """How many levels of call stacks are shown: of a sample its function and callers, of a call its callers."""
 
     metrics: tuple[str, ...] = ()
     """Patterns (* and ?) of the names of GPU metrics; none for all."""

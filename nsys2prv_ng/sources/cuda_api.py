@@ -8,12 +8,13 @@ import numpy as np
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
-from nsys2prv_ng.report.database import Table
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources import call_chains
 from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"))
+TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})
 
 _VERSION = re.compile(r"_v\d+$")
 _SYNCHRONIZING = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize")
@@ -36,7 +37,7 @@ def call_state(name: str) -> int:
 
 
 def read(reading: Reading) -> Result:
-    """An interval for each call, nested as the calls were."""
+    """An interval for each call, nested as the calls were; at its begin who called, where nsys took backtraces."""
     columns = reading.columns(RUNTIME)
     result = Result(read=columns.rows)
     rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
@@ -48,7 +49,9 @@ def read(reading: Reading) -> Result:
     calls = [call_name(name) for name in names]
     handle = reading.labels.handle(types.CUDA_API)
     ids = reading.labels.name_ids(types.CUDA_API.names, calls)[index]
-    result.records.append(intervals(place, begin, end, [Pair(handle, ids)], [handle]))
+    chain = columns["callchainId"][rows]
+    callers = call_chains.functions(reading, call_chains.of_cuda_calls(reading), chain, types.CALLERS)
+    result.records.append(intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
 
     state = np.array([call_state(name) for name in calls], np.int64)[index]
     has_state = state >= 0
@@ -56,4 +59,11 @@ def read(reading: Reading) -> Result:
     return result
 
 
-SOURCE = Source("cuda_api", "CUDA API calls", (TABLE,), read, rows=(EventRows(RUNTIME, "globalTid"),), row="calls")
+SOURCE = Source(
+    "cuda_api",
+    "CUDA API calls",
+    (TABLE, call_chains.OF_CUDA_CALLS),
+    read,
+    rows=(EventRows(RUNTIME, "globalTid"),),
+    row="calls",
+)

@@ -20,7 +20,6 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import process_of
 from nsys2prv_ng.sources import mpi_collectives, mpi_nvtx
 from nsys2prv_ng.sources.base import (
-    BoolArray,
     EventRows,
     IntArray,
     Joined,
@@ -29,8 +28,8 @@ from nsys2prv_ng.sources.base import (
     Result,
     Source,
     StateIntervals,
-    unsound_times,
 )
+from nsys2prv_ng.sources.host_calls import sound_intervals
 from nsys2prv_ng.sources.lanes import crossing
 from nsys2prv_ng.sources.mpi_calls import RECEIVES, SENDS, SEVERAL_ROWS, role_of, state_of
 from nsys2prv_ng.sources.mpi_communicators import TABLE as COMMUNICATORS
@@ -69,7 +68,7 @@ def read(reading: Reading) -> Result:
     columns, index, names = _gather(reading)
     result = Result(read=index.size)
     if index.size:
-        rows = _sound(result, columns)
+        rows = sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
         _Report(reading, result, {name: column[rows] for name, column in columns.items()}, index[rows], names)
     return result
 
@@ -86,17 +85,6 @@ def _gather(reading: Reading) -> tuple[dict[str, IntArray], IntArray, list[str]]
         columns = {name: nvtx[name][ranges.rows] if name in _CALL else null for name in columns}
         index, names = ranges.name_index, ranges.names
     return columns, index, names
-
-
-def _sound(result: Result, columns: dict[str, IntArray]) -> IntArray:
-    """Rows that have a thread and sound times; the others are counted as dropped."""
-    no_thread: BoolArray = columns["globalTid"] == NULL
-    reasons = {"no thread": no_thread}
-    unsound = unsound_times(columns["start"], columns["end"])
-    reasons |= {reason: mask & ~no_thread for reason, mask in unsound.items()}
-    for reason, mask in reasons.items():
-        result.drop(reason, int(mask.sum()))
-    return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
 
 
 def _partners(remote: IntArray, role: IntArray, process: IntArray, mpich: set[int]) -> IntArray:

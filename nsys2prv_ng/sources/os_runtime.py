@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.records import Pair, intervals
+from nsys2prv_ng.paraver.records import Pair, intervals, select
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
-from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources import call_chains
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
 from nsys2prv_ng.sources.host_calls import sound_calls
 
 OSRT = "OSRT_API"
 _CALL = 27
-TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CALL})
+TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CALL, "callchainId": NULL})
 
 # ENUM_NSYS_EVENT_CLASS: rows that say when the tracing of calls began and ended in a process.
 _NO_CALLS = (31, 32)
@@ -79,17 +80,20 @@ def duration_text(ns: int) -> str:
     return f"{ns}ns"
 
 
+def drop_short_calls(result: Result, shortest: int, rows: IntArray, columns: Columns) -> IntArray:
+    """Those of some rows that last `shortest` ns at least. What is left of nested calls nests as well."""
+    long = columns["end"][rows] - columns["start"][rows] >= shortest
+    result.drop(f"shorter than --osrt-min {duration_text(shortest)}", int((~long).sum()))
+    return rows[long]
+
+
 def read(reading: Reading) -> Result:
-    """An interval for each call that is long enough, nested as the calls were."""
+    """An interval for each call that is long enough, nested as the calls were; at its begin who called, where known."""
     columns = reading.columns(OSRT)
     calls = np.flatnonzero(~np.isin(columns["eventClass"], _NO_CALLS))
     result = Result(read=int(calls.size))
     rows = calls[sound_calls(result, *(columns[name][calls] for name in ("start", "end", "globalTid")))]
-    # What is left of nested calls nests as well.
-    shortest = reading.options.osrt_min
-    long = columns["end"][rows] - columns["start"][rows] >= shortest
-    result.drop(f"shorter than --osrt-min {duration_text(shortest)}", int((~long).sum()))
-    rows = rows[long]
+    rows = drop_short_calls(result, reading.options.osrt_min, rows, columns)
     if not rows.size:
         return result
 
@@ -101,11 +105,13 @@ def read(reading: Reading) -> Result:
     values = pthread_value.copy()
     others = np.flatnonzero(pthread_value == 0)
     values[others] = labels.name_ids(types.OS_RUNTIME.names, [names[i] for i in others])
+    chain = columns["callchainId"][rows]
+    callers = call_chains.functions(reading, call_chains.of_os_calls(reading), chain, types.CALLERS)
     for event_type, chosen in ((types.PTHREAD, pthread_value > 0), (types.OS_RUNTIME, pthread_value == 0)):
         of_type = np.flatnonzero(chosen[index])
         if of_type.size:
             handle = labels.handle(event_type)
-            opening = [Pair(handle, values[index[of_type]])]
+            opening = [Pair(handle, values[index[of_type]]), *select(callers, of_type)]
             result.records.append(intervals(place[of_type], begin[of_type], end[of_type], opening, [handle]))
 
     state = np.array([call_state(name) for name in names], np.int64)[index]
@@ -117,7 +123,7 @@ def read(reading: Reading) -> Result:
 SOURCE = Source(
     "os_runtime",
     "OS runtime calls",
-    (TABLE,),
+    (TABLE, call_chains.OF_OS_CALLS),
     read,
     rows=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
     row="calls",

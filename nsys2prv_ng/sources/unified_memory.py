@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.records import Pair, events
 from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source, unsound_times
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, unsound_times
 
 GPU_FAULTS = Table(
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
@@ -42,7 +42,7 @@ def _add_gpu(reading: Reading, result: Result) -> None:
     no_device = (pid == NULL) | (device == NULL)
     reasons = {"no process or device": no_device}
     reasons |= {reason: mask & ~no_device for reason, mask in unsound_times(begin, end).items()}
-    rows = _sound(result, reasons)
+    rows = result.drop_rows(reasons)
     if not rows.size:
         return
     codes, pairs = tuples_of(process_of(pid[rows]), device[rows])
@@ -64,7 +64,7 @@ def _add_cpu(reading: Reading, result: Result) -> None:
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
     no_process = pid == NULL
-    rows = _sound(result, {"no process": no_process, "no time": (begin == NULL) & ~no_process})
+    rows = result.drop_rows({"no process": no_process, "no time": (begin == NULL) & ~no_process})
     if not rows.size:
         return
     process = process_of(pid[rows])
@@ -79,13 +79,6 @@ def _add_cpu(reading: Reading, result: Result) -> None:
         Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
     result.records.append(events(place, begin[rows], said))
-
-
-def _sound(result: Result, reasons: dict[str, BoolArray]) -> IntArray:
-    """Rows for which no reason holds; the others are counted as dropped."""
-    for reason, mask in reasons.items():
-        result.drop(reason, int(mask.sum()))
-    return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
 
 
 SOURCE = Source(

@@ -9,7 +9,11 @@ import pytest
 from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
 from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.sources.base import SourceOptions
+from tests.cfgs.sampled_report import make
 from tests.cfgs.test_node_presets import made
+from tests.conftest import REPOSITORY
+from tests.sources.small_reports import MAIN, PROCESS, export, trace_of
 from tests.translated import translated_set
 
 SETS = {
@@ -18,6 +22,31 @@ SETS = {
     "single-graph": ["single-graph.sqlite"],
 }
 EVERYTHING = ",".join(source.name for source in SOURCES)
+
+_CALLS = ("start", "end", "globalTid", "nameId")
+_UCX = ("start", "end", "globalTid", "textId")
+_OPENACC = ("start", "end", "globalTid", "eventKind", "srcFile", "lineNo")
+RARE = {
+    "SYSCALL": (_CALLS, [(10, 20, MAIN, 0)]),
+    "UCP_EVENTS": (_UCX, [(10, 20, MAIN, 0)]),
+    "UCP_PROGRESS_EVENTS": (_UCX, [(10, 20, MAIN, 0)]),
+    "CUPTI_ACTIVITY_KIND_OPENACC_OTHER": (_OPENACC, [(10, 20, MAIN, 1, 0, 1)]),
+    "CUPTI_ACTIVITY_KIND_OPENACC_DATA": (_OPENACC, [(10, 20, MAIN, 1, 0, 1)]),
+    "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH": (_OPENACC, [(10, 20, MAIN, 1, 0, 1)]),
+    "NVVIDEO_ENCODER_API": (_CALLS, [(10, 20, MAIN, 0)]),
+    "NVVIDEO_DECODER_API": (_CALLS, [(10, 20, MAIN, 0)]),
+    "NVVIDEO_JPEG_API": (_CALLS, [(10, 20, MAIN, 0)]),
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS": (
+        ("start", "end", "globalPid", "deviceId", "numberOfPageFaults"),
+        [(10, 20, PROCESS, 0, 5)],
+    ),
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": (("start", "globalPid", "CpuInstruction"), [(10, PROCESS, 0)]),
+    "GPU_CONTEXT_SWITCH_EVENTS": (
+        ("tag", "contextId", "timestamp", "gpuId", "globalPid"),
+        [(8, 1, 10, 0, PROCESS), (7, 1, 20, 0, PROCESS)],
+    ),
+}
+"""An event of each kind that no sample has."""
 
 
 @pytest.fixture(scope="module", params=SETS)
@@ -29,7 +58,7 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
     contents = read_contents(trace)
     found = presets()
-    assert len(found) == 41
+    assert len(found) == len(list((REPOSITORY / "cfgs").glob("*/*.cfg"))) > 40
     for preset in found:
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         assert report.problems == [], preset.name
@@ -44,17 +73,21 @@ def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None
             assert "in the trace" in warning.message, (preset.name, warning)
 
 
-def test_every_preset_has_its_events_in_some_sample(samples: Path, tmp_path: Path) -> None:
-    """Or in what is made for presets of what samples do not have, so that none is only ever seen empty."""
-    empty = {preset.name for preset in presets()}
+def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path) -> None:
+    """So that no preset is only ever seen empty. What the samples do not have is made."""
     traces = [
         translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING).trace.path
         for name, reports in SETS.items()
     ]
-    for trace in (*traces, made(tmp_path).path):
+    for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make(tmp_path).path):
+        output = tmp_path / f"{report.stem}.prv"
+        traces.append(trace_of([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
+    traces.append(made(tmp_path).path)
+    empty = {preset.name for preset in presets()}
+    for trace in traces:
         contents = read_contents(trace)
         for preset in presets():
-            report = check_cfg(preset.path, contents.config, contents.header, contents.types)
-            if not any("none of the event types" in warning.message for warning in report.warnings):
+            checked = check_cfg(preset.path, contents.config, contents.header, contents.types)
+            if not any("none of the event types" in warning.message for warning in checked.warnings):
                 empty.discard(preset.name)
     assert empty == set()

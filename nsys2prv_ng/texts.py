@@ -1,0 +1,31 @@
+"""How numbers and times are written for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+
+def counted(number: int, noun: str) -> str:
+    """1 report, 1,024 reports."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """0, 1, 2, 5 as 0-2,5. The numbers are in rising order."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+
+
+def utc_text(ns: int) -> str:
+    """A time in ns as ISO 8601 has it; damage can be beyond all calendars."""
+    seconds, fraction = divmod(ns, 10**9)
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{ns} ns"
