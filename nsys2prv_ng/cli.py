@@ -30,6 +30,7 @@ def main() -> NoReturn:
     for each in _SIGNALS:
         if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as nohup has it
             signal.signal(each, _terminate)
+    sys.unraisablehook = _unraisable
     try:
         code = _run(arguments)
         _ignore_signals()  # what is done is done: a signal from now on does not change how it ended
@@ -123,10 +124,24 @@ _received: list[_Terminated] = []
 def _ignore_signals() -> None:
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
     """End by an exception, so that temporary files are removed, which no second signal disturbs."""
     _ignore_signals()
     _received.append(_Terminated(signum))
+    raise _received[-1]
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Where a library calls back, as LLVM does, nothing can be raised through it: a signal is once more, soon after."""
+    if isinstance(unraisable.exc_value, _Terminated):
+        signal.signal(signal.SIGALRM, _raise_again)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _raise_again(signum: int, frame: FrameType | None) -> None:
     raise _received[-1]

@@ -436,3 +436,32 @@ def test_presets_are_a_line_each_for_programs_and_fit_a_terminal():
     shown = in_terminal("cfgs", stream="stdout").decode().splitlines()
     assert max(map(len, shown)) <= 80
     assert " ".join(" ".join(shown).split()) == " ".join(" ".join(listed).split())
+
+
+def test_a_signal_while_a_library_calls_back(tmp_path):
+    """Nothing can be raised through C: what was raised there is not lost."""
+    program = """
+import ctypes, sys, time
+from nsys2prv_ng import cli
+
+def call_back():
+    print("called", flush=True)
+    time.sleep(30)
+
+def app(*arguments, **options):
+    ctypes.CFUNCTYPE(None)(call_back)()
+    time.sleep(30)
+
+cli.app = app
+cli.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "called\n"
+    began = time.monotonic()
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert error == "nsys2prv-ng: error: terminated; no unfinished trace is left\n"
+    assert time.monotonic() - began < 20
