@@ -194,18 +194,18 @@ def _not_translated(reports: Sequence[Inspected]) -> list[str]:
 
 
 def _diagnostics(reports: Sequence[Inspected], width: int) -> str:
-    """Messages by severity, and those that tell of lost data."""
+    """Numbers of messages by severity, then the warnings and errors by what they tell of lost data."""
     severities = (*SEVERITIES.values(), UNKNOWN)
     counts = {name: sum(report.diagnostics.get(name, 0) for report in reports) for name in severities}
+    if not any(counts.values()):
+        return ""
+    texts: dict[str, list[str]] = {"data is missing": [], "data might be missing": [], "others": []}
+    for message, having in messages_of(reports):
+        lost = "data is missing" if message.is_certain else "data might be missing"
+        text = f"{'error: ' if message.severity == ERROR else ''}{message.text}{_in_reports(having, reports)}"
+        texts[lost if message.tells_of_lost_data else "others"].append(text)
     title = "messages of nsys: " + ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    texts = [
-        f"{'error: ' if message.severity == ERROR else ''}{message.start}{_in_reports(having, reports)}"
-        for message, having in messages_of(reports)
-        if message.tells_of_lost_data
-    ]
-    if not texts:
-        return title if any(counts.values()) else ""
-    return _section(f"{title}; these tell of lost data:", texts, width)
+    return "\n".join([title, *(_section(f"{what}:", found, width) for what, found in texts.items() if found)])
 
 
 def _warnings(inspection: Inspection) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.paraver.runs import Run
 from nsys2prv_ng.paraver.store import Store
 from nsys2prv_ng.progress import Progress
-from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.files import name_of_report, refuse_none
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.sources import WITH_EVIDENCE
+from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.base import Reading, Result, Source, SourceOptions
 from nsys2prv_ng.stored import StoredStates, in_memory, put_away_records, put_states
 from nsys2prv_ng.summary import ReportAccount
@@ -154,6 +154,8 @@ def _read(
             put_away_records(result, store, on_common_clock=False)
             tick(1)
         evidence = _evidence(reading, results) if with_evidence else Evidence()
+        if reading.places.only_observed:
+            _note_other_calls(database, reading)
         diagnostics = read_diagnostics(database)
     finally:
         database.close()
@@ -179,6 +181,25 @@ def _evidence(reading: Reading, results: dict[str, Result]) -> Evidence:
         together.messages += result.evidence.messages
         result.evidence = Evidence()
     return together
+
+
+def _note_other_calls(database: Database, reading: Reading) -> None:
+    """Which threads made calls that the user did not choose: what was observed of them is shown all the same."""
+    others = (rows for source in SOURCES if source.name not in reading.chosen for rows in source.rows)
+    for rows in others:
+        if not rows.process or rows.names is not None or rows.table not in database.tables:
+            continue
+        column, no_calls = rows.no_task or (rows.process, ())
+        table = Table(rows.table, (), {rows.process: NULL, column: NULL})
+
+        def calling(
+            block: Columns, of: str = rows.process, kind: str = column, none: Sequence[int] = no_calls
+        ) -> IntArray:
+            return np.unique(block[of][~np.isin(block[kind], none)])
+
+        with suppress(ReportError):  # what was not chosen may be damaged
+            for found in database.by_block(table, "", calling):
+                reading.places.note_calls(found[found != NULL], rows.application, rows.system_calls)
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:

@@ -59,11 +59,14 @@ class Messages:
     warnings: int
     errors: int
     reports: int
+    lost: int
+    """How many tell for sure that data is missing."""
 
     def __str__(self) -> str:
         told = [(self.warnings, "warning"), (self.errors, "error")]
         given = " and ".join(counted(number, noun) for number, noun in told if number)
-        return f"nsys gave {given} in {counted(self.reports, 'report')}"
+        lost = f", {self.lost:,} of which say that data is missing" if self.lost else ""
+        return f"nsys gave {given} in {counted(self.reports, 'report')}{lost}"
 
 
 @dataclass
@@ -85,7 +88,7 @@ class Summary:
     bytes: int
     seconds: float
     warnings: list[str]
-    messages: Messages = field(default_factory=lambda: Messages(0, 0, 0))
+    messages: Messages = field(default_factory=lambda: Messages(0, 0, 0, 0))
     clocks: Alignment | None = None
     overview: Overview | None = None
 

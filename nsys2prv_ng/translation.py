@@ -153,7 +153,8 @@ def _accounts(
 def _messages(read: Sequence[ReportRecords]) -> Messages:
     counts = [report.diagnostics.counts for report in read]
     warnings, errors = (sum(each.get(severity, 0) for each in counts) for severity in (WARNING, ERROR))
-    return Messages(warnings, errors, sum(WARNING in each or ERROR in each for each in counts))
+    lost = sum(message.count for report in read for message in report.diagnostics.messages if message.is_certain)
+    return Messages(warnings, errors, sum(WARNING in each or ERROR in each for each in counts), lost)
 
 
 def _account(name: str, title: str, results: Sequence[Result]) -> SourceAccount:

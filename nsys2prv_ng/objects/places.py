@@ -86,6 +86,12 @@ class Places:
         self._call({int(tid) >> 24 for tid in distinct}, application, system_calls)
         return ids[codes]
 
+    def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
+        """These threads (or, by globalPid, processes) made calls that the trace does not show."""
+        known = {self._ids.get(Thread(int(tid)), -1) for tid in global_tid}
+        self.only_observed -= known
+        self._call({int(tid) >> 24 for tid in global_tid}, application, system_calls)
+
     def observed_threads(self, global_tid: IntArray) -> IntArray:
         """Ids of threads with these globalTids, of which something is known that is no call of theirs.
 

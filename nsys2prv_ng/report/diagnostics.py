@@ -21,7 +21,7 @@ SEVERITIES = {1: "info", 2: WARNING, 3: ERROR, 4: "verbose"}
 _MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
 _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
 """nsys ends its plugins so when the capture ends; and data of which it says how it gets them."""
-_LONGEST = 250
+_LONGEST, _END = 300, 100
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
     r"|unable|\bfail|not (been )?(started|supported)|\bno \w+ trace\b",
@@ -43,9 +43,11 @@ class Message:
         return self.severity == ERROR or (_LOST.search(self.text) is not None and not _NO_LOSS.search(self.text))
 
     @property
-    def start(self) -> str:
-        """The text, or as much of it as people read."""
-        return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}..."
+    def short(self) -> str:
+        """The text, or its begin and its end, where causes are."""
+        if len(self.text) <= _LONGEST:
+            return self.text
+        return f"{self.text[: _LONGEST - _END]} ... {self.text[-_END:]}"
 
     @property
     def is_certain(self) -> bool:
@@ -80,7 +82,7 @@ def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
             else f"nsys says of {len(names):,} of {len(of_reports):,} reports"
         )
         what = "that there was an error" if message.severity == ERROR else "that data is missing"
-        warnings.append(f"{where} {what}: {message.start}")
+        warnings.append(f"{where} {what}: {message.short}")
     return warnings
 
 

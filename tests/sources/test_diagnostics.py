@@ -69,8 +69,11 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
     assert trace.names["TASK"] == [*without.names["TASK"], "host"]
     assert account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
     assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (7, 2, 1)
-    assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1}
-    assert "  nsys gave 7 warnings and 2 errors in 1 report: nsys2prv-ng inspect shows them\n" in summary.text()
+    assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1, "lost": 2}
+    assert (
+        "  nsys gave 7 warnings and 2 errors in 1 report, 2 of which say that data is missing: nsys2prv-ng inspect"
+        in summary.text()
+    )
 
 
 def test_information_makes_no_row(tmp_path: Path) -> None:
@@ -116,12 +119,14 @@ def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
     expected = [
         "nsys says of 3 of 3 reports that data is missing: 12 events were lost.",
         f"{reports[1]}: nsys says that there was an error: Broken.",
-        f"{reports[2]}: nsys says that data is missing: Buffer overflow {'x' * 234}...",
+        f"{reports[2]}: nsys says that data is missing: Buffer overflow {'x' * 184} ... {'x' * 100}",
     ]
     assert [each for each in progress.warnings if "nsys says" in each] == expected
     assert set(expected) <= set(summary.warnings)
     told = json.loads((tmp_path / "summary.json").read_text())
-    assert told["messages"] == {"warnings": 7, "errors": 1, "reports": 3} and set(expected) <= set(told["warnings"])
+    assert told["messages"] == {"warnings": 7, "errors": 1, "reports": 3, "lost": 5} and set(expected) <= set(
+        told["warnings"]
+    )
 
 
 @pytest.mark.parametrize(
