@@ -28,7 +28,7 @@ FILE, FUNCTION, VARIABLE_X, KERNEL_NAME = 1, 2, 3, 4
 
 
 def base(start: int | None, end: int | None, kind: int | None, line: int = 12, thread: int | None = MAIN) -> tuple:
-    return (start, end, 0, thread, kind, 4, line, FILE, FUNCTION)
+    return (start, end, 0, thread, kind, 4, line, 0, FILE, FUNCTION)
 
 
 TABLES = {
