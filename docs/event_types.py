@@ -67,6 +67,7 @@ _ON_NVTX = (
 _LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}
 _LEVELS = {
     event_types.SAMPLED_FUNCTIONS[1]: ("Sampled functions (depth n)", event_types.SAMPLED_FUNCTIONS[2:]),
+    event_types.SAMPLED_PYTHON[1]: ("Sampled Python functions (depth n)", event_types.SAMPLED_PYTHON[2:]),
     event_types.CALLERS[0]: ("Caller at level n", event_types.CALLERS[1:]),
 }
 """Types of which there are many alike: the first is shown for all."""

@@ -170,6 +170,16 @@ What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
 )
 
 _preset(
+    "sampled_python",
+    "Functions of Python that nsys's samples found each host thread in, by time",
+    """
+The function of the last sample, with its file. Its callers are the event types "Sampled Python functions (depth n)", of
+which the trace has what it was translated with: --stack-depth. Needs --python-sampling=true when profiling.
+""",
+    Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
+)
+
+_preset(
     "diagnostics",
     "Warnings and errors of nsys on the row of each node, by text",
     """

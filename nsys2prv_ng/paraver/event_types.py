@@ -229,6 +229,16 @@ SAMPLED_FUNCTIONS = tuple(
 )
 """By depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
+SAMPLED_PYTHON = tuple(
+    EventType(
+        30000300 + depth,
+        f"Sampled Python functions (depth {depth})" if depth else "Sampled Python functions",
+        "nvtx",
+        names="python_functions",
+    )
+    for depth in range(STACK_LEVELS)
+)
+"""Likewise. Extrae has none."""
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
     for level in range(1, STACK_LEVELS + 1)

@@ -21,6 +21,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, events, intervals
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.sources import python_samples
 from nsys2prv_ng.sources.base import EventRows, IntArray, Joined, Part, Reading, Result, Source, Unended
 from nsys2prv_ng.sources.lanes import crossing, free_lanes
 from nsys2prv_ng.sources.nvtx_events import (
@@ -38,8 +39,8 @@ from nsys2prv_ng.sources.nvtx_events import (
 )
 from nsys2prv_ng.sources.patterns import matches
 
-_OWN_PAYLOADS = ("NCCL", "Python Periodic Sampling")
-"""Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python hold ids of other tables."""
+_OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
+"""Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python are functions."""
 
 
 def read(reading: Reading) -> Result:
@@ -166,17 +167,23 @@ class _Domain:
         if fits.any():
             value = np.rint(np.where(fits, scaled, 0)).astype(np.int64)
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
-        if self.domain not in _OWN_PAYLOADS:
+        if self.domain == python_samples.DOMAIN:
+            pairs += python_samples.functions(self.reading, self._json_texts(rows))
+        elif self.domain not in _OWN_PAYLOADS:
             pairs += self._json(rows)
         return pairs
 
-    def _json(self, rows: IntArray) -> list[Pair]:
+    def _json_texts(self, rows: IntArray) -> pa.Array:
         text = self.columns.texts["jsonText"].combine_chunks().take(pa.array(rows))
         by_id = self.columns["jsonTextId"][rows]
         if (by_id != NULL).any():
             ids, position = np.unique(by_id, return_inverse=True)
             names = [None if i == NULL else name for i, name in zip(ids, self.reading.strings(ids), strict=True)]
             text = pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
+        return text
+
+    def _json(self, rows: IntArray) -> list[Pair]:
+        text = self._json_texts(rows)
         if text.null_count == rows.size:
             return []
         encoded = text.dictionary_encode()

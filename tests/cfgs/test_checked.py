@@ -28,6 +28,13 @@ _UCX = ("start", "end", "globalTid", "textId")
 _OPENACC = ("start", "end", "globalTid", "eventKind", "srcFile", "lineNo")
 RARE = {
     "SYSCALL": (_CALLS, [(10, 20, MAIN, 0)]),
+    "NVTX_EVENTS": (
+        ("start", "eventType", "globalTid", "domainId", "text", "jsonText"),
+        [
+            (1, 75, MAIN, 1, "Python Periodic Sampling", None),
+            (10, 34, MAIN, 1, "", '{"Python Periodic Sampling":{"Frames":[{"Function":0,"File":0,"Line":1}]}}'),
+        ],
+    ),
     "UCP_EVENTS": (_UCX, [(10, 20, MAIN, 0)]),
     "UCP_PROGRESS_EVENTS": (_UCX, [(10, 20, MAIN, 0)]),
     "CUPTI_ACTIVITY_KIND_OPENACC_OTHER": (_OPENACC, [(10, 20, MAIN, 1, 0, 1)]),
