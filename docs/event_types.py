@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from nsys2prv_ng.paraver import event_types, families
@@ -116,7 +117,7 @@ def _label(event_type: EventType) -> str:
     if event_type in _LEVELS:
         return _LEVELS[event_type][0]
     label = event_type.label.replace("NVTX D", "NVTX DOMAIN")
-    return label.replace("lane 1", "lane n")
+    return re.sub(r"lane 1$", "lane n", label) if event_type.family else label
 
 
 def _values(event_type: EventType) -> str:

@@ -171,7 +171,9 @@ def chosen_rows(tree: ObjectTree, choice: Choice) -> BoolArray:
         kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(choice.gpus))
         if not (kept & (tree.gpu_of_row >= 0)).any():
             known = ", ".join(map(str, sorted(set(tree.gpu_of_row[tree.gpu_of_row >= 0].tolist()))))
-            raise UsageError(f"--gpus: none of them is in the chosen reports, which hold {known or 'no GPU'}")
+            raise UsageError(
+                f"--gpus: none of them is in the chosen reports, which hold {f'GPU {known}' if known else 'no GPU'}"
+            )
     return kept
 
 

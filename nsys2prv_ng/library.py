@@ -95,9 +95,8 @@ def translate(
     if kernel_names not in ("short", "demangled"):
         raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
     if not 1 <= stack_depth <= STACK_LEVELS:
-        raise UsageError(
-            f"--stack-depth {stack_depth}: from 1 to {STACK_LEVELS}; to leave samples out, name other --sources"
-        )
+        out = "; to leave samples out, name other --sources" if stack_depth == 0 else ""
+        raise UsageError(f"--stack-depth {stack_depth}: from 1 to {STACK_LEVELS}{out}")
     if metrics_changes and (time is not None or nvtx_range):
         raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
     of_sources = SourceOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,8 @@ def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: boo
         used.add(file.resolve())
         if not file.parent.is_dir():
             raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise TranslationError(f"{file}: cannot be written: the folder may not be written to; choose another place")
         refuse_in_the_way(file, force=force)
 
 

@@ -86,6 +86,8 @@ class Summary:
     events: int
     communications: int
     bytes: int
+    """Length of the .prv's text, and of its file, which may be compressed."""
+    file_bytes: int
     seconds: float
     warnings: list[str]
     messages: Messages = field(default_factory=lambda: Messages(0, 0, 0, 0))
@@ -132,9 +134,10 @@ class Summary:
             f"{printable(self.output)}: {counted(self.tasks, 'task')}, {counted(self.rows, 'row')},"
             f" {counted(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
+        compressed = "" if self.file_bytes == self.bytes else f" ({self.file_bytes / 1e6:.1f} MB compressed)"
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
-            f" {self.bytes / 1e6:.1f} MB in {self.seconds:.1f} s"
+            f" {self.bytes / 1e6:.1f} MB{compressed} in {self.seconds:.1f} s"
         )
         if self.clocks is not None and (self.clocks.is_corrected or verbose):
             lines.append(self.clocks.text())

@@ -99,6 +99,7 @@ def translate(
         events=lines[rec.EVENT],
         communications=lines[rec.COMMUNICATION],
         bytes=size,
+        file_bytes=output.stat().st_size if output.is_file() else size,
         seconds=time.perf_counter() - began,
         warnings=warnings,
         messages=_messages(read),

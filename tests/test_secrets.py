@@ -29,6 +29,8 @@ def with_secrets(report: Path, copy: Path) -> Path:
             sql.execute(f"UPDATE {table} SET value = ? WHERE {others}", (SECRET,))
             sql.execute(f"UPDATE {table} SET value = value || ? WHERE name = 'DeviceEnvironment'", (f";{environment}",))
         sql.executemany("INSERT INTO META_DATA_CAPTURE (name, value) VALUES (?, ?)", captured)
+        said = f"Loading '/home/{SECRET}/lib/libcudnn.so.9' failed: data is lost"
+        sql.execute("INSERT INTO DIAGNOSTIC_EVENT VALUES (1000000, 1, 1, 2, ?, NULL)", (said,))
         count = sql.execute("SELECT count(*) FROM META_DATA_CAPTURE WHERE value LIKE ?", (f"%{SECRET}%",))
         assert count.fetchone()[0] > 20
     return copy

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nsys2prv_ng.report.database import Database
 
@@ -22,6 +22,10 @@ _MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
 _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
 """nsys ends its plugins so when the capture ends; and data of which it says how it gets them."""
 _LONGEST, _END = 300, 100
+_MOST = 10
+"""Of warnings of one job."""
+_FOLDERS = re.compile(r"(?<![\w/.:-])~?/(?:[^\s/'\"()]+/)+")
+_NUMBER = re.compile(r"\d+")
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"
     r"|unable|\bfail|not (been )?(started|supported)|\bno \w+ trace\b",
@@ -68,27 +72,30 @@ class Diagnostics:
 
 
 def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
-    """A warning for each distinct message that tells for sure of lost data, by the names of reports."""
-    having: dict[Message, list[str]] = {}
+    """A warning for each message that tells for sure of lost data, by the names of reports.
+
+    Messages that differ in numbers only, as of processes, are one: the first is told.
+    """
+    having: dict[tuple[str, str], dict[str, Message]] = {}
     for name, diagnostics in of_reports.items():
         for message in diagnostics.messages:
             if message.is_certain:
-                having.setdefault(replace(message, count=1), []).append(name)
+                alike = message.severity, _NUMBER.sub("", message.text)
+                having.setdefault(alike, {}).setdefault(name, message)
     warnings = []
-    for message, names in having.items():
-        where = (
-            f"{names[0]}: nsys says"
-            if len(names) == 1
-            else f"nsys says of {len(names):,} of {len(of_reports):,} reports"
-        )
+    for messages in having.values():
+        (name, message), *_ = messages.items()
+        several = f"nsys says of {len(messages):,} of {len(of_reports):,} reports"
+        where = f"{name}: nsys says" if len(messages) == 1 else several
         what = "that there was an error" if message.severity == ERROR else "that data is missing"
         warnings.append(f"{where} {what}: {message.short}")
-    return warnings
+    more = len(warnings) - _MOST
+    return warnings if more <= 0 else [*warnings[:_MOST], f"nsys says of {more:,} more things that data is missing"]
 
 
 def one_text(text: object) -> str:
-    """A message in one line."""
-    return " ".join(str(text or "").split())
+    """A message in one line, without the folders of files, which tell of the user and not of what was lost."""
+    return _FOLDERS.sub("", " ".join(str(text or "").split()))
 
 
 def read_diagnostics(database: Database) -> Diagnostics:

@@ -8,7 +8,7 @@ functions in stripped modules but their addresses, which differ between processe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ _NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
 # What is between the program and the device: the runtime of CUDA (a library, or linked into the program), the driver
 # and the profiler. A user wants the caller of cudaMalloc, not the inside of it.
 _CUDA_MODULE = re.compile(r"(.*/)?(libcuda|libcudart|libcupti|libToolsInjection\w*)(-[0-9a-f]+)?\.so[.\d]*")
-_CUDA_FUNCTION = re.compile(r"cu(da)?[A-Z]\w*(@.*)?|cudart::.*|__cudart\w*")
+_CUDA_INSIDE = re.compile(r"cudart::.*|__cudart\w*")
 _BRACKETS = re.compile(r"\[(.*)\]|\((.*)\)")
 
 
@@ -87,14 +87,23 @@ def of_system_calls(reading: Reading) -> Chains:
     return _at_depths(reading, OF_SYSTEM_CALLS, 0)
 
 
-def of_cuda_calls(reading: Reading) -> Chains:
-    """Of each call its caller at level 0, and the callers of that; what is within CUDA is left out."""
+def of_cuda_calls(reading: Reading, names: Iterable[str]) -> Chains:
+    """Of each call its caller at level 0, and the callers of that; the innermost frames, within CUDA, are left out.
+
+    `names` are those of the calls, by which a program that CUDA is linked into has them as well.
+    """
     count = reading.options.stack_depth
-    symbols, libraries = (_ids(reading, OF_CUDA_CALLS, pattern) for pattern in (_CUDA_FUNCTION, _CUDA_MODULE))
+    calls = re.compile("|".join(rf"{re.escape(name)}(@.*)?" for name in names) or "(?!)")
+    symbols, libraries = (
+        [i for pattern in patterns for i in _ids(reading, OF_CUDA_CALLS, pattern)]
+        for patterns in ((_CUDA_INSIDE, calls), (_CUDA_MODULE,))
+    )
 
     def innermost_outside(block: Columns) -> IntArray:
-        inside = np.isin(block["symbol"], symbols) | np.isin(block["module"], libraries)
-        rows = np.flatnonzero((block["id"] != NULL) & (block["stackDepth"] >= 0) & ~inside)
+        rows = np.flatnonzero((block["id"] != NULL) & (block["stackDepth"] >= 0))
+        rows = rows[np.lexsort((block["stackDepth"][rows], block["id"][rows]))]
+        inside = np.isin(block["symbol"][rows], symbols) | np.isin(block["module"][rows], libraries)
+        rows = rows[_after_first_run(block["id"][rows], inside)]
         return rows[_first_of_each(block["id"][rows], block["stackDepth"][rows], count)[0]]
 
     frames = _joined(_read(reading, OF_CUDA_CALLS, innermost_outside))
@@ -154,6 +163,15 @@ def _first_of_each(chain: IntArray, depth: IntArray, count: int) -> tuple[IntArr
     number = np.arange(order.size)
     level = number - np.maximum.accumulate(np.where(begins, number, 0))
     return order[level < count], level[level < count]
+
+
+def _after_first_run(group: IntArray, within: BoolArray) -> BoolArray:
+    """What comes, within its group, after the rows at its begin of which something holds; groups are side by side."""
+    number = np.arange(group.size)
+    begin = np.maximum.accumulate(np.where(_changes(group), number, 0))
+    outside = np.cumsum(~within)
+    before: IntArray = outside[begin] - ~within[begin]
+    return np.asarray(outside > before)
 
 
 def _changes(values: IntArray) -> BoolArray:

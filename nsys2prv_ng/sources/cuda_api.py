@@ -50,7 +50,7 @@ def read(reading: Reading) -> Result:
     handle = reading.labels.handle(types.CUDA_API)
     ids = reading.labels.name_ids(types.CUDA_API.names, calls)[index]
     chain = columns["callchainId"][rows]
-    callers = call_chains.functions(reading, call_chains.of_cuda_calls(reading), chain, types.CALLERS)
+    callers = call_chains.functions(reading, call_chains.of_cuda_calls(reading, set(calls)), chain, types.CALLERS)
     result.records.append(intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
 
     state = np.array([call_state(name) for name in calls], np.int64)[index]

@@ -35,7 +35,7 @@ def read(reading: Reading) -> Result:
     callers = call_chains.functions(reading, call_chains.of_system_calls(reading), chain, types.CALLERS)
     result.records.append(intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
 
-    state = np.array([call_state(name.removeprefix("sys_")) for name in names], np.int64)[index]
+    state = np.array([call_state(name) for name in names], np.int64)[index]
     says = state >= 0
     result.states.append(StateIntervals(place[says], begin[says], end[says], state[says]))
     return result

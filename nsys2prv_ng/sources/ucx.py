@@ -116,11 +116,11 @@ def _worker(uid: int) -> str:
 
 def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     """A worker is shown as the task that has it, where a report tells, with the number of the task."""
-    values: dict[str, Value] = {}
-    unknown: set[str] = set()
+    owners: dict[str, set[int]] = {}
+    peers: set[str] = set()
     for part in parts:
         assert isinstance(part.shared, Workers)
-        unknown.update(part.shared.peers)
+        peers.update(part.shared.peers)
         task_of = {
             place.process: int(tree.task_of_row[row])
             for place, row in zip(part.places.all, part.rows.tolist(), strict=True)
@@ -128,9 +128,11 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         }
         for worker, process in part.shared.process.items():
             if process in task_of:
-                task = task_of[process]
-                values[worker] = Value(task + 1, tree.model.tasks[task].name)
-    others = sorted(unknown - set(values))
+                owners.setdefault(worker, set()).add(task_of[process])
+    # Uids need not differ between nodes: one that several tasks have tells of none.
+    of_task = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
+    values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in of_task.items()}
+    others = sorted(peers - set(values))
     values |= {name: Value(len(tree.model.tasks) + i, name) for i, name in enumerate(others, 1)}
     return Joined({types.UCX_PEER.names: values})
 

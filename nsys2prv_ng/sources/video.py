@@ -25,6 +25,8 @@ CALLS = {
     "NVVIDEO_DECODER_API": types.VIDEO_DECODER_CALL,
     "NVVIDEO_JPEG_API": types.VIDEO_JPEG_CALL,
 }
+_ENGINES = (1, 0, 2)
+"""Kind of engine that each of these libraries calls for."""
 _CALL_TABLES = tuple(Table(table, _COLUMNS, {"apiId": NULL}) for table in CALLS)
 WORK = Table(
     "GPU_VIDEO_ENGINE_WORKLOAD",
@@ -80,11 +82,12 @@ def _threads(reading: Reading) -> IntArray:
     process = process_of(work["globalPid"])
     calls = [reading.columns(table) for table in CALLS]
     caller, api = (np.concatenate([each[name] for each in calls]) for name in ("globalTid", "apiId"))
+    kind = np.repeat(_ENGINES, [each.rows for each in calls])
     has_id = (caller != NULL) & (api != NULL)
-    caller, api = caller[has_id], api[has_id]
-    first = ~keys.duplicated(process_of(caller), api)
-    caller, api = caller[first], api[first]
-    found = keys.find([process_of(caller), api], [process, work["apiId"]])
+    caller, kind, api = caller[has_id], kind[has_id], api[has_id]
+    first = ~keys.duplicated(process_of(caller), kind, api)
+    caller, kind, api = caller[first], kind[first], api[first]
+    found = keys.find([process_of(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, process << 24 | process & PID_MASK)
     return np.where(found >= 0, np.append(caller, NULL)[found], main)
 

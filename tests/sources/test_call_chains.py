@@ -106,9 +106,10 @@ STRINGS = [
     "cudaMalloc_v3020",
     "custom_allocator",  # 18
     "/opt/nsys/libToolsInjection64.so",
+    "cudaMallocChecked",  # a program's own
 ]
 (POLL, JOIN, LEAF, WAIT, MAIN, LIBC, PROG, ADDRESS, LIBCUDA, DRIVER, RUNTIME_INSIDE, MALLOC, WRAPPER, LIBCUDART, STATIC,
- CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION) = range(20)  # fmt: skip
+ CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION, OWN) = range(21)  # fmt: skip
 
 
 def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
@@ -148,21 +149,23 @@ def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
             (MAIN, PROG, 0)],
         2: [(ADDRESS, INJECTION, 1), (STATIC, PROG, 0), (CUSTOM, PROG, 0), (ADDRESS, LIBCUDA, 1), (MAIN, PROG, 0)],
         3: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0)],
+        5: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (OWN, PROG, 0), (MAIN, PROG, 0)],
     }  # fmt: skip
     chains = [(i, *frame, depth) for i, frames in of_chain.items() for depth, frame in enumerate(frames)]
-    calls = [(100_000 * i, 100_000 * i + 50_000, tid(7), MALLOC_CALL, i) for i in range(5)]
+    calls = [(100_000 * i, 100_000 * i + 50_000, tid(7), MALLOC_CALL, i) for i in range(6)]
     tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [*chains[::-1], (1, CUSTOM, PROG, 0, 2)]}
     report = small_report(tmp_path / "r.sqlite", tables, STRINGS)
     summary, trace = translated([report], tmp_path, "cuda_api", SourceOptions(stack_depth=3))
     assert sorted(begins(trace, UTC, summary.start_utc_ns, CUDA_API), key=lambda each: each[1]) == [
         (0, 0, {CALLER + 1: STRINGS[WRAPPER], CALLER + 2: "main"}),
         (0, 100_000, {CALLER + 1: "(libcublas.so.13)", CALLER + 2: "cublasCreate_v2", CALLER + 3: "main"}),
-        (0, 200_000, {CALLER + 1: "custom_allocator", CALLER + 2: "main"}),
+        (0, 200_000, {CALLER + 1: "custom_allocator", CALLER + 2: "(libcuda.so.525.105.17)", CALLER + 3: "main"}),
+        (0, 500_000, {CALLER + 1: "cudaMallocChecked", CALLER + 2: "main"}),
     ]
     summary, trace = translated([report], tmp_path, "cuda_api")
     found = begins(trace, UTC, summary.start_utc_ns, CUDA_API)
     assert sorted(said[CALLER + 1] for _, _, said in found) == [
-        "(libcublas.so.13)", STRINGS[WRAPPER], "custom_allocator"
+        "(libcublas.so.13)", STRINGS[WRAPPER], "cudaMallocChecked", "custom_allocator"
     ]  # fmt: skip
 
 

@@ -64,6 +64,14 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     assert told.dropped == {"no begin or end": 1, "crosses another of its thread": 1}
 
 
+def test_a_worker_that_several_tasks_have_is_no_task(tmp_path: Path) -> None:
+    owned = {"UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)])}
+    sent = {"UCP_SUBMIT_EVENTS": (MESSAGES, [(12, 14, MAIN, 1, 0, 4096, HERE, 7)])}
+    reports = [export(tmp_path / f"{i}.sqlite", STRINGS, {**owned, **sent}, host=f"h{i}") for i in range(2)]
+    trace, _ = trace_of(reports, tmp_path / "x.prv", "ucx")
+    assert trace.values[PEER] == {3: "worker 0x11"}
+
+
 def test_transfers_that_overlap_are_on_lanes(tmp_path: Path) -> None:
     """All that fit are shown with their names, none overlaps another of its lane, and sizes add up."""
     random = np.random.default_rng(5)

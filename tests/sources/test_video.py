@@ -59,7 +59,10 @@ def work(start: object, end: object, kind: int, process: object, api: int, codec
 def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
     tables = {
         "NVVIDEO_DECODER_API": (CALLS, [(10, 12, 66, WORKER, 0, 5)]),
-        "NVVIDEO_ENCODER_API": (CALLS, [(10, 20, 65, MAIN, 0, 6), (30, 31, 65, WORKER, 0, None)]),
+        "NVVIDEO_ENCODER_API": (
+            CALLS,
+            [(10, 20, 65, MAIN, 0, 6), (21, 22, 65, MAIN, 0, 5), (30, 31, 65, WORKER, 0, None)],
+        ),
         "GPU_VIDEO_ENGINE_WORKLOAD": (
             WORK,
             [
@@ -89,7 +92,7 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
     shown = [(e.time + 10, e.row, e.value) for e in engines.itertuples()]
     assert shown == [(15, 1, 1), (20, 1, 0), (25, 0, 0), (50, 0, 0)]
     told = account(summary, "video")
-    assert (told.read, told.written) == (11, 7)
+    assert (told.read, told.written) == (12, 8)
     assert told.dropped == {
         "an engine of unknown kind": 1,
         "no thread": 1,
