@@ -24,7 +24,8 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources import cpu_counters, gpu_metrics
+from nsys2prv_ng.report.room import RealArray
+from nsys2prv_ng.sources import cpu_counters, gpu_metrics, json_numbers
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.samples import Block, Key, add_of_node, block_of, scaled
 
@@ -236,7 +237,6 @@ def _with_reals(reading: Reading, columns: Columns, events: _Events, event: IntA
 
 # ---- values in texts -------------------------------------------------------------------------------------------------
 
-_NUMBER = r"(?P<whole>-?[0-9]+)(?P<rest>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
 _MOST_DIGITS = 18
 """Of numbers that surely fit 64 bits."""
 
@@ -257,8 +257,10 @@ def _of_texts(texts: pa.ChunkedArray, events: _Events, described: _Described) ->
         names.update(fields)
         # Without a field there is still an event, whose value is missing.
         values = np.full((event.size, max(len(fields), 1)), NULL, np.int64)
+        distinct = list(dict.fromkeys(name for _, name in fields))
+        found = dict(zip(distinct, json_numbers.numbers(of_type, np.arange(event.size), distinct), strict=True))
         for i, (key, name) in enumerate(fields):
-            values[:, i], is_real = _cut(of_type, name, described.kind_of(key))
+            values[:, i], is_real = _cut(found[name], described.kind_of(key))
             if is_real:
                 real.add(key)
         index = np.array([key[1] for key, _ in fields] or [0], np.int64)
@@ -273,24 +275,29 @@ def _names_in_text(texts: pa.Array) -> list[str]:
     return list(found)
 
 
-def _cut(texts: pa.Array, name: str, kind: str) -> tuple[IntArray, bool]:
+def _cut(found: json_numbers.Numbers, kind: str) -> tuple[IntArray, bool]:
     """Value of a field in each text, NULL where it has none, and whether they are real: as its kind says, or because
     one is."""
-    found = pc.extract_regex(texts, f'"{_in_pattern(name)}"\\s*:\\s*"?{_NUMBER}')
-    whole, rest = (pc.struct_field(found, part) for part in ("whole", "rest"))
-    is_real = kind == REAL or (kind != INTEGER and bool(pc.any(pc.greater(pc.utf8_length(rest), 0)).as_py()))
-    if is_real:
-        number = pc.cast(pc.binary_join_element_wise(whole, rest, ""), pa.float64())
-        return scaled(np.asarray(number.to_numpy(zero_copy_only=False), np.float64)), True
-    long = pc.greater(pc.utf8_length(whole), _MOST_DIGITS)
-    short = pc.cast(pc.if_else(long, None, whole), pa.int64())
+    written = found.written
+    if kind == REAL or bool(found.real.any()):
+        return scaled(_reals(written)), True
+    long = pc.greater(pc.utf8_length(written), _MOST_DIGITS)
+    short = pc.cast(pc.if_else(long, None, written), pa.int64())
     value = np.array(pc.fill_null(short, NULL).to_numpy(zero_copy_only=False), np.int64)
     if pc.any(long).as_py():
         of_long = np.flatnonzero(pc.fill_null(long, False).to_numpy(zero_copy_only=False))
-        numbers = whole.take(pa.array(of_long)).dictionary_encode()
+        numbers = written.take(pa.array(of_long)).dictionary_encode()
         signed = [_signed(number) for number in numbers.dictionary.to_pylist()]
         value[of_long] = np.array(signed, np.int64)[numbers.indices.to_numpy()]
     return value, False
+
+
+def _reals(written: pa.Array) -> RealArray:
+    try:
+        found = pc.cast(written, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # one is out of the range of such numbers
+        found = [np.nan if each is None else float(each) for each in written.to_pylist()]
+    return np.asarray(found, np.float64)
 
 
 def _signed(number: str) -> int:
@@ -299,13 +306,6 @@ def _signed(number: str) -> int:
     if not -(1 << 63) <= value < 1 << 64:
         return int(NULL)
     return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _in_pattern(name: str) -> str:
-    """A name as JSON has it, in a regular expression; nsys escapes slashes."""
-    escaped = json.dumps(name, ensure_ascii=False)[1:-1]
-    plain = (f"\\x{{{ord(each):x}}}" if not each.isalnum() else each for each in escaped)
-    return "".join(plain).replace("\\x{2f}", r"\\?/")
 
 
 # ---- descriptions ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.sources import plugin_metrics
+from nsys2prv_ng.sources.json_numbers import numbers
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node_reports import (
     DATA,
@@ -211,6 +213,22 @@ def test_texts(tmp_path: Path) -> None:
     assert account(summary, NAME).dropped == {"no value": 5}
 
 
+def test_texts_with_what_only_starts_like_a_number(tmp_path: Path) -> None:
+    texts = ['{"v":"10.0.0.1"}', '{"v":"0x12"}', '{"v":"2024-01-02"}', '{"v":"12 MB"}', '{"o":{"v":7},"v":8}']
+    trace, summary = trace_of(
+        [export(tmp_path / "a.sqlite", [], old([*texts, '{"caf\\u00e9":5}'], ["v", "café"]))], tmp_path / "x.prv", NAME
+    )
+    assert lines(trace) == [("Storage", 0, {"Plugin: v": 8}), ("Storage", 10, {"Plugin: café": 5})]
+    assert account(summary, NAME).dropped == {"no value": 4}
+
+
+def test_texts_with_real_numbers_out_of_range(tmp_path: Path) -> None:
+    assert shown(tmp_path, old(['{"v":1e999}', '{"v":-1e-999}', '{"v":0.5}'], ["v"])) == [
+        ("Storage", 0, {"Plugin: v": 0}),
+        ("Storage", 10, {"Plugin: v": 500_000}),
+    ]
+
+
 def test_texts_of_a_type_without_fields(tmp_path: Path) -> None:
     texts = [None, '{"x":"1","y":"2"}', '{"y":"4","z":"3"}']
     assert shown(tmp_path, old(texts)) == [
@@ -237,9 +255,9 @@ def test_any_name_and_integer(fields: dict[str, list[int]]) -> None:
     for quoted in (False, True):
         texts = [json.dumps({k: str(v[i]) if quoted else v[i] for k, v in fields.items()}) for i in range(4)]
         for name, expected in fields.items():
-            if json.dumps(name) == json.dumps(name, ensure_ascii=False):  # nsys writes UTF-8
-                found, is_real = plugin_metrics._cut(pa.array(texts), name, plugin_metrics.UNKNOWN)
-                assert (found.tolist(), is_real) == (expected, False)
+            (each,) = numbers(pa.array(texts), np.arange(4), [name])
+            found, is_real = plugin_metrics._cut(each, plugin_metrics.UNKNOWN)
+            assert (found.tolist(), is_real) == (expected, False)
 
 
 def test_both_paths_agree(tmp_path: Path) -> None:
