@@ -12,12 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nsys2prv_ng.compiling import compiled, inlined
-from nsys2prv_ng.report.room import IntArray
+from nsys2prv_ng.report.room import NULL, IntArray, RealArray
 from nsys2prv_ng.sources.base import BoolArray
+from nsys2prv_ng.sources.samples import scaled
 
 _WHOLE, _REAL = 1, 2
+_MOST_DIGITS = 18
+"""Of numbers that surely fit 64 bits."""
 _SPACE, _QUOTE, _COMMA, _COLON, _BACKSLASH = (ord(each) for each in ' ",:\\')
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = (ord(each) for each in "{}[]")
 _TAB, _LINE, _RETURN = (ord(each) for each in "\t\n\r")
@@ -41,6 +45,15 @@ class Numbers(NamedTuple):
     real: BoolArray
 
 
+class Values(NamedTuple):
+    """Values of one field, NULL where a text has none, whether they are real, and the rows of integers so large that
+    they may be negative, as they are not signed."""
+
+    value: IntArray
+    is_real: bool
+    large: IntArray
+
+
 def numbers(texts: pa.Array, rows: IntArray, names: Sequence[str]) -> list[Numbers]:
     """The members of these distinct names, in the objects in some rows of an array of strings."""
     if texts.null_count:
@@ -53,6 +66,46 @@ def numbers(texts: pa.Array, rows: IntArray, names: Sequence[str]) -> list[Numbe
     begin, length, kind = np.zeros(shape, np.int64), np.zeros(shape, np.int32), np.zeros(shape, np.uint8)
     _find(data, offsets, rows, _bytes(b"".join(encoded)), starts, begin, length, kind)
     return [_written(data, *each) for each in zip(begin, length, kind, strict=True)]
+
+
+def values_of(found: Numbers, is_real: bool) -> Values:
+    """Values of a field in some texts; they are real if that is known, or because one is."""
+    written, none = found.written, np.zeros(0, np.int64)
+    if is_real or bool(found.real.any()):
+        return Values(scaled(_reals(written)), True, none)
+    long = pc.greater(pc.utf8_length(written), _MOST_DIGITS)
+    short = pc.cast(pc.if_else(long, None, written), pa.int64())
+    value = np.array(pc.fill_null(short, NULL).to_numpy(zero_copy_only=False), np.int64)
+    if not pc.any(long).as_py():
+        return Values(value, False, none)
+    of_long = np.flatnonzero(pc.fill_null(long, False).to_numpy(zero_copy_only=False))
+    distinct = written.take(pa.array(of_long)).dictionary_encode()
+    signed = [_signed(number) for number in distinct.dictionary.to_pylist()]
+    value[of_long] = np.array(signed, np.int64)[distinct.indices.to_numpy()]
+    return Values(value, False, of_long)
+
+
+def as_real(of: Values) -> IntArray:
+    """Integers as other blocks have real numbers. Of those, NULL and large ones are too large."""
+    value = of.value.astype(np.float64)
+    value[of.large] = np.nan
+    return scaled(value)
+
+
+def _reals(written: pa.Array) -> RealArray:
+    try:
+        found = pc.cast(written, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # one is out of the range of such numbers
+        found = [np.nan if each is None else float(each) for each in written.to_pylist()]
+    return np.asarray(found, np.float64)
+
+
+def _signed(number: str) -> int:
+    """A number of up to 64 bits as SQLite holds it; NULL for what is larger."""
+    value = int(number) if len(number) < 30 else 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        return int(NULL)
+    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _bytes(of: pa.Buffer | bytes | None) -> Any:
