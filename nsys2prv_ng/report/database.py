@@ -145,6 +145,14 @@ class Database:
 
         return self._room.by_block(table.name, names, convert_block)
 
+    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+        """What `convert` makes of the strings of some rows of a large table after the other; nulls where the export
+        lacks the column."""
+        if column not in self.columns_of(table):
+            rows = self.rows_of(table)
+            return [convert(pa.nulls(rows, pa.string()))] if rows else []
+        return self._room.text_by_block(table, column, convert)
+
     def _present(self, table: Table, schema_version: str) -> frozenset[str]:
         """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
         present = self.columns_of(table.name)

@@ -21,6 +21,9 @@ T = TypeVar("T")
 NULL = np.iinfo(np.int64).min
 """Stands for NULL, and for whatever is not a number, in columns of integers."""
 
+TEXT_BLOCK_ROWS = 1 << 13
+"""Texts may be large: these of a thousand bytes are 8 MB."""
+
 Among = Mapping[str, Collection[int]]
 """A condition on rows: in each of these columns one of its integers."""
 
@@ -50,6 +53,9 @@ class Room(Protocol):
 
     def text(self, table: str, column: str) -> pa.ChunkedArray:
         """Strings; what is no text is null."""
+
+    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+        """What `convert` makes of the strings of some rows after the other, at most `TEXT_BLOCK_ROWS` at once."""
 
     def blob(self, table: str, column: str) -> pa.ChunkedArray:
         """Bytes, of text as well; what is neither is null."""

@@ -6,7 +6,7 @@ Values may be of another type than their column declares, so each is asked for i
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -19,12 +19,12 @@ from sqlalchemy.pool import StaticPool
 
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
-from nsys2prv_ng.report.room import NULL, Among, IntArray, RealArray, damaged, unreadable
+from nsys2prv_ng.report.room import NULL, TEXT_BLOCK_ROWS, Among, IntArray, RealArray, damaged, unreadable
 
 _MAGIC = b"SQLite format 3\x00"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 """How a file of one table starts: Parquet, Arrow, Arrow as a stream."""
-_TEXT_BLOCK = 1 << 16
+_BLOCK_ROWS = 1 << 16
 
 _ERRORS = (sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError)
 """Of damaged files; the last where sqlite3's own message quotes what is no text."""
@@ -103,8 +103,10 @@ class SqliteFile:
         return flat.reshape(-1, len(columns)).T
 
     def text(self, table: str, column: str) -> pa.ChunkedArray:
-        quoted = quote(column)
-        return self._values(table, f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END", pa.string())
+        return self._values(table, _text(column), pa.string())
+
+    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+        return [convert(block) for block in self._blocks(table, _text(column), pa.string(), TEXT_BLOCK_ROWS)]
 
     def blob(self, table: str, column: str) -> pa.ChunkedArray:
         quoted = quote(column)
@@ -117,15 +119,19 @@ class SqliteFile:
         return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)
 
     def _values(self, table: str, value: str, kind: pa.DataType) -> pa.ChunkedArray:
-        statement = f"SELECT {value} FROM {quote(table)} ORDER BY rowid"
-        blocks = []
+        return pa.chunked_array(list(self._blocks(table, value, kind, _BLOCK_ROWS)), kind)
+
+    def _blocks(self, table: str, value: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
+        """Values of up to so many rows after the other."""
         try:
-            cursor = self._connection.execute(statement)
-            while rows_read := cursor.fetchmany(_TEXT_BLOCK):
-                blocks.append(pa.array([each for (each,) in rows_read], kind))
+            cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
+            while rows_read := cursor.fetchmany(rows):
+                block = pa.array([each for (each,) in rows_read], kind)
+                del rows_read
+                # Strings of more than 2 GiB come in several arrays.
+                yield from block.chunks if isinstance(block, pa.ChunkedArray) else [block]
         except _ERRORS as error:
             raise damaged(self.path, error, table) from None
-        return pa.chunked_array(blocks, kind)
 
 
 def _check_file(path: Path) -> None:
@@ -152,6 +158,11 @@ def _check_file(path: Path) -> None:
                 f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
                 " end that program, or open the report once with sqlite3, or export it again"
             )
+
+
+def _text(name: str) -> str:
+    quoted = quote(name)
+    return f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
 
 
 def _number(name: str) -> str:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.room import Among, IntArray, RealArray, damaged, unreadable
+from nsys2prv_ng.report.room import TEXT_BLOCK_ROWS, Among, IntArray, RealArray, damaged, unreadable
 
 SUFFIXES = (".parquet", ".arrow", ".arrows")
 """Of files of tables; the last is what others call an Arrow stream."""
@@ -87,6 +87,13 @@ class TableFolder:
         parts = self._read(table, [column], lambda block: arrow_values.texts(block[column]))
         return pa.chunked_array(parts, pa.string())
 
+    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+        def parts(block: Block) -> list[T]:
+            rows = range(0, len(block[column]), TEXT_BLOCK_ROWS)
+            return [convert(arrow_values.texts(_copied(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows]
+
+        return [part for of_block in self._read(table, [column], parts) for part in of_block]
+
     def blob(self, table: str, column: str) -> pa.ChunkedArray:
         parts = self._read(table, [column], lambda block: arrow_values.blobs(block[column]))
         return pa.chunked_array(parts, pa.binary())
@@ -99,6 +106,11 @@ class TableFolder:
         """What `convert` makes of each block of rows."""
         with _opened(self._files[table]) as file:
             return [convert(block) for block in _blocks(file, list(dict.fromkeys(columns)))]
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """A slice by itself: its offsets would else be those in the whole array, which may need 64 bits."""
+    return array.take(pa.array(np.arange(len(array))))
 
 
 def _table_files(folder: Path) -> dict[str, Path]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
@@ -257,6 +258,10 @@ class Reading:
         """
         declared = self._tables.get(table)
         return self._database.by_block(declared, self.metadata.schema_version, convert) if declared else []
+
+    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+        """What `convert` makes of the strings of some rows after the other, of a column too large to be in memory."""
+        return self._database.text_by_block(table, column, convert)
 
     def apart(self, source: Source) -> Reading:
         """The same report read for one source whose places and names are not those of the trace."""

@@ -4,8 +4,9 @@ Each type of each plugin's process is a row with the node's own task; a field is
 neither units nor what it watches, but in its name and those of its fields, and its values are shown as they are.
 
 Exports from 2024 on have the values as numbers; in older ones they are cut from a text of JSON for each event, which
-takes several times as long. Generic events that hold metrics of GPUs or of the system on chip are the business of
-others, and those of tracers (ftrace, hypervisor, ETW) are no metrics.
+takes several times as long. Some thousand texts are in memory at once, and what is cut from them stays. Generic events
+that hold metrics of GPUs or of the system on chip are the business of others, and those of tracers (ftrace, hypervisor,
+ETW) are no metrics.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nsys2prv_ng import keys
 from nsys2prv_ng.paraver import families
@@ -26,6 +26,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.json_numbers import Values, as_real, numbers, values_of
 from nsys2prv_ng.sources.samples import Block, Key, add_of_node, block_of, scaled
 
 NAME = "plugin_metrics"
@@ -36,7 +37,6 @@ EVENTS = Table(
     ("typeId",),
     {"genericEventId": NULL, "timestamp": NULL, "rawTimestamp": NULL, "globalTid": NULL},
 )
-_TEXTS = Table(EVENTS.name, (), text=("data",))
 DATA = Table("GENERIC_EVENT_DATA", ("genericEventId", "fieldIdx"), {"intVal": NULL, "uintVal": NULL})
 _REALS = Table(DATA.name, (), real=("floatVal", "doubleVal"))
 FIELDS = Table("GENERIC_EVENT_TYPE_FIELDS", ("typeId", "fieldIdx"), {"fieldNameId": NULL, "type": NULL})
@@ -122,9 +122,7 @@ def _add(reading: Reading, result: Result, events: IntArray, described: _Describ
     of_events = _Events(columns["genericEventId"][events], time, type_id, process)
     found = None
     if not (reading.has(DATA.name) and described.names_all(np.unique(type_id).tolist())):
-        texts = reading.read(_TEXTS).texts["data"].take(pa.array(events))
-        if texts.null_count < len(texts) or not reading.has(DATA.name):
-            found = _of_texts(texts, of_events, described)
+        found = _of_texts(reading, events, of_events, described)
     found = found or _of_numbers(reading, result, of_events, described)
 
     def row(device: Key) -> str | None:
@@ -236,76 +234,89 @@ def _with_reals(reading: Reading, columns: Columns, events: _Events, event: IntA
 
 # ---- values in texts -------------------------------------------------------------------------------------------------
 
-_NUMBER = r"(?P<whole>-?[0-9]+)(?P<rest>(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
-_MOST_DIGITS = 18
-"""Of numbers that surely fit 64 bits."""
+
+class _Cut(NamedTuple):
+    """Values of events of one type, by field: signed integers that were not real numbers, or such as `scaled` gives."""
+
+    event: IntArray
+    fields: list[Key]
+    values: list[Values]
 
 
-def _of_texts(texts: pa.ChunkedArray, events: _Events, described: _Described) -> _Found:
-    """Values that are cut from the texts of events."""
-    blocks: list[Block] = []
-    names: dict[Key, str] = {}
-    real: set[Key] = set()
-    for type_id in np.unique(events.type_id).tolist():
-        event = np.flatnonzero(events.type_id == type_id)
-        of_type = texts.take(pa.array(event)).combine_chunks()
-        if described.names_all([type_id]):
-            fields = [(key, name) for key, name in sorted(described.fields.items()) if key[0] == type_id]
-        else:
-            listed = described.listed.get(type_id) or _names_in_text(of_type)
-            fields = [((type_id, i), name) for i, name in enumerate(listed)]
-        names.update(fields)
+class _Cutter:
+    """Cuts values from one block of texts after the other, all in the order of the table."""
+
+    def __init__(self, rows: IntArray, events: _Events, described: _Described) -> None:
+        self._rows = rows
+        self._events = events
+        self._described = described
+        self._start = 0
+        self._fields: dict[int, list[tuple[Key, str]]] = {}
+        self.real: set[Key] = set()
+        self.has_text = False
+
+    def __call__(self, texts: pa.Array) -> list[_Cut]:
+        low, high = np.searchsorted(self._rows, [self._start, self._start + len(texts)])
+        rows = self._rows[low:high] - self._start
+        self._start += len(texts)
+        if not self.has_text and texts.null_count < len(texts):
+            self.has_text = bool(texts.is_valid().to_numpy(zero_copy_only=False)[rows].any())
+        type_ids = self._events.type_id[low:high]
+        found = []
+        for type_id in np.unique(type_ids).tolist():
+            of_type = np.flatnonzero(type_ids == type_id)
+            found.append(self._cut(type_id, of_type + low, texts, rows[of_type]))
+        return found
+
+    def _cut(self, type_id: int, event: IntArray, texts: pa.Array, rows: IntArray) -> _Cut:
+        fields = self._fields_of(type_id, texts, rows)
+        distinct = list(dict.fromkeys(name for _, name in fields))
+        found = dict(zip(distinct, numbers(texts, rows, distinct), strict=True))
+        values = [values_of(found[name], self._described.kind_of(key) == REAL) for key, name in fields]
+        self.real.update(key for (key, _), each in zip(fields, values, strict=True) if each.is_real)
+        return _Cut(event, [key for key, _ in fields], values)
+
+    def _fields_of(self, type_id: int, texts: pa.Array, rows: IntArray) -> list[tuple[Key, str]]:
+        """Fields of a type and their names; none while no text has told of any."""
+        if not self._fields.get(type_id):
+            described = self._described
+            if described.names_all([type_id]):
+                fields = [(key, name) for key, name in sorted(described.fields.items()) if key[0] == type_id]
+            else:
+                listed = described.listed.get(type_id) or _names_in_text(texts.take(pa.array(rows)))
+                fields = [((type_id, i), name) for i, name in enumerate(listed)]
+            self._fields[type_id] = fields
+        return self._fields[type_id]
+
+    def names(self) -> dict[Key, str]:
+        return {key: name for fields in self._fields.values() for key, name in fields}
+
+    def block(self, cut: _Cut) -> Block:
+        """Values of all fields, those of a field as real numbers if one is in any block."""
         # Without a field there is still an event, whose value is missing.
-        values = np.full((event.size, max(len(fields), 1)), NULL, np.int64)
-        for i, (key, name) in enumerate(fields):
-            values[:, i], is_real = _cut(of_type, name, described.kind_of(key))
-            if is_real:
-                real.add(key)
-        index = np.array([key[1] for key, _ in fields] or [0], np.int64)
-        blocks.append(events.block(np.repeat(event, index.size), np.tile(index, event.size), values.ravel()))
-    return _Found(blocks, names, real)
+        values = np.full((cut.event.size, max(len(cut.fields), 1)), NULL, np.int64)
+        for i, (key, each) in enumerate(zip(cut.fields, cut.values, strict=True)):
+            values[:, i] = as_real(each) if key in self.real and not each.is_real else each.value
+        index = np.array([key[1] for key in cut.fields] or [0], np.int64)
+        return self._events.block(np.repeat(cut.event, index.size), np.tile(index, cut.event.size), values.ravel())
+
+
+def _of_texts(reading: Reading, rows: IntArray, events: _Events, described: _Described) -> _Found | None:
+    """Values that are cut from the texts of events in these rows; None if only the table of values has any."""
+    cutter = _Cutter(rows, events, described)
+    cuts = reading.text_by_block(EVENTS.name, "data", cutter)
+    if not cutter.has_text and reading.has(DATA.name):
+        return None
+    blocks: list[Block] = []
+    for i, of_block in enumerate(cuts):
+        blocks.extend(map(cutter.block, of_block))
+        cuts[i] = []
+    return _Found(blocks, cutter.names(), cutter.real)
 
 
 def _names_in_text(texts: pa.Array) -> list[str]:
-    """Names of the fields of a type that is not described, by the first text."""
-    text = texts.drop_null().slice(0, 1).to_pylist()
-    found = _json(text[0]) if text else {}
-    return list(found)
-
-
-def _cut(texts: pa.Array, name: str, kind: str) -> tuple[IntArray, bool]:
-    """Value of a field in each text, NULL where it has none, and whether they are real: as its kind says, or because
-    one is."""
-    found = pc.extract_regex(texts, f'"{_in_pattern(name)}"\\s*:\\s*"?{_NUMBER}')
-    whole, rest = (pc.struct_field(found, part) for part in ("whole", "rest"))
-    is_real = kind == REAL or (kind != INTEGER and bool(pc.any(pc.greater(pc.utf8_length(rest), 0)).as_py()))
-    if is_real:
-        number = pc.cast(pc.binary_join_element_wise(whole, rest, ""), pa.float64())
-        return scaled(np.asarray(number.to_numpy(zero_copy_only=False), np.float64)), True
-    long = pc.greater(pc.utf8_length(whole), _MOST_DIGITS)
-    short = pc.cast(pc.if_else(long, None, whole), pa.int64())
-    value = np.array(pc.fill_null(short, NULL).to_numpy(zero_copy_only=False), np.int64)
-    if pc.any(long).as_py():
-        of_long = np.flatnonzero(pc.fill_null(long, False).to_numpy(zero_copy_only=False))
-        numbers = whole.take(pa.array(of_long)).dictionary_encode()
-        signed = [_signed(number) for number in numbers.dictionary.to_pylist()]
-        value[of_long] = np.array(signed, np.int64)[numbers.indices.to_numpy()]
-    return value, False
-
-
-def _signed(number: str) -> int:
-    """A number of up to 64 bits as SQLite holds it; NULL for what is larger."""
-    value = int(number) if len(number) < 30 else 1 << 64
-    if not -(1 << 63) <= value < 1 << 64:
-        return int(NULL)
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _in_pattern(name: str) -> str:
-    """A name as JSON has it, in a regular expression; nsys escapes slashes."""
-    escaped = json.dumps(name, ensure_ascii=False)[1:-1]
-    plain = (f"\\x{{{ord(each):x}}}" if not each.isalnum() else each for each in escaped)
-    return "".join(plain).replace("\\x{2f}", r"\\?/")
+    """Names of the fields of a type that is not described, by the first text that has any."""
+    return next((list(found) for text in texts.unique().to_pylist() if (found := _json(text))), [])
 
 
 # ---- descriptions ----------------------------------------------------------------------------------------------------

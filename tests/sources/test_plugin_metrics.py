@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nsys2prv_ng.report import sqlite_file
 from nsys2prv_ng.sources import plugin_metrics
+from nsys2prv_ng.sources.json_numbers import numbers, values_of
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node_reports import (
     DATA,
@@ -211,6 +214,22 @@ def test_texts(tmp_path: Path) -> None:
     assert account(summary, NAME).dropped == {"no value": 5}
 
 
+def test_texts_with_what_only_starts_like_a_number(tmp_path: Path) -> None:
+    texts = ['{"v":"10.0.0.1"}', '{"v":"0x12"}', '{"v":"2024-01-02"}', '{"v":"12 MB"}', '{"o":{"v":7},"v":8}']
+    trace, summary = trace_of(
+        [export(tmp_path / "a.sqlite", [], old([*texts, '{"caf\\u00e9":5}'], ["v", "café"]))], tmp_path / "x.prv", NAME
+    )
+    assert lines(trace) == [("Storage", 0, {"Plugin: v": 8}), ("Storage", 10, {"Plugin: café": 5})]
+    assert account(summary, NAME).dropped == {"no value": 4}
+
+
+def test_texts_with_real_numbers_out_of_range(tmp_path: Path) -> None:
+    assert shown(tmp_path, old(['{"v":1e999}', '{"v":-1e-999}', '{"v":0.5}'], ["v"])) == [
+        ("Storage", 0, {"Plugin: v": 0}),
+        ("Storage", 10, {"Plugin: v": 500_000}),
+    ]
+
+
 def test_texts_of_a_type_without_fields(tmp_path: Path) -> None:
     texts = [None, '{"x":"1","y":"2"}', '{"y":"4","z":"3"}']
     assert shown(tmp_path, old(texts)) == [
@@ -225,6 +244,58 @@ def test_no_texts_at_all(tmp_path: Path) -> None:
     assert trace.names["THREAD"] == ["node"]  # which shows the capture
 
 
+def test_texts_of_others_are_not_those_of_plugins(tmp_path: Path) -> None:
+    """Which have their values in the table here, though the export has names of fields no more."""
+    tables = values((1, 0, 7, None, None, None)) | {"TARGET_INFO_GPU_METRICS": (SOC_NAMES, [(4, 40, "", 0, "SMs")])}
+    columns, rows = tables["GENERIC_EVENTS"]
+    tables["GENERIC_EVENTS"] = (columns, [*rows, (2, 5, 5, 4, MAIN, '{"a":"1"}')])
+    assert shown(tmp_path, tables) == [("plugin", 0, {"Plugin: field 0": 7})]
+
+
+OF_TYPE = {TYPE: ["v0", "w0"], TYPE + 1: ["v1"], TYPE + 2: []}
+VALUE = (
+    st.integers(-9, 9) | st.floats(-9, 9) | st.sampled_from([(1 << 64) - 1, (1 << 63) + 1, -(1 << 63) + 1, "x", None])
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(list(OF_TYPE)), st.dictionaries(st.sampled_from("vw"), VALUE)), max_size=12),
+    st.integers(1, 5),
+)
+def test_values_are_the_same_however_many_texts_are_read_at_once(
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, dict]], rows: int
+) -> None:
+    """All that Python's json finds: a field's are real if one of them is, wherever that is."""
+    events = [(each, {f"{name}{each - TYPE}": value for name, value in of.items()}) for each, of in events]
+    names = OF_TYPE | {TYPE + 2: next((list(of) for each, of in events if each == TYPE + 2 and of), [])}
+    reals = {(each, name) for each, of in events for name, value in of.items() if isinstance(value, float)}
+    expected = []
+    for i, (each, of) in enumerate(events):
+        for name in names[each]:
+            value = of.get(name)
+            if not isinstance(value, int | float):
+                continue
+            if (each, name) in reals and abs(value) < 1e12:
+                expected.append((i, f"S {each}", f"Plugin: {name}", round(value * 1_000_000)))
+            elif (each, name) not in reals:
+                expected.append((i, f"S {each}", f"Plugin: {name}", value - (1 << 64) if value >= 1 << 63 else value))
+    said = {each: {"Name": str(each), "Fields": [{"Name": name} for name in of]} for each, of in OF_TYPE.items()}
+    tables: dict[str, Rows] = {
+        "GENERIC_EVENTS": (OLD_EVENTS, [(i, i, each, json.dumps(of)) for i, (each, of) in enumerate(events)]),
+        "GENERIC_EVENT_TYPES": (OLD_TYPES, [(each, 50, json.dumps(text)) for each, text in said.items()]),
+        "GENERIC_EVENT_SOURCES": (OLD_SOURCES, [(50, '{"Name":"S"}')]),
+        "OSRT_API": (("start", "end", "eventClass", "globalTid", "nameId"), [(0, 20_000_000, 27, MAIN, 0)]),
+    }
+    folder = tmp_path_factory.mktemp("texts")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_file, "TEXT_BLOCK_ROWS", rows)
+        trace, summary = trace_of([export(folder / "a.sqlite", ["f"], tables)], folder / "x.prv", f"os_runtime,{NAME}")
+    shown = [(t, row, label, v) for row, t, of in lines(trace) for label, v in of.items() if label.startswith("Plugin")]
+    assert sorted(shown) == sorted(expected)
+    assert account(summary, NAME).read == len(events) if events else True
+
+
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
 
 
@@ -237,9 +308,9 @@ def test_any_name_and_integer(fields: dict[str, list[int]]) -> None:
     for quoted in (False, True):
         texts = [json.dumps({k: str(v[i]) if quoted else v[i] for k, v in fields.items()}) for i in range(4)]
         for name, expected in fields.items():
-            if json.dumps(name) == json.dumps(name, ensure_ascii=False):  # nsys writes UTF-8
-                found, is_real = plugin_metrics._cut(pa.array(texts), name, plugin_metrics.UNKNOWN)
-                assert (found.tolist(), is_real) == (expected, False)
+            (each,) = numbers(pa.array(texts), np.arange(4), [name])
+            found = values_of(each, False)
+            assert (found.value.tolist(), found.is_real) == (expected, False)
 
 
 def test_both_paths_agree(tmp_path: Path) -> None:
