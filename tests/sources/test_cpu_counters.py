@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import CPU_COUNTER_FIRST, FAMILIES, NODE_METRIC_COUNT, NODE_METRIC_FIRST, node_metric
 from tests.sources.node_reports import (
@@ -131,6 +134,57 @@ def test_integers_and_real_numbers_of_one_name_are_two_types() -> None:
     both = [node_metric("plugin_metrics", "x", real=real) for real in (False, True)]
     for known in ({}, {"x": NODE_METRIC_FIRST}):
         assert len(set(FAMILIES["node_metrics"](both, known).values())) == 2
+
+
+@pytest.mark.parametrize("of_first", [(0,), (1,), (0, 1), (2,), (1, 2)])
+@pytest.mark.parametrize("of_second", [(0, 1), (0, 1, 2), (2,)])
+def test_metrics_of_one_title_do_not_swap_numbers(of_first: tuple[int, ...], of_second: tuple[int, ...]) -> None:
+    """Of a raw counter, a real metric and an integer one: each has, whatever the other trace had, what it has alone."""
+    three = (node_metric(NAME, "IPC", counter_id=3), node_metric(NAME, "IPC", real=True), node_metric("other", "IPC"))
+    numbers_of = FAMILIES["node_metrics"]
+    alone = {each: numbers_of([each], {})[each] for each in three}
+    assert alone[three[0]] == CPU_COUNTER_FIRST + 3 and len(set(alone.values())) == 3
+    first = numbers_of([three[i] for i in of_first], {})
+    for number in first.values():  # a .pcf tells one of each title
+        second = [three[i] for i in of_second]
+        assert numbers_of(second, {"IPC": number}) == {each: alone[each] for each in second}
+
+
+def test_a_number_that_another_metric_moved_is_kept() -> None:
+    """One of two whose names ask for the same number has it, and the other the next: alone, it keeps that."""
+    place: dict[int, EventType] = {}
+    for i in range(10_000):
+        metric = node_metric(NAME, f"m{i}")
+        (number,) = FAMILIES["node_metrics"]([metric], {}).values()
+        if number in place:
+            break
+        place[number] = metric
+    both = FAMILIES["node_metrics"]([metric, place[number]], {})
+    assert sorted(both.values()) == [number, number + 1]
+    known = {each.title: of_both for each, of_both in both.items()}
+    for each, of_both in both.items():
+        assert FAMILIES["node_metrics"]([each], known) == {each: of_both}
+
+
+def test_many_metrics_have_numbers_at_once_until_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = [node_metric(NAME, f"m{i}") for i in range(30_000)]
+    begin = time.process_time()
+    numbers = FAMILIES["node_metrics"](types, {})
+    assert time.process_time() - begin < 5  # it took minutes when each name looked at all others
+    assert len(set(numbers.values())) == len(types)
+    monkeypatch.setattr(families, "NODE_METRIC_COUNT", 100)
+    few = FAMILIES["node_metrics"](types[:100], {})
+    assert set(few.values()) == set(range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + 100))
+    with pytest.raises(TranslationError, match="more than 100 metrics"):
+        FAMILIES["node_metrics"](types[:101], {})
+
+
+def test_numbers_are_not_those_that_paraver_knows() -> None:
+    """Of these its workspaces tell which programming model a trace is of."""
+    known = [63000000, 63000001, 63100000, 50000001, 60000018, 9200001, 69000000, 42000050, 94000001, 30000000]
+    for number in known:
+        assert not NODE_METRIC_FIRST <= number < NODE_METRIC_FIRST + NODE_METRIC_COUNT
+    assert NODE_METRIC_FIRST + NODE_METRIC_COUNT <= 42_000_000
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABCDEFGH"), st.integers(-1, 3)), min_size=1), st.randoms())
