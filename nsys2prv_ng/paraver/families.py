@@ -98,6 +98,8 @@ def _free(offset: int, numbers: range, taken: Collection[int]) -> int:
 
 
 # ---- metrics of a node: raw counters of CPUs have nsys2prv's numbers, others depend on what they are alone -----------
+NODE_METRICS = "node_metrics"
+"""Name of the family."""
 CPU_COUNTER_FIRST = 66600000
 CPU_COUNTER_IDS = 100000
 NODE_METRIC_FIRST = 9300000
@@ -115,7 +117,7 @@ def node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1,
         source,
         unit=unit,
         precision=REAL_PRECISION if real else 0,
-        family="node_metrics",
+        family=NODE_METRICS,
         member="\t".join((source, name, unit, "real" if real else "")),
     )
 
@@ -235,6 +237,6 @@ def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _nvtx_numbers,
     "gpu_metrics": _gpu_metric_numbers,
-    "node_metrics": _node_metric_numbers,
+    NODE_METRICS: _node_metric_numbers,
 }
 """Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""

@@ -6,13 +6,13 @@ a row for each value; nsys writes those of a sample side by side, and mostly tho
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import keys
+from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
@@ -168,43 +168,32 @@ def add_of_node(
     reading: Reading,
     result: Result,
     blocks: list[Block],
-    name_of: Callable[[Key], str | None],
+    part_of: Callable[[Key], NodePart | None],
     metric_of: Callable[[Key], EventType | None],
     what: str,
 ) -> None:
     """Count and add samples, each on the row of its device with the node's own task.
 
-    `name_of` a device is its row's, `metric_of` the type of a metric; None where the key tells of none.
+    `part_of` a device is what it is of the node, `metric_of` the type of a metric; None where the key tells of none.
     """
     devices, kinds = keys_of(blocks)
-    names = {key: name for key in sorted(devices) if (name := name_of(key)) is not None}
+    parts = {key: part for key in sorted(devices) if (part := part_of(key)) is not None}
     event_types = {key: event_type for key in kinds if (event_type := metric_of(key)) is not None}
-    samples = join_blocks(blocks, _order(devices, names), _order(kinds, event_types))
+    samples = join_blocks(blocks, _order(devices, parts), _order(kinds, event_types))
     result.read += samples.time.size
     samples = sound(reading, result, samples, what)
     if samples.time.size:
         # Of rows that nothing is shown on none is made.
-        used = np.zeros(len(names), np.bool_)
+        used = np.zeros(len(parts), np.bool_)
         used[samples.device] = True
-        place = np.full(len(names), -1, np.int64)
-        unique = unique_names(names.values())
-        place[used] = reading.places.node_parts([unique[i] for i in np.flatnonzero(used)])
+        place = np.full(len(parts), -1, np.int64)
+        place[used] = reading.places.node_parts([part for part, of in zip(parts.values(), used, strict=True) if of])
         result.records.append(records(reading, samples, place[samples.device], list(event_types.values())))
 
 
 def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
     """Place of each key among the known ones; -1 for the others."""
     return dict.fromkeys(of, -1) | {key: i for i, key in enumerate(known)}
-
-
-def unique_names(names: Iterable[str]) -> list[str]:
-    """The names, with a number behind each that is like one before it."""
-    count: Counter[str] = Counter()
-    found = []
-    for name in names:
-        count[name] += 1
-        found.append(name if count[name] == 1 else f"{name}-{count[name]}")
-    return found
 
 
 def scaled(real: RealArray) -> IntArray:
