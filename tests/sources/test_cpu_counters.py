@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import CPU_COUNTER_FIRST, FAMILIES, NODE_METRIC_COUNT, NODE_METRIC_FIRST, node_metric
+from nsys2prv_ng.sources.samples import REPETITION, TOO_LARGE
 from tests.sources.node_reports import (
     COMPONENTS,
     PERF_METRIC,
@@ -65,7 +67,7 @@ def test_raw_counters_and_metrics(what: str, tmp_path: Path) -> None:
     pcf = (tmp_path / "x.pcf").read_text()
     assert f"0 {numbers['IPC']} IPC\nPRECISION 6\n" in pcf and f"0 {numbers[cycles]} {cycles}\nPRECISION" not in pcf
     told = account(summary, NAME)
-    assert (told.read, told.dropped) == (7, {"no value": 2})
+    assert (told.read, told.dropped) == (7, {"no value": 1, TOO_LARGE: 1})
 
 
 def test_components_have_names(tmp_path: Path) -> None:
@@ -110,6 +112,58 @@ def test_metrics_of_the_system_on_chip(tmp_path: Path) -> None:
     trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     assert lines(trace) == [("SoC", 0, {"EMC Clock [MHz]": 3, "DLA Active": 4}), ("SoC", 10, {"SoC metric 7": 1})]
     assert account(summary, NAME).dropped == {"no device": 1}
+
+
+def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
+    """Held times 10^6, as Paraver shows them; what is then beyond 62 bits is told to be too large, and nothing else."""
+    values = [4.6e12, -4.6e12, 4.7e12, -4.7e12, 1e300, -1e308, float("inf"), None, float("nan"), "text", 0.0]
+    rows = [(i * 10, i * 10 + 9, 1, 0, 50, value) for i, value in enumerate(values)]
+    rows += [(105, 109, 1, 0, 50, 1e13), (105, 109, 1, 0, 51, 2.5)]  # one of two values of a sample
+    tables = {"PERF_EVENT_CPU_METRIC_EVENT": (PERF_METRIC, rows)}
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    numbers = [(i * 10, value) for i, value in enumerate(values) if isinstance(value, float) and value == value]
+    fitting = [(time, round(value * 10**6)) for time, value in numbers if abs(value) * 10**6 < 1 << 62]
+    assert lines(trace) == [
+        *(("CPU 0", time, {"CPU metric 50": value}) for time, value in fitting),
+        ("CPU 0", 105, {"CPU metric 51": 2_500_000}),
+    ]
+    told = account(summary, NAME)
+    too_large = len(numbers) - len(fitting)
+    assert (told.read, told.dropped) == (12, {TOO_LARGE: too_large, "no value": len(values) - len(numbers)})
+    assert summary.reports[0].warnings == [
+        "3 values of CPU counters are NULL and left out",
+        f"{too_large + 1} values of CPU counters are too large for the trace and left out",
+    ]
+
+
+def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
+    rows = [(10, 19, 1, 0, 5, 1 - (1 << 63)), (20, 29, 1, 0, 5, (1 << 63) - 1)]
+    report = export(tmp_path / "a.sqlite", [], {"PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows)})
+    trace, _ = trace_of([report], tmp_path / "x.prv", NAME)
+    assert trace.events["value"].tolist() == [value for *_, value in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
+    """Brute force over rows of which many agree in core, time and counter; two counters share a name."""
+    rng = random.Random(seed)
+    rows = [(rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))]
+    names = {3: "A", 4: "B", 5: "B", 6: "C"}
+    tables: dict[str, Rows] = {
+        "PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows),
+        "TARGET_INFO_PERF_METRIC": (PERF_NAMES, [(i, name, "", "") for i, name in names.items()]),
+    }
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    last = {(f"CPU {core}", start, names[counter]): value for start, _, _, core, counter, value in rows}
+    first = min(start for start, *_ in rows)
+    found = [(row, time + first, name, value) for row, time, said in lines(trace) for name, value in said.items()]
+    assert sorted(found) == sorted((*key, value) for key, value in last.items())
+    assert len(trace.events) == len(last)  # no type twice in a line
+    told = account(summary, NAME)
+    samples = len({(start, core) for start, _, _, core, *_ in rows})
+    repetitions = len(rows) - len(last)
+    assert (told.read, told.written) == (samples + repetitions, samples)
+    assert told.dropped == ({REPETITION: repetitions} if repetitions else {})
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
