@@ -32,10 +32,11 @@ _NODE = f"""
 ## Metrics of nodes
 
 Of network cards and switches, plugins, and CPUs: a number from {families.NODE_METRIC_FIRST} to
-{families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT - 1} that depends on the metric's name and unit alone; raw
-counters of CPUs {families.CPU_COUNTER_FIRST} and nsys's number of the counter, where that is below
-{families.CPU_COUNTER_IDS} and all nodes agree on it. The label ends in the unit that nsys gives. Real numbers are held
-times 10^{families.REAL_PRECISION}. Fields of plugins are "Plugin: FIELD".
+{families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT - 1} that depends on the source, the metric's name and unit and
+whether it is real, and on others only where two would have the same; raw counters of CPUs {families.CPU_COUNTER_FIRST}
+and nsys's number of the counter, where that is below {families.CPU_COUNTER_IDS} and all nodes agree on it. The label
+ends in the unit that nsys gives. Real numbers are held times 10^{families.REAL_PRECISION}. Fields of plugins are
+"Plugin: FIELD".
 """
 _TAGS = f"""
 ## Tags of communications

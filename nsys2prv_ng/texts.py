@@ -1,9 +1,10 @@
-"""How numbers and times are written for people."""
+"""How numbers, times and names are written for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
+from itertools import count
 
 
 def counted(number: int, noun: str) -> str:
@@ -29,3 +30,17 @@ def utc_text(ns: int) -> str:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
     except (ValueError, OverflowError, OSError):
         return f"{ns} ns"
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, each that is like one before it with a number behind it that makes it like none."""
+    taken, found = set(names), []
+    numbers: dict[str, Iterator[int]] = {}
+    for name in names:
+        if name in numbers:
+            name = next(new for i in numbers[name] if (new := f"{name}-{i}") not in taken)
+            taken.add(name)
+        else:
+            numbers[name] = count(2)
+        found.append(name)
+    return found

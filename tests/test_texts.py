@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.texts import counted, runs, utc_text
+from nsys2prv_ng.texts import counted, runs, unique_names, utc_text
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (1024, "1,024 nodes")])
@@ -31,3 +31,9 @@ def test_times_are_iso_8601_to_the_ns() -> None:
 
 def test_times_beyond_all_calendars_are_numbers() -> None:
     assert utc_text(2**63 * 10**9) == f"{2**63 * 10**9} ns"
+
+
+def test_unique_names() -> None:
+    names = ["a", "b", "a", "a-2", "a", "b", "a-2"]
+    assert unique_names(names) == ["a", "b", "a-3", "a-2", "a-4", "b-2", "a-2-2"]
+    assert unique_names([]) == []

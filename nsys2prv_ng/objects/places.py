@@ -48,9 +48,19 @@ class Node(NamedTuple):
 
 
 class NodePart(NamedTuple):
-    """A part of the node that has values of its own, as a network card or a core, by the name of its row."""
+    """A part of the node that has values of its own, as a network card or a core.
+
+    Reports of a node that agree in all of this mean the same part; names alone are not unique.
+    """
 
     name: str
+    key: tuple[int, ...]
+    """What nsys tells it by from others of its name."""
+    port: int = 0
+    suffix: str = ""
+    """What tells the port in the name of its row."""
+    of_report: bool = False
+    """Whether other reports that know such a part mean another one, unless they are of another time."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
@@ -122,9 +132,9 @@ class Places:
         """Id of the node itself."""
         return self._id(Node())
 
-    def node_parts(self, names: Sequence[str]) -> IntArray:
-        """Ids of the parts of the node with these names."""
-        return np.array([self._id(NodePart(name)) for name in names], np.int64)
+    def node_parts(self, parts: Sequence[NodePart]) -> IntArray:
+        """Ids of parts of the node."""
+        return np.array([self._id(part) for part in parts], np.int64)
 
     def _call(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
         self.called |= processes

@@ -12,6 +12,7 @@ import numpy as np
 from nsys2prv_ng.objects.places import Device, IntArray, Node, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
+from nsys2prv_ng.texts import unique_names
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
     tasks, warnings = _tasks(reports)
     task_of = {(id(member), task.process): task for task in tasks for member in task.members}
     owners = _gpu_owners(tasks)
+    repeats = _repeats_of_parts(reports)
     own_tasks = {node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})}
 
     def task_and_key(report: ReportPlaces, place: Place) -> tuple[Task, tuple[object, ...]]:
@@ -80,7 +82,8 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
             owner = owners.get((report.node, gpu_key(gpu)), own_tasks[report.node])
             return owner, (2, gpu.number, gpu_key(gpu))
         if isinstance(place, NodePart):
-            return own_tasks[report.node], (4, *_by_number(place.name))
+            part = *_by_number(place.name), place.key, repeats.get((id(report), place), 0)
+            return own_tasks[report.node], (4, part, place.port, place.suffix, place.of_report)
         return own_tasks[report.node], (3,)
 
     keys_of: dict[int, dict[tuple[object, ...], tuple[ReportPlaces, Place]]] = {}
@@ -246,12 +249,40 @@ def _by_number(name: str) -> tuple[tuple[object, ...], str]:
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
 
 
+def _repeats_of_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[int, NodePart], int]:
+    """Which of several parts that look the same is meant, by id of the report: where reports that each have their own
+    do not overlap in time, as capture ranges of one run do not, it is one."""
+    found: dict[tuple[int, NodePart], int] = {}
+    ends: dict[tuple[int, NodePart], list[int]] = {}
+    for report in sorted(reports, key=lambda each: each.first):
+        for place in report.places.all:
+            if isinstance(place, NodePart) and place.of_report:
+                last = ends.setdefault((report.node, place), [])
+                number = next((i for i, end in enumerate(last) if end < report.first), len(last))
+                last[number:] = [report.last, *last[number + 1 :]]
+                found[id(report), place] = number
+    return found
+
+
+def _names_of_parts(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:
+    """Unique names of the rows of parts of a node: parts of one name are numbered, whichever reports have them."""
+    parts: dict[str, dict[object, int]] = {}
+    names = []
+    for key, _, place in rows:
+        if isinstance(place, NodePart):
+            alike = parts.setdefault(place.name, {})
+            number = alike.setdefault(key[1], len(alike) + 1)
+            names.append(f"{place.name}{f'-{number}' if number > 1 else ''}{place.suffix}")
+    return unique_names(names)
+
+
 def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:
     """Names of a task's rows, unique within it."""
     contexts: dict[tuple[object, object], set[object]] = {}
     for key, _, place in rows:
         if isinstance(place, Stream):
             contexts.setdefault((key[1], key[2]), set()).add(key[3])
+    names_of_parts = iter(_names_of_parts(rows))
     names = []
     for key, report, place in rows:
         if isinstance(place, Thread):
@@ -263,7 +294,7 @@ def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -
         elif isinstance(place, Device):
             names.append(f"Metrics GPU{key[1]}")
         elif isinstance(place, NodePart):
-            names.append(place.name)
+            names.append(next(names_of_parts))
         else:
             assert isinstance(place, Node)
             names.append("node")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType, one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
@@ -49,35 +50,60 @@ def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) ->
 def _numbers_by_id(
     types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
 ) -> dict[EventType, int]:
-    """Numbers of types of which `number` is an id that not all reports need agree on.
+    """Numbers of types of which `number` is an id that not all reports need agree on, or -1 where they have none.
 
-    One that is known keeps its number. Another has that of the lowest of its ids in `by_id` that no other member has;
-    without one, a number of its own in `by_name`.
+    One that is known keeps its number, if it can be its own: titles do not tell all types apart. Another has that of
+    the lowest of its ids in `by_id` that no other member has; without one, a number of its own in `by_name`.
+    Raises TranslationError where `by_name` is full.
     """
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
     claims = Counter(each for of_name in ids.values() for each in of_name)
+
+    def can_be(member: str, number: int) -> bool:
+        """Whether the number is of the range for ids and the type has one, or is where its name puts it, or behind that
+        as many as others can have moved it."""
+        if number in by_id:
+            return max(ids[member]) >= 0
+        return number in by_name and (number - by_name[_offset(member, by_name)]) % len(by_name) <= len(known)
+
     numbers: dict[str, int] = {}
+    kept: set[int] = set()
     for event_type in sorted(types, key=lambda each: each.member):
         number = known.get(event_type.title)
-        if number is not None and number not in numbers.values():
+        if number is not None and number not in kept and can_be(event_type.member, number):
             numbers[event_type.member] = number
+            kept.add(number)
+    taken = kept.union(known.values())
     for name in sorted(set(ids) - set(numbers)):
-        taken = {*numbers.values(), *known.values()}
         own = [i for i in sorted(ids[name]) if 0 <= i < len(by_id) and by_id[i] not in taken and claims[i] == 1]
-        offset = zlib.crc32(name.encode("utf-8", "replace"))
-        while not own and by_name[offset % len(by_name)] in taken:
-            offset += 1
-        numbers[name] = by_id[own[0]] if own else by_name[offset % len(by_name)]
+        numbers[name] = by_id[own[0]] if own else _free(_offset(name, by_name), by_name, taken)
+        taken.add(numbers[name])
     return {event_type: numbers[event_type.member] for event_type in types}
 
 
-# ---- metrics of a node: raw counters of CPUs have nsys2prv's numbers, others depend on their names alone -------------
+def _offset(name: str, numbers: range) -> int:
+    """Where a name's number is among some, unless another has it."""
+    return zlib.crc32(name.encode("utf-8", "replace")) % len(numbers)
+
+
+def _free(offset: int, numbers: range, taken: Collection[int]) -> int:
+    """The first number from an offset on that is not taken."""
+    for i in range(len(numbers)):
+        number = numbers[(offset + i) % len(numbers)]
+        if number not in taken:
+            return number
+    raise TranslationError(f"more than {len(numbers):,} metrics have no number of their own: choose fewer sources")
+
+
+# ---- metrics of a node: raw counters of CPUs have nsys2prv's numbers, others depend on what they are alone -----------
+NODE_METRICS = "node_metrics"
+"""Name of the family."""
 CPU_COUNTER_FIRST = 66600000
 CPU_COUNTER_IDS = 100000
-NODE_METRIC_FIRST = 9100000
-NODE_METRIC_COUNT = 800000
+NODE_METRIC_FIRST = 9300000
+NODE_METRIC_COUNT = 600000
 REAL_PRECISION = 6
 """Real values are held times 10^6."""
 
@@ -91,7 +117,7 @@ def node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1,
         source,
         unit=unit,
         precision=REAL_PRECISION if real else 0,
-        family="node_metrics",
+        family=NODE_METRICS,
         member="\t".join((source, name, unit, "real" if real else "")),
     )
 
@@ -211,6 +237,6 @@ def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _nvtx_numbers,
     "gpu_metrics": _gpu_metric_numbers,
-    "node_metrics": _node_metric_numbers,
+    NODE_METRICS: _node_metric_numbers,
 }
 """Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""

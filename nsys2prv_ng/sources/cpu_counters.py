@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nsys2prv_ng import keys
+from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
@@ -61,8 +62,8 @@ def _add_perf(reading: Reading, result: Result) -> None:
     named = dict(zip(table["id"].tolist(), texts, strict=True))
     components = _components(reading)
 
-    def component(key: Key) -> str | None:
-        return None if key[1] == NULL else components.get(key[1], f"CPU {key[1]}")
+    def component(key: Key) -> NodePart | None:
+        return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
     def raw(key: Key) -> EventType | None:
         name, unit = named.get(key[0], ("", ""))
@@ -115,8 +116,8 @@ def _add_pmu(reading: Reading, result: Result) -> None:
 
     block = block_of(of_values("start"), [of_values("globalVm"), of_values("cpu")], [values["idx"]], values["value"])
 
-    def core(key: Key) -> str | None:
-        return None if key[1] == NULL else f"CPU {key[1]}"
+    def core(key: Key) -> NodePart | None:
+        return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
 
     def counter(key: Key) -> EventType | None:
         name = named.get(key[0]) or f"PMU counter {key[0]}"
@@ -134,8 +135,8 @@ def _add_soc(reading: Reading, result: Result) -> None:
     kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
     named = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
 
-    def device(key: Key) -> str | None:
-        return None if key[0] == NULL else "SoC"
+    def device(key: Key) -> NodePart | None:
+        return None if key[0] == NULL else NodePart("SoC", key)
 
     def metric(key: Key) -> EventType | None:
         if NULL in key:

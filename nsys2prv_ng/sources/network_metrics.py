@@ -17,13 +17,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source
-from nsys2prv_ng.sources.samples import Block, Key, add_of_node, block_of, unique_names
+from nsys2prv_ng.sources.samples import Block, Key, add_of_node, block_of
 
 NAME = "network_metrics"
 NIC, SWITCH = "NIC", "IB switch"
@@ -56,8 +57,8 @@ def read(reading: Reading) -> Result:
         return None if NULL in key else families.node_metric(NAME, name, unit)
 
     for table, names, what in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
-        row = partial(_row, names, what)
-        add_of_node(reading, result, reading.by_block(table.name, _block), row, metric, "network metrics")
+        part = partial(_part, names, what)
+        add_of_node(reading, result, reading.by_block(table.name, _block), part, metric, "network metrics")
     _add_congestion(reading, result, switches)
     return result
 
@@ -67,13 +68,14 @@ def _block(columns: Columns) -> Block:
     return block_of(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
 
 
-def _row(names: Mapping[int, str], what: str, device: Key) -> str | None:
-    """Name of the row of a globalId and port. Cards mostly have one port, 1 in InfiniBand, which is not told."""
+def _part(names: Mapping[int, str], what: str, device: Key) -> NodePart | None:
+    """What has a globalId and port. Cards mostly have one port, 1 in InfiniBand, which is not told."""
     global_id, port = device
     if global_id == NULL:
         return None
     name = f"{what} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
-    return name if port == NULL or (what == NIC and port in (0, 1)) else f"{name} port {port}"
+    suffix = "" if port == NULL or (what == NIC and port in (0, 1)) else f" port {port}"
+    return NodePart(name, (global_id,), port, suffix)
 
 
 def _names_of_metrics(reading: Reading) -> dict[Key, tuple[str, str]]:
@@ -89,19 +91,14 @@ def _names_of_nics(reading: Reading) -> dict[int, str]:
     nics, ids = reading.columns(NICS.name), reading.columns(NIC_IDS.name)
     name_of = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
     pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
-    return _unique({global_id: name_of.get(nic) for global_id, nic in pairs})
+    return {global_id: name for global_id, nic in pairs if (name := name_of.get(nic))}
 
 
 def _names_of_switches(reading: Reading) -> dict[int, str]:
     """By GUID."""
     table = reading.columns(SWITCHES.name)
     texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
-    return _unique({guid: name or description for guid, name, description in texts})
-
-
-def _unique(names: Mapping[int, str | None]) -> dict[int, str]:
-    known = {key: name for key, name in sorted(names.items()) if name}
-    return dict(zip(known, unique_names(known.values()), strict=True))
+    return {guid: name or description for guid, name, description in texts if name or description}
 
 
 # ---- congestion ------------------------------------------------------------------------------------------------------
@@ -118,8 +115,8 @@ def _add_congestion(reading: Reading, result: Result, switches: Mapping[int, str
     if not rows.size:
         return
     switch, found = pd.factorize(device[rows])
-    names = [f"{_row(switches, SWITCH, (each, NULL))}" for each in found.tolist()]
-    place = reading.places.node_parts(names)[switch]
+    parts = [part for each in found.tolist() if (part := _part(switches, SWITCH, (each, NULL))) is not None]
+    place = reading.places.node_parts(parts)[switch]
     result.records.append(events(place, time[rows], _said_of_packets(reading, columns, rows)))
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng import keys
+from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
@@ -125,8 +126,8 @@ def _add(reading: Reading, result: Result, events: IntArray, described: _Describ
         found = _of_texts(reading, events, of_events, described)
     found = found or _of_numbers(reading, result, of_events, described)
 
-    def row(device: Key) -> str | None:
-        return None if device[0] == NULL else _row(reading, described, *device)
+    def row(device: Key) -> NodePart | None:
+        return None if device[0] == NULL else NodePart(_row(reading, described, *device), device, of_report=True)
 
     def metric(kind: Key) -> EventType | None:
         if NULL in kind:

@@ -6,13 +6,13 @@ a row for each value; nsys writes those of a sample side by side, and mostly tho
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import keys
+from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
@@ -21,6 +21,11 @@ from nsys2prv_ng.report.room import RealArray
 from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result
 
 Key = tuple[int, ...]
+
+TOO_LARGE = "too large for the trace"
+REPETITION = "another value of its time and metric follows"
+_TOO_LARGE = NULL + 1
+"""What `scaled` has for real numbers that do not fit."""
 
 
 class Samples(NamedTuple):
@@ -124,10 +129,18 @@ def _by_sample(samples: Samples) -> Samples:
     return _joined(samples.time[order], samples.device[order], first, samples.metric[values], samples.value[values])
 
 
-def sound(reading: Reading, result: Result, samples: Samples, what: str, no_device: str = "no device") -> Samples:
+def sound(
+    reading: Reading,
+    result: Result,
+    samples: Samples,
+    what: str,
+    no_device: str = "no device",
+    is_real: BoolArray | None = None,
+) -> Samples:
     """Values that have a time, a device, a metric and a number; the other samples are dropped, for a reason.
 
-    `what` the values are, for the warning that tells of those missing in samples that have others.
+    `what` the values are, for the warnings that tell of those that are left out; `is_real`: which metrics hold what
+    `scaled` made.
     """
     no_time = samples.time == NULL
     nowhere = ~no_time & (samples.device < 0)
@@ -135,15 +148,48 @@ def sound(reading: Reading, result: Result, samples: Samples, what: str, no_devi
     result.drop(no_device, int(nowhere.sum()))
     placed = ~no_time & ~nowhere
     has_value = (samples.value != NULL) & (samples.metric >= 0)
+    too_large = np.zeros(has_value.size, np.bool_)
+    if is_real is not None and is_real.any():
+        too_large = has_value & (samples.value == _TOO_LARGE) & is_real[samples.metric]
+        has_value &= ~too_large
     if placed.all() and has_value.all():
         return samples
     is_placed = np.repeat(placed, np.diff(samples.first))
     kept = samples.only(is_placed & has_value)
-    result.drop("no value", int(placed.sum()) - kept.time.size)
-    missing = int((is_placed & ~has_value).sum())
-    if missing:
-        reading.metadata.warnings.append(f"{missing:,} values of {what} are NULL and left out")
+    lost = placed & ~_has_some(samples, has_value)
+    of_large = lost & _has_some(samples, too_large)
+    result.drop(TOO_LARGE, int(of_large.sum()))
+    result.drop("no value", int((lost & ~of_large).sum()))
+    for why, wrong in (("NULL", ~has_value & ~too_large), (TOO_LARGE, too_large)):
+        number = int((is_placed & wrong).sum())
+        if number:
+            reading.metadata.warnings.append(f"{number:,} values of {what} are {why} and left out")
     return kept
+
+
+def _has_some(samples: Samples, wanted: BoolArray) -> BoolArray:
+    """Whether any of each sample's values is wanted."""
+    has_some: BoolArray = np.diff(np.concatenate([[0], np.cumsum(wanted)])[samples.first]) > 0
+    return has_some
+
+
+def _without_repetitions(result: Result, samples: Samples, metrics: Sequence[EventType]) -> Samples:
+    """Of each metric the last value of each sample: Paraver shows one at a time. Each of the others counts as read and
+    dropped."""
+    if not samples.value.size:
+        return samples
+    # Types that agree in their member have the same number, whatever ids they have.
+    members = {each.member: i for i, each in enumerate(metrics)}
+    number = np.array([members[each.member] for each in metrics], np.int32)[samples.metric]
+    rises = number[1:] > number[:-1]
+    rises[samples.first[1:-1] - 1] = True  # from one sample to the next it need not
+    if rises.all():  # as mostly, and cheap to tell
+        return samples
+    sample = np.repeat(np.arange(samples.time.size), np.diff(samples.first))
+    is_repetition = keys.duplicated(sample[::-1], number[::-1].astype(np.int64))[::-1]
+    result.read += int(is_repetition.sum())
+    result.drop(REPETITION, int(is_repetition.sum()))
+    return samples.only(~is_repetition)
 
 
 def records(reading: Reading, samples: Samples, place: IntArray, metrics: Sequence[EventType]) -> Records:
@@ -168,28 +214,30 @@ def add_of_node(
     reading: Reading,
     result: Result,
     blocks: list[Block],
-    name_of: Callable[[Key], str | None],
+    part_of: Callable[[Key], NodePart | None],
     metric_of: Callable[[Key], EventType | None],
     what: str,
 ) -> None:
     """Count and add samples, each on the row of its device with the node's own task.
 
-    `name_of` a device is its row's, `metric_of` the type of a metric; None where the key tells of none.
+    `part_of` a device is what it is of the node, `metric_of` the type of a metric; None where the key tells of none.
     """
     devices, kinds = keys_of(blocks)
-    names = {key: name for key in sorted(devices) if (name := name_of(key)) is not None}
+    parts = {key: part for key in sorted(devices) if (part := part_of(key)) is not None}
     event_types = {key: event_type for key in kinds if (event_type := metric_of(key)) is not None}
-    samples = join_blocks(blocks, _order(devices, names), _order(kinds, event_types))
+    samples = join_blocks(blocks, _order(devices, parts), _order(kinds, event_types))
     result.read += samples.time.size
-    samples = sound(reading, result, samples, what)
+    metrics = list(event_types.values())
+    is_real = np.array([metric.precision > 0 for metric in metrics], np.bool_)
+    samples = sound(reading, result, samples, what, is_real=is_real)
+    samples = _without_repetitions(result, samples, metrics)
     if samples.time.size:
         # Of rows that nothing is shown on none is made.
-        used = np.zeros(len(names), np.bool_)
+        used = np.zeros(len(parts), np.bool_)
         used[samples.device] = True
-        place = np.full(len(names), -1, np.int64)
-        unique = unique_names(names.values())
-        place[used] = reading.places.node_parts([unique[i] for i in np.flatnonzero(used)])
-        result.records.append(records(reading, samples, place[samples.device], list(event_types.values())))
+        place = np.full(len(parts), -1, np.int64)
+        place[used] = reading.places.node_parts([part for part, of in zip(parts.values(), used, strict=True) if of])
+        result.records.append(records(reading, samples, place[samples.device], metrics))
 
 
 def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
@@ -197,18 +245,10 @@ def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
     return dict.fromkeys(of, -1) | {key: i for i, key in enumerate(known)}
 
 
-def unique_names(names: Iterable[str]) -> list[str]:
-    """The names, with a number behind each that is like one before it."""
-    count: Counter[str] = Counter()
-    found = []
-    for name in names:
-        count[name] += 1
-        found.append(name if count[name] == 1 else f"{name}-{count[name]}")
-    return found
-
-
 def scaled(real: RealArray) -> IntArray:
-    """Real numbers as integers of the precision that `families.node_metric` has; NULL for what does not fit."""
-    value = real * 10.0**families.REAL_PRECISION
+    """Real numbers as integers of the precision that `families.node_metric` has; NULL for what is not a number."""
+    with np.errstate(over="ignore"):
+        value = real * 10.0**families.REAL_PRECISION
     fits = np.abs(value) < 2.0**62  # not a number is not
-    return np.where(fits, np.rint(np.where(fits, value, 0)), 0).astype(np.int64) + np.where(fits, 0, NULL)
+    instead = np.where(fits, 0, np.where(np.isnan(value), NULL, _TOO_LARGE))
+    return np.where(fits, np.rint(np.where(fits, value, 0)), 0).astype(np.int64) + instead

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import CPU_COUNTER_FIRST, FAMILIES, NODE_METRIC_COUNT, NODE_METRIC_FIRST, node_metric
+from nsys2prv_ng.sources.samples import REPETITION, TOO_LARGE
 from tests.sources.node_reports import (
     COMPONENTS,
     PERF_METRIC,
@@ -62,7 +67,7 @@ def test_raw_counters_and_metrics(what: str, tmp_path: Path) -> None:
     pcf = (tmp_path / "x.pcf").read_text()
     assert f"0 {numbers['IPC']} IPC\nPRECISION 6\n" in pcf and f"0 {numbers[cycles]} {cycles}\nPRECISION" not in pcf
     told = account(summary, NAME)
-    assert (told.read, told.dropped) == (7, {"no value": 2})
+    assert (told.read, told.dropped) == (7, {"no value": 1, TOO_LARGE: 1})
 
 
 def test_components_have_names(tmp_path: Path) -> None:
@@ -109,6 +114,58 @@ def test_metrics_of_the_system_on_chip(tmp_path: Path) -> None:
     assert account(summary, NAME).dropped == {"no device": 1}
 
 
+def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
+    """Held times 10^6, as Paraver shows them; what is then beyond 62 bits is told to be too large, and nothing else."""
+    values = [4.6e12, -4.6e12, 4.7e12, -4.7e12, 1e300, -1e308, float("inf"), None, float("nan"), "text", 0.0]
+    rows = [(i * 10, i * 10 + 9, 1, 0, 50, value) for i, value in enumerate(values)]
+    rows += [(105, 109, 1, 0, 50, 1e13), (105, 109, 1, 0, 51, 2.5)]  # one of two values of a sample
+    tables = {"PERF_EVENT_CPU_METRIC_EVENT": (PERF_METRIC, rows)}
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    numbers = [(i * 10, value) for i, value in enumerate(values) if isinstance(value, float) and value == value]
+    fitting = [(time, round(value * 10**6)) for time, value in numbers if abs(value) * 10**6 < 1 << 62]
+    assert lines(trace) == [
+        *(("CPU 0", time, {"CPU metric 50": value}) for time, value in fitting),
+        ("CPU 0", 105, {"CPU metric 51": 2_500_000}),
+    ]
+    told = account(summary, NAME)
+    too_large = len(numbers) - len(fitting)
+    assert (told.read, told.dropped) == (12, {TOO_LARGE: too_large, "no value": len(values) - len(numbers)})
+    assert summary.reports[0].warnings == [
+        "3 values of CPU counters are NULL and left out",
+        f"{too_large + 1} values of CPU counters are too large for the trace and left out",
+    ]
+
+
+def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
+    rows = [(10, 19, 1, 0, 5, 1 - (1 << 63)), (20, 29, 1, 0, 5, (1 << 63) - 1)]
+    report = export(tmp_path / "a.sqlite", [], {"PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows)})
+    trace, _ = trace_of([report], tmp_path / "x.prv", NAME)
+    assert trace.events["value"].tolist() == [value for *_, value in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
+    """Brute force over rows of which many agree in core, time and counter; two counters share a name."""
+    rng = random.Random(seed)
+    rows = [(rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))]
+    names = {3: "A", 4: "B", 5: "B", 6: "C"}
+    tables: dict[str, Rows] = {
+        "PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows),
+        "TARGET_INFO_PERF_METRIC": (PERF_NAMES, [(i, name, "", "") for i, name in names.items()]),
+    }
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    last = {(f"CPU {core}", start, names[counter]): value for start, _, _, core, counter, value in rows}
+    first = min(start for start, *_ in rows)
+    found = [(row, time + first, name, value) for row, time, said in lines(trace) for name, value in said.items()]
+    assert sorted(found) == sorted((*key, value) for key, value in last.items())
+    assert len(trace.events) == len(last)  # no type twice in a line
+    told = account(summary, NAME)
+    samples = len({(start, core) for start, _, _, core, *_ in rows})
+    repetitions = len(rows) - len(last)
+    assert (told.read, told.written) == (samples + repetitions, samples)
+    assert told.dropped == ({REPETITION: repetitions} if repetitions else {})
+
+
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -131,6 +188,57 @@ def test_integers_and_real_numbers_of_one_name_are_two_types() -> None:
     both = [node_metric("plugin_metrics", "x", real=real) for real in (False, True)]
     for known in ({}, {"x": NODE_METRIC_FIRST}):
         assert len(set(FAMILIES["node_metrics"](both, known).values())) == 2
+
+
+@pytest.mark.parametrize("of_first", [(0,), (1,), (0, 1), (2,), (1, 2)])
+@pytest.mark.parametrize("of_second", [(0, 1), (0, 1, 2), (2,)])
+def test_metrics_of_one_title_do_not_swap_numbers(of_first: tuple[int, ...], of_second: tuple[int, ...]) -> None:
+    """Of a raw counter, a real metric and an integer one: each has, whatever the other trace had, what it has alone."""
+    three = (node_metric(NAME, "IPC", counter_id=3), node_metric(NAME, "IPC", real=True), node_metric("other", "IPC"))
+    numbers_of = FAMILIES["node_metrics"]
+    alone = {each: numbers_of([each], {})[each] for each in three}
+    assert alone[three[0]] == CPU_COUNTER_FIRST + 3 and len(set(alone.values())) == 3
+    first = numbers_of([three[i] for i in of_first], {})
+    for number in first.values():  # a .pcf tells one of each title
+        second = [three[i] for i in of_second]
+        assert numbers_of(second, {"IPC": number}) == {each: alone[each] for each in second}
+
+
+def test_a_number_that_another_metric_moved_is_kept() -> None:
+    """One of two whose names ask for the same number has it, and the other the next: alone, it keeps that."""
+    place: dict[int, EventType] = {}
+    for i in range(10_000):
+        metric = node_metric(NAME, f"m{i}")
+        (number,) = FAMILIES["node_metrics"]([metric], {}).values()
+        if number in place:
+            break
+        place[number] = metric
+    both = FAMILIES["node_metrics"]([metric, place[number]], {})
+    assert sorted(both.values()) == [number, number + 1]
+    known = {each.title: of_both for each, of_both in both.items()}
+    for each, of_both in both.items():
+        assert FAMILIES["node_metrics"]([each], known) == {each: of_both}
+
+
+def test_many_metrics_have_numbers_at_once_until_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = [node_metric(NAME, f"m{i}") for i in range(30_000)]
+    begin = time.process_time()
+    numbers = FAMILIES["node_metrics"](types, {})
+    assert time.process_time() - begin < 5  # it took minutes when each name looked at all others
+    assert len(set(numbers.values())) == len(types)
+    monkeypatch.setattr(families, "NODE_METRIC_COUNT", 100)
+    few = FAMILIES["node_metrics"](types[:100], {})
+    assert set(few.values()) == set(range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + 100))
+    with pytest.raises(TranslationError, match="more than 100 metrics"):
+        FAMILIES["node_metrics"](types[:101], {})
+
+
+def test_numbers_are_not_those_that_paraver_knows() -> None:
+    """Of these its workspaces tell which programming model a trace is of."""
+    known = [63000000, 63000001, 63100000, 50000001, 60000018, 9200001, 69000000, 42000050, 94000001, 30000000]
+    for number in known:
+        assert not NODE_METRIC_FIRST <= number < NODE_METRIC_FIRST + NODE_METRIC_COUNT
+    assert NODE_METRIC_FIRST + NODE_METRIC_COUNT <= 42_000_000
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABCDEFGH"), st.integers(-1, 3)), min_size=1), st.randoms())
