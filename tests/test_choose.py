@@ -84,7 +84,7 @@ def test_gpus(ddp, tmp_path):
 
 
 def test_gpus_that_are_not_there(ddp, tmp_path):
-    with pytest.raises(UsageError, match="hold 0, 1, 2, 3"):
+    with pytest.raises(UsageError, match="hold GPU 0, 1, 2, 3"):
         translated(ddp, tmp_path, gpus=frozenset({8}))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -67,6 +69,25 @@ def translated(
 
 def account(summary: Summary, source: str) -> SourceAccount:
     return next(account for account in summary.sources if account.name == source)
+
+
+def without_other_calls(report: Path, folder: Path) -> Path:
+    """A copy in which threads make no calls but those of the operating system and of CUDA.
+
+    What is observed of threads that make calls is shown, whether or not the calls are chosen.
+    """
+    copy = folder / report.name
+    shutil.copyfile(report, copy)
+    with closing(sqlite3.connect(copy)) as database, database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            if (
+                name == "NVTX_EVENTS"
+                or name.startswith("OPENMP_")
+                or (name.startswith("MPI_") and name.endswith("_EVENTS"))
+            ):
+                database.execute(f'DROP TABLE "{name}"')
+    return copy
 
 
 def in_report_time(trace: Trace, summary: Summary, utc: int, *event_types: int) -> pd.DataFrame:

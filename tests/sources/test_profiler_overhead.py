@@ -20,6 +20,7 @@ from tests.sources.host_reports import (
     small_report,
     tid,
     translated,
+    without_other_calls,
 )
 from tests.trace_reader import differences
 
@@ -65,7 +66,7 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
     utc, rows, callers = _overhead(path)
     sources = "cuda_api,os_runtime,profiler_overhead"
-    summary, trace = translated([path], tmp_path, sources, SourceOptions(osrt_min=0))
+    summary, trace = translated([without_other_calls(path, tmp_path)], tmp_path, sources, SourceOptions(osrt_min=0))
     processes = {thread >> 24 for thread in callers}
     of_caller = rows["tid"].isin(callers)
     of_task = (rows["tid"] // 2**24).isin(processes)

@@ -10,7 +10,16 @@ import pytest
 
 from nsys2prv_ng.sources.base import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.host_reports import UTC, account, in_report_time, row_of_thread, small_report, tid, translated
+from tests.sources.host_reports import (
+    UTC,
+    account,
+    in_report_time,
+    row_of_thread,
+    small_report,
+    tid,
+    translated,
+    without_other_calls,
+)
 from tests.trace_reader import differences
 
 ON_CPU, CAPTURE = 66700000, 63000300
@@ -52,7 +61,9 @@ def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) ->
     connection.close()
     processes = {thread >> 24 for thread in callers}
 
-    summary, trace = translated([path], tmp_path, "os_runtime,scheduling", SourceOptions(osrt_min=0))
+    summary, trace = translated(
+        [without_other_calls(path, tmp_path)], tmp_path, "os_runtime,scheduling", SourceOptions(osrt_min=0)
+    )
     of_caller = periods["tid"].isin(callers)
     of_task = (periods["tid"] // 2**24).isin(processes)
     expected_drops = {NO_CALL: int((of_task & ~of_caller).sum()), NO_TASK: int((~of_task).sum())}
