@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import call_chains
-from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.host_calls import sound_calls
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.host_calls import add_states, sound_calls
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})
@@ -53,9 +51,7 @@ def read(reading: Reading) -> Result:
     callers = call_chains.functions(reading, call_chains.of_cuda_calls(reading, set(calls)), chain, types.CALLERS)
     result.records.append(intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
 
-    state = np.array([call_state(name) for name in calls], np.int64)[index]
-    has_state = state >= 0
-    result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))
+    add_states(result, place, begin, end, index, map(call_state, calls))
     return result
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, unsound_times
+from nsys2prv_ng.sources.base import BoolArray, IntArray, Reading, Result, StateIntervals, unsound_times
 from nsys2prv_ng.sources.lanes import crossing
 
 
@@ -43,3 +45,12 @@ def sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: 
     no_thread: BoolArray = global_tid == NULL
     unsound = {reason: mask & ~no_thread for reason, mask in unsound_times(begin, end).items()}
     return result.drop_rows({"no thread": no_thread, **unsound})
+
+
+def add_states(
+    result: Result, place: IntArray, begin: IntArray, end: IntArray, index: IntArray, state_of_name: Iterable[int]
+) -> None:
+    """What threads do within calls: the state of each distinct name, or -1, and the index of each call's name."""
+    state = np.array(list(state_of_name), np.int64)[index]
+    says = state >= 0
+    result.states.append(StateIntervals(place[says], begin[says], end[says], state[says]))

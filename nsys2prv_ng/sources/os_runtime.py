@@ -9,8 +9,8 @@ from nsys2prv_ng.paraver.records import Pair, intervals, select
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources import call_chains
-from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.host_calls import sound_calls
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.host_calls import add_states, sound_calls
 
 OSRT = "OSRT_API"
 _CALL = 27
@@ -114,9 +114,7 @@ def read(reading: Reading) -> Result:
             opening = [Pair(handle, values[index[of_type]]), *select(callers, of_type)]
             result.records.append(intervals(place[of_type], begin[of_type], end[of_type], opening, [handle]))
 
-    state = np.array([call_state(name) for name in names], np.int64)[index]
-    says = state >= 0
-    result.states.append(StateIntervals(place[says], begin[says], end[says], state[says]))
+    add_states(result, place, begin, end, index, map(call_state, names))
     return result
 
 

@@ -5,14 +5,12 @@ No capture was at hand: the table is as NVIDIA's documentation of the export des
 
 from __future__ import annotations
 
-import numpy as np
-
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import call_chains
-from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, StateIntervals
-from nsys2prv_ng.sources.host_calls import sound_calls
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.host_calls import add_states, sound_calls
 from nsys2prv_ng.sources.os_runtime import call_state, drop_short_calls
 
 TABLE = Table("SYSCALL", ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})
@@ -35,9 +33,7 @@ def read(reading: Reading) -> Result:
     callers = call_chains.functions(reading, call_chains.of_system_calls(reading), chain, types.CALLERS)
     result.records.append(intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
 
-    state = np.array([call_state(name) for name in names], np.int64)[index]
-    says = state >= 0
-    result.states.append(StateIntervals(place[says], begin[says], end[says], state[says]))
+    add_states(result, place, begin, end, index, map(call_state, names))
     return result
 
 
