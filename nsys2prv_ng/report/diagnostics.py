@@ -24,7 +24,8 @@ _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collect
 _LONGEST, _END = 300, 100
 _MOST = 10
 """Of warnings of one job."""
-_FOLDERS = re.compile(r"(?<![\w/.:-])~?/(?:[^\s/'\"()]+/)+")
+_FOLDERS = re.compile(r"(?<![\w/.:-])~?/(?!proc/|sys/|dev/)(?:[^\s/'\"()]+/)+")
+"""Of files, but those of the system, which every machine has and nsys's advice names."""
 _NUMBER = re.compile(r"\d+")
 _LOST = re.compile(
     r"\bnot all\b|\blos[ts]\b|drop|discard|overflow|overr[au]n|truncat|incomplete|missing|corrupt|terminated"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.diagnostics import Diagnostics, Message, read_diagnostics
+from nsys2prv_ng.report.diagnostics import Diagnostics, Message, one_text, read_diagnostics
 from tests.sources.small_reports import export
 
 
@@ -42,3 +42,23 @@ def test_reports_without_messages(tmp_path: Path) -> None:
 def test_which_tell_of_lost_data(text: str, lost: bool) -> None:
     assert Message("warning", text, 1).tells_of_lost_data == lost
     assert Message("error", text, 1).tells_of_lost_data
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Loading '/home/user/lib/x.so' failed:\n/home/user/lib/x.so: no such file",
+            "Loading 'x.so' failed: x.so: no such file",
+        ),
+        ("found in /opt/a b", "found in a b"),
+        (
+            "run sh -c 'echo 1 >/proc/sys/kernel/perf_event_paranoid'",
+            "run sh -c 'echo 1 >/proc/sys/kernel/perf_event_paranoid'",
+        ),
+        ("and/or 3/4 of https://host/page", "and/or 3/4 of https://host/page"),
+        (None, ""),
+    ],
+)
+def test_texts_have_no_folders_of_files(text: str | None, shown: str) -> None:
+    assert one_text(text) == shown
