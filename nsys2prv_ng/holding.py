@@ -15,7 +15,7 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, IntArray, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.metadata import PID_MASK, Metadata, Strings, process_of, read_metadata
+from nsys2prv_ng.report.metadata import Metadata, Strings, main_thread_of, process_of, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.sources import DERIVED, SOURCES, gpu_metrics, nccl, plugin_metrics
 from nsys2prv_ng.sources.base import EventRows, Reading, SourceOptions
@@ -123,8 +123,7 @@ def _see(database: Database, strings: Strings, rows: EventRows, rows_of: Callabl
     ids = strings.ids_matching(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
-    columns = [rows.process, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
-    columns += [rows.no_task[0]] if rows.no_task is not None else []
+    columns = [*rows.of_process, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
     # Whether columns that are required are there is told apart from this.
     parts = database.by_block(
         Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _see_block(block, rows, ids)
@@ -140,10 +139,7 @@ def _see_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> 
     if ids is not None:
         kept &= np.isin(columns["textId"], ids)
     count = int(kept.sum())
-    if rows.no_task is not None:
-        column, values = rows.no_task
-        kept &= ~np.isin(columns[column], values)
-    kept &= columns[rows.process] != NULL
+    kept &= rows.make_task(columns)
     if rows.device:
         kept &= columns[rows.device] != NULL
     process = process_of(columns[rows.process][kept])
@@ -156,7 +152,7 @@ def _note(rows: EventRows, found: IntArray, places: Places) -> None:
     process, device = found.T
     if not process.size:
         return
-    main = process << 24 | process & PID_MASK
+    main = main_thread_of(process)
     places.threads(main, application=rows.application, system_calls=rows.system_calls)
     if rows.device:
         none = np.zeros(process.size, np.int64)

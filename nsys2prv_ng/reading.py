@@ -25,7 +25,7 @@ from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.files import name_of_report, refuse_none
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
-from nsys2prv_ng.sources.base import Reading, Result, Source, SourceOptions
+from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, SourceOptions
 from nsys2prv_ng.stored import StoredStates, in_memory, put_away_records, put_states
 from nsys2prv_ng.summary import ReportAccount
 from nsys2prv_ng.texts import counted
@@ -189,17 +189,13 @@ def _note_other_calls(database: Database, reading: Reading) -> None:
     for rows in others:
         if not rows.process or rows.names is not None or rows.table not in database.tables:
             continue
-        column, no_calls = rows.no_task or (rows.process, ())
-        table = Table(rows.table, (), {rows.process: NULL, column: NULL})
 
-        def calling(
-            block: Columns, of: str = rows.process, kind: str = column, none: Sequence[int] = no_calls
-        ) -> IntArray:
-            return np.unique(block[of][~np.isin(block[kind], none)])
+        def calling(columns: Columns, rows: EventRows = rows) -> IntArray:
+            return np.unique(columns[rows.process][rows.make_task(columns)])
 
         with suppress(ReportError):  # what was not chosen may be damaged
-            for found in database.by_block(table, "", calling):
-                reading.places.note_calls(found[found != NULL], rows.application, rows.system_calls)
+            for found in database.by_block(Table(rows.table, (), dict.fromkeys(rows.of_process, NULL)), "", calling):
+                reading.places.note_calls(found, rows.application, rows.system_calls)
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:

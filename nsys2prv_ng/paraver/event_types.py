@@ -218,26 +218,19 @@ PROFILER_OVERHEAD = EventType(
 # ---- functions on the stack of a thread: Extrae's numbers and labels -------------------------------------------------
 STACK_LEVELS = 100
 """How many levels Extrae's numbers have room for."""
-SAMPLED_FUNCTIONS = tuple(
-    EventType(
-        30000000 + depth,
-        f"Sampled functions (depth {depth})" if depth else "Sampled functions",
-        "cpu_samples",
-        names="functions",
+
+
+def _by_depth(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
+    deeper = (
+        EventType(first + depth, f"{label} (depth {depth})", source, names=names) for depth in range(1, STACK_LEVELS)
     )
-    for depth in range(STACK_LEVELS)
-)
+    return EventType(first, label, source, names=names), *deeper
+
+
+SAMPLED_FUNCTIONS = _by_depth(30000000, "Sampled functions", "cpu_samples", "functions")
 """By depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
-SAMPLED_PYTHON = tuple(
-    EventType(
-        30000300 + depth,
-        f"Sampled Python functions (depth {depth})" if depth else "Sampled Python functions",
-        "nvtx",
-        names="python_functions",
-    )
-    for depth in range(STACK_LEVELS)
-)
+SAMPLED_PYTHON = _by_depth(30000300, "Sampled Python functions", "nvtx", "python_functions")
 """Likewise. Extrae has none."""
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,8 @@ import pandas as pd
 from nsys2prv_ng.errors import printable
 from nsys2prv_ng.report.database import NULL, Database, IntArray
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
+
+Keys = TypeVar("Keys", int, IntArray)
 
 PID_MASK = 0xFFFFFF
 FARTHEST = 2**62
@@ -49,6 +51,11 @@ MOST_RANKS = 2**22
 def process_of(global_tid: IntArray) -> IntArray:
     """Process keys of globalTid or globalPid values."""
     return global_tid >> 24
+
+
+def main_thread_of(process: Keys) -> Keys:
+    """globalTid of the main thread of each process, by the key of the process."""
+    return process << 24 | process & PID_MASK
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ class Metadata:
     def process_name(self, process: int) -> str:
         """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
         pid = process & PID_MASK
-        name = self.processes.get(process) or self.threads.get(process << 24 | pid) or ""
+        name = self.processes.get(process) or self.threads.get(main_thread_of(process)) or ""
         return name.rsplit("/", 1)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:

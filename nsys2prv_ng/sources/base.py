@@ -165,6 +165,19 @@ class EventRows:
     count: Callable[[Reading], int] | None = None
     """Number of the rows that are the source's, where not all are."""
 
+    @property
+    def of_process(self) -> tuple[str, ...]:
+        """Columns that `make_task` needs."""
+        return (self.process,) if self.no_task is None else (self.process, self.no_task[0])
+
+    def make_task(self, columns: Columns) -> BoolArray:
+        """Which rows make their process a task."""
+        made: BoolArray = columns[self.process] != NULL
+        if self.no_task is not None:
+            name, values = self.no_task
+            made &= ~np.isin(columns[name], values)
+        return made
+
 
 @dataclass(frozen=True)
 class Source:

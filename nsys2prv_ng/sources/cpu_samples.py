@@ -11,7 +11,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources import call_chains
-from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source, unsound_times
+from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source
+from nsys2prv_ng.sources.host_calls import sound_intervals
 
 SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
@@ -25,13 +26,8 @@ def read(reading: Reading) -> Result:
     columns = reading.columns(SAMPLES)
     result = Result(read=columns.rows)
     time, thread = columns["start"], columns["globalTid"]
-    no_thread = thread == NULL
     # A sample at 0 is one: only intervals have neither begin nor end there.
-    reasons = unsound_times(time, np.where(time == 0, 1, time))
-    masks = {"no thread": no_thread} | {reason: mask & ~no_thread for reason, mask in reasons.items()}
-    for reason, mask in masks.items():
-        result.drop(reason, int(mask.sum()))
-    rows = np.flatnonzero(~np.logical_or.reduce(list(masks.values())))
+    rows = sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
         place = reading.places.observed_threads(thread[rows])
         result.records.append(events(place, time[rows], _functions(reading, columns["id"][rows])))

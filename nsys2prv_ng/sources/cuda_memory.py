@@ -17,7 +17,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, Records, events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.report.metadata import main_thread_of, process_of
 from nsys2prv_ng.sources import calls, contexts
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Joined, Part, Reading, Result, Source
 
@@ -116,7 +116,7 @@ def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
 def _threads(reading: Reading, columns: Columns, rows: IntArray) -> IntArray:
     """globalTid of the thread whose call it was, else of the process's main thread."""
     process = process_of(columns["globalPid"][rows])
-    main = process << 24 | process & PID_MASK
+    main = main_thread_of(process)
     by_id = reading.once(calls.recorded_calls)
     call = by_id.find(process, columns["correlationId"][rows])
     called: BoolArray = call >= 0
@@ -138,7 +138,7 @@ def _changes(
     place = np.empty(rows.size, np.int64)
     on_host = np.isin(kind[rows], _HOST_KINDS)
     host = process[on_host]
-    place[on_host] = reading.places.threads(host << 24 | host & PID_MASK, application=True)
+    place[on_host] = reading.places.threads(main_thread_of(host), application=True)
     codes, pairs = tuples_of(process[~on_host], device[~on_host])
     gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
     place[~on_host] = reading.places.devices(gpus[codes])

@@ -24,7 +24,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.report.metadata import main_thread_of
 from nsys2prv_ng.sources import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.base import BoolArray, EventRows, IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.json_numbers import Values, as_real, numbers, values_of
@@ -142,7 +142,7 @@ def _row(reading: Reading, described: _Described, type_id: int, process: int) ->
     """Name of the plugin's process where that is known, else of its source, and of the type."""
     metadata = reading.metadata
     name = described.source.get(type_id) or "plugin"
-    if process in metadata.processes or (process << 24 | process & PID_MASK) in metadata.threads:
+    if process in metadata.processes or main_thread_of(process) in metadata.threads:
         name = metadata.process_name(process)
     return f"{name} {described.name.get(type_id, '')}".strip()
 

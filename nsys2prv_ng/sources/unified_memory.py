@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, events
 from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.report.metadata import main_thread_of, process_of
 from nsys2prv_ng.sources.base import EventRows, Reading, Result, Source, unsound_times
 
 GPU_FAULTS = Table(
@@ -68,7 +68,7 @@ def _add_cpu(reading: Reading, result: Result) -> None:
     if not rows.size:
         return
     process = process_of(pid[rows])
-    place = reading.places.threads(process << 24 | process & PID_MASK, application=True)
+    place = reading.places.threads(main_thread_of(process), application=True)
     # The instruction is the id of the function's name; where it is not known, that of the module may be.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
     index, names = reading.names(np.where(function == NULL, module, function))

@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.records import Pair, intervals
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.report.metadata import main_thread_of, process_of
 from nsys2prv_ng.sources.base import EventRows, IntArray, Reading, Result, Source
 from nsys2prv_ng.sources.host_calls import add_calls, sound_intervals
 from nsys2prv_ng.sources.lanes import free_lanes
@@ -88,7 +88,7 @@ def _threads(reading: Reading) -> IntArray:
     first = ~keys.duplicated(process_of(caller), kind, api)
     caller, kind, api = caller[first], kind[first], api[first]
     found = keys.find([process_of(caller), kind, api], [process, work["engineType"], work["apiId"]])
-    main = np.where(work["globalPid"] == NULL, NULL, process << 24 | process & PID_MASK)
+    main = np.where(work["globalPid"] == NULL, NULL, main_thread_of(process))
     return np.where(found >= 0, np.append(caller, NULL)[found], main)
 
 
