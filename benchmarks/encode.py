@@ -21,19 +21,19 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment import ReportClock, align
 from nsys2prv_ng.clock.domains import nodes_of
+from nsys2prv_ng.job.read_reports import read_reports
 from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
-from nsys2prv_ng.paraver import records as rec
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.labels import Numbering
-from nsys2prv_ng.paraver.merge import merged_blocks
-from nsys2prv_ng.paraver.records import Pair, Records, merge_parts
-from nsys2prv_ng.paraver.runs import get_all
-from nsys2prv_ng.paraver.store import Store
-from nsys2prv_ng.progress import Progress
-from nsys2prv_ng.reading import read_reports
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Pair, Records, merge_parts
+from nsys2prv_ng.records.merge import merged_blocks
+from nsys2prv_ng.records.runs import get_all
+from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.sources.shared.source import SourceOptions
 
 EVENTS, RUNS, THREADS = 20_000_000, (64, 1000), 8
 ROUNDS = 5

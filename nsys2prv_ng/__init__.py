@@ -1,7 +1,7 @@
 """Translate Nsight Systems reports into Paraver traces: translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")."""
 
+from nsys2prv_ng.api import translate
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.library import translate
+from nsys2prv_ng.version import __version__
 
-__all__ = ["ReportError", "TranslationError", "UsageError", "translate"]
-__version__ = "0.1.0"
+__all__ = ["ReportError", "TranslationError", "UsageError", "__version__", "translate"]

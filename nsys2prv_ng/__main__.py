@@ -1,5 +1,5 @@
 """python -m nsys2prv_ng"""
 
-from nsys2prv_ng.cli import main
+from nsys2prv_ng.cli.program import main
 
 main()

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
 from tests.damage import damaged_copy, trimmed
-from tests.sources.node_reports import reports_of_all
+from tests.sources.node.node_reports import reports_of_all
 
 SECONDS = 120
 """Time for a case, of which most take less than one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from nsys2prv_ng.commands import app
+from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
 
 ROOT = Path(__file__).parents[1]

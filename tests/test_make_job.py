@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.summary import Summary
-from nsys2prv_ng.translation import translate
+from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.translation.translate import translate
 
 MAKE_JOB = Path(__file__).parents[1] / "benchmarks/make_job.py"
 COPIES = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import SAMPLES, run
+from tests.cli.test_program import SAMPLES, run
 
 SECRET = "hunter2swordfish"
 VARIABLES = ("AWS_SECRET_ACCESS_KEY", "SLURM_JWT", "MY_RANK", "RANKS", "PATH", "HOME", "USER", "_", "X_SLURM_JOB")

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.choose import Choice
+from nsys2prv_ng.job.selection import Choice
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.sources.base import SourceOptions
-from nsys2prv_ng.summary import SourceAccount, Summary
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.translate import Options, translate
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report, name_and_number
 from tests.trace_reader import Trace, intervals, read_trace

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nsys2prv_ng.presets import Preset, presets
+from nsys2prv_ng.bundled.presets import Preset, presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 

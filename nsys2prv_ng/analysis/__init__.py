@@ -1,1 +1,1 @@
-"""Sweeps over intervals: what follows from the events of a row or a device taken together."""
+"""Answers questions about the GPUs and ranks of a job: activity, gaps and their causes."""

@@ -1,1 +1,1 @@
-"""Clocks: which reports share one, and how they are brought onto one time line."""
+"""Puts the clocks of all nodes on one time line and estimates the error."""

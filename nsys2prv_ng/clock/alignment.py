@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.fit import UTC, Fitted, fit
 from nsys2prv_ng.clock.matching import Matches, match
-from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.report.metadata import FARTHEST
 

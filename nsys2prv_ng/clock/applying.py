@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from nsys2prv_ng.arrays.types import IntArray
 
 LARGEST_DRIFT = 1e-3
 """Beyond this a clock is broken, and a map that follows it would tear short intervals apart."""

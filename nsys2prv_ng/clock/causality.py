@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches
-from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.runtime.jit import compiled
 
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _ROUNDS = 40
 

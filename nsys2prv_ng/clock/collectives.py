@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 ANY_SIZE = -1
 """Size of an operation whose ranks need not agree in it."""

@@ -15,21 +15,12 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.matching import Matches
-from nsys2prv_ng.clock.normal import (
-    BLOCKS,
-    Problem,
-    Solution,
-    corrected_ends,
-    residuals,
-    solve,
-    without_blocks,
-)
-from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.clock.normal import BLOCKS, Problem, Solution, corrected_ends, residuals, solve, without_blocks
+from nsys2prv_ng.runtime.jit import compiled
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 # Gates of drift, from measurements: in a window of 0.7 s it comes out wrong by 15 to 25 ppm, in one of 5.4 s by 0.1.
 DRIFT_SPAN_NS = 5 * 10**9

@@ -11,12 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.collectives import ANY_SIZE
-from nsys2prv_ng.compiling import compiled
-
-IntArray = npt.NDArray[np.int64]
+from nsys2prv_ng.runtime.jit import compiled
 
 FURTHEST_UTC_NS = 2 * 10**9
 """Nodes whose UTC differs by more are not compared: what lies further apart is another part of the program."""

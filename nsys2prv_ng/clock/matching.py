@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock import lag as lags
 from nsys2prv_ng.clock.collectives import FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Evidence, Messages
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.runtime.jit import compiled
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 BLOCKS = 8
 _HUBER, _TUKEY = 1.345, 4.685

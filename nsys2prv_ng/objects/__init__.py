@@ -1,1 +1,1 @@
-"""Nodes, tasks, threads, streams and devices: where events happen, and on which Paraver row."""
+"""Maps processes, threads, streams, GPUs and nodes to the rows of the trace."""

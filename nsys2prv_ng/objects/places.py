@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from nsys2prv_ng.keys import tuples_of
-
-IntArray = npt.NDArray[np.int64]
+from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.types import IntArray
 
 
 class Thread(NamedTuple):

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nsys2prv_ng.objects.places import Device, IntArray, Node, NodePart, Place, Places, Stream, Thread
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
-from nsys2prv_ng.texts import unique_names
+from nsys2prv_ng.text.formatting import unique_names
 
 
 @dataclass(frozen=True)

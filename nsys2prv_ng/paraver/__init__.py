@@ -1,1 +1,1 @@
-"""What Paraver reads: event types, records, .prv/.pcf/.row writers and the checker. Knows nothing of nsys."""
+"""The Paraver formats: event types, labels, writers, readers and the checker."""

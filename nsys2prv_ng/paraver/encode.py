@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.compiling import compiled, inlined
-from nsys2prv_ng.paraver.records import COMMUNICATION, STATE, IntArray, Records
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 # Most bytes that a line can need: kind, object, a time of at most 20 and the line's end; for each word a handle of at
 # most 11, a value of at most 20 and two colons. The words of a communication leave room for its other object.

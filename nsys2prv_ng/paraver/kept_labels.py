@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.pcf_reader import read_pcf
-from nsys2prv_ng.paraver.checker.problems import Findings
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Kept
+from nsys2prv_ng.paraver.read.pcf_reader import read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings
 
 
 def read_kept_labels(path: Path) -> Kept:

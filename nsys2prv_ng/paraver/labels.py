@@ -12,13 +12,11 @@ from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType, one_line
 from nsys2prv_ng.paraver.families import FAMILIES
-
-IntArray = npt.NDArray[np.int64]
 
 MAX_TYPE = 2**31 - 1
 """The .pcf is read with stoi: larger types and labelled values cannot be named."""

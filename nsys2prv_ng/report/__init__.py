@@ -1,1 +1,1 @@
-"""The Nsight Systems side: find nsys, export, open exports, read columns and metadata. Knows nothing of Paraver."""
+"""Finds nsys, exports reports and reads the exports."""

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from nsys2prv_ng.report.room import NULL, IntArray, RealArray
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.table_reader import NULL, RealArray
 
 _LARGEST = np.iinfo(np.int64).max
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.room import NULL, Among, IntArray, RealArray, Room
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import TableFolder
+from nsys2prv_ng.report.table_reader import NULL, Among, RealArray, Room
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Event
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.progress import Progress, Step
 from nsys2prv_ng.report.export import find_export, make_export
 from nsys2prv_ng.report.nsys import Children, find_nsys
+from nsys2prv_ng.runtime.progress import Progress, Step
 
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _BETWEEN_LOOKS = 0.2

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report.export_all import export_all
-from nsys2prv_ng.resources import usable_cores
+from nsys2prv_ng.runtime.limits import usable_cores
+from nsys2prv_ng.runtime.progress import Progress
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import printable
-from nsys2prv_ng.report.database import NULL, Database, IntArray
+from nsys2prv_ng.report.database import NULL, Database
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 
 Keys = TypeVar("Keys", int, IntArray)

@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.report.database import Columns, IntArray, Table
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.database import Columns, Table
 
 SCHEMAS = Table("NVTX_PAYLOAD_SCHEMAS", ("domainId", "schemaId"), {"alignTo": 0})
 ENTRIES = Table(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.compiling import compiled, inlined
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 LEAF, INTERIOR = 13, 5
 """First byte of a page of a table's b-tree."""

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
 
-IntArray = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 T = TypeVar("T")
 _State = tuple[int, int, int, int]

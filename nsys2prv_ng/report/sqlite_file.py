@@ -17,9 +17,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
-from nsys2prv_ng.report.room import NULL, TEXT_BLOCK_ROWS, Among, IntArray, RealArray, damaged, unreadable
+from nsys2prv_ng.report.table_reader import NULL, TEXT_BLOCK_ROWS, Among, RealArray, damaged, unreadable
 
 _MAGIC = b"SQLite format 3\x00"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")

@@ -16,9 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.room import TEXT_BLOCK_ROWS, Among, IntArray, RealArray, damaged, unreadable
+from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, RealArray, damaged, unreadable
 
 SUFFIXES = (".parquet", ".arrow", ".arrows")
 """Of files of tables; the last is what others call an Arrow stream."""

@@ -1,38 +1,34 @@
 """One module for each kind of event: from columns of a report to records of a trace."""
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.sources import (
-    cpu_counters,
-    cpu_samples,
+from nsys2prv_ng.sources.cuda import (
     cuda_api,
     cuda_graphs,
     cuda_libraries,
     cuda_memory,
     cuda_sync,
     device_activity,
-    diagnostics,
     gpu_contexts,
-    gpu_metrics,
     kernels,
     launch_lines,
     memory_operations,
-    mpi,
-    nccl,
-    network_metrics,
-    nvtx,
-    nvtx_on_gpu,
-    openacc,
-    openmp,
-    os_runtime,
-    plugin_metrics,
-    profiler_overhead,
-    scheduling,
-    system_calls,
-    ucx,
     unified_memory,
     video,
 )
-from nsys2prv_ng.sources.base import Source
+from nsys2prv_ng.sources.host import (
+    cpu_samples,
+    openacc,
+    openmp,
+    os_runtime,
+    profiler_overhead,
+    scheduling,
+    system_calls,
+)
+from nsys2prv_ng.sources.mpi import mpi, ucx
+from nsys2prv_ng.sources.nccl import nccl
+from nsys2prv_ng.sources.node import cpu_counters, diagnostics, gpu_metrics, network_metrics, plugin_metrics
+from nsys2prv_ng.sources.nvtx import nvtx, nvtx_on_gpu
+from nsys2prv_ng.sources.shared.source import Source
 
 SOURCES: tuple[Source, ...] = (
     cuda_api.SOURCE,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.bundled.presets import presets
 from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
-from nsys2prv_ng.presets import presets
 from nsys2prv_ng.sources import SOURCES
-from nsys2prv_ng.sources.base import SourceOptions
+from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.cfgs.sampled_report import make
 from tests.cfgs.test_node_presets import made
 from tests.conftest import REPOSITORY

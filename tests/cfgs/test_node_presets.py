@@ -8,7 +8,7 @@ import pytest
 
 from tests.cfgs.evaluator.evaluate import evaluate
 from tests.conftest import REPOSITORY
-from tests.sources.node_reports import CARD, DATA, DIAGNOSTICS, EVENTS, FIELDS, METRIC, NETWORK_METRICS, TYPES
+from tests.sources.node.node_reports import CARD, DATA, DIAGNOSTICS, EVENTS, FIELDS, METRIC, NETWORK_METRICS, TYPES
 from tests.sources.small_reports import MAIN, Rows, export, trace_of
 from tests.trace_reader import Trace
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.presets import presets
+from nsys2prv_ng.bundled.presets import presets
 from tests.cfgs.evaluator.evaluate import Histogram, evaluate
 from tests.cfgs.sampled_report import Made, make
 from tests.conftest import REPOSITORY
+from tests.sources.host.test_cpu_samples import shown
 from tests.sources.small_reports import trace_of
-from tests.sources.test_cpu_samples import shown
 from tests.spans import gaps
 from tests.trace_reader import Trace
 

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.summary import Summary
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
 TIME_COLUMNS = ("start", "end", "timestamp", "rawTimestamp")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.matching import Matches, matches_of
-from nsys2prv_ng.clock.report import Alignment
 
 
 @dataclass(frozen=True)

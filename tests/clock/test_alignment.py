@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.clock.alignment import ReportClock, align, from_matches, parse_way
+from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, matches_of
-from nsys2prv_ng.clock.report import Alignment, NodeClock, read_table
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.translation.translate import Options, translate
 from tests.clock.injected import Aligned, Error, aligned, put_into
 from tests.conftest import Unpacked
 

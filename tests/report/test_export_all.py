@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.progress import Progress, Step
 from nsys2prv_ng.report.files import locate_exports
+from nsys2prv_ng.runtime.progress import Progress, Step
 from tests.report.fake_nsys import Fake, age, hide_nsys, write_export
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.translation.translate import Options, translate
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, write_folder
 

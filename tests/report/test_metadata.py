@@ -9,7 +9,17 @@ import pytest
 
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from tests.sources.nccl_reports import BLOB, COMMUNICATOR, HEXADECIMAL, JSON, NO_PAYLOAD, RANK, RANKS, Call, nccl_report
+from tests.sources.nccl.nccl_reports import (
+    BLOB,
+    COMMUNICATOR,
+    HEXADECIMAL,
+    JSON,
+    NO_PAYLOAD,
+    RANK,
+    RANKS,
+    Call,
+    nccl_report,
+)
 from tests.sources.small_reports import UTC, export
 
 

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report.export import export_report
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.report.nsys import Nsys, export_help, find_nsys
-from tests.fake_slurm import PROFILING
+from nsys2prv_ng.runtime.progress import Progress
+from tests.bundled.fake_slurm import PROFILING
 from tests.trace_reader import Trace, intervals, read_trace
 
 CLOCKS = 2_000_000

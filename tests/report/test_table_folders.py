@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.progress import Progress
 from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import locate_exports, name_of_report, size_of
+from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.translation.translate import Options, translate
+from tests.cli.test_program import SAMPLE, assert_one_line, files, run
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
 from tests.sources.small_reports import MAIN, export
-from tests.test_cli import SAMPLE, assert_one_line, files, run
 
 NAMES = pa.table({"id": pa.array([0, 1]), "value": pa.array(["", "x"])})
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"

@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.choose import Choice
+from nsys2prv_ng.job.selection import Choice
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import choose
-from nsys2prv_ng.sources.base import SourceOptions
-from nsys2prv_ng.summary import SourceAccount, Summary
-from nsys2prv_ng.translation import Options, translate
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import Trace, read_trace
 
 PROCESS = 1 << 48 | 77 << 24

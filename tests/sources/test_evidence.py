@@ -14,7 +14,7 @@ from nsys2prv_ng.clock.collectives import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONIS
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, choose
-from nsys2prv_ng.sources.base import Reading, Source, SourceOptions
+from nsys2prv_ng.sources.shared.source import Reading, Source, SourceOptions
 
 ROWS = list[tuple[object, ...]]
 NCCL_KINDS = {

@@ -1,1 +1,1 @@
-"""What Paraver asks of a trace and of its cfgs, checked more strictly than it does itself."""
+"""Checks traces and cfgs by the rules of Paraver's own parser."""

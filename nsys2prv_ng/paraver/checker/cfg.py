@@ -18,14 +18,14 @@ from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader, read_header
-from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig, read_pcf
-from nsys2prv_ng.paraver.checker.problems import Findings, Problem
 from nsys2prv_ng.paraver.checker.trace import BLOCK_BYTES, MAX_LINE_BYTES
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
 from nsys2prv_ng.paraver.checker.trace_lines import TYPE
 from nsys2prv_ng.paraver.checker.trace_notes import Bytes
 from nsys2prv_ng.paraver.checker.trace_stream import TraceStream
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings, Problem
 
 __all__ = ["CfgReport", "TraceContents", "check_cfg", "read_contents"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
 from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
-from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 
 _RANGE = "[x,y]"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsys2prv_ng.paraver.checker.cfg_check_windows import effective_level, model, parents
 from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, CfgHistogram, CfgWindow, whole
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000
 """Columns that are still believed to be meant; Paraver keeps all in memory, and dies of 100 million."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.paraver.checker.cfg_functions import RESOURCE_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWindow, Selection
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 Selections = dict[tuple[str, tuple[int, ...]], Selection]
 """By level and by the larger objects that hold those chosen."""

@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver.checker.cfg_check_objects import check_selections
 from nsys2prv_ng.paraver.checker.cfg_functions import PROCESS_LEVELS, RESOURCE_LEVELS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow, whole
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 _NEEDS_PARENTS = (
     "window_level", "window_object", "window_scale_relative", "window_end_time_relative",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_functions import ALIASES, FILTERS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.checker.problems import Findings
+from nsys2prv_ng.paraver.read.problems import Findings
 
 LABELLED = ("evt_type", "evt_value")
 """Filters whose numbers may have labels."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader, check_communicator, read_header
-from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig, read_pcf
-from nsys2prv_ng.paraver.checker.problems import Findings, Problem
-from nsys2prv_ng.paraver.checker.row_reader import read_row
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
 from nsys2prv_ng.paraver.checker.trace_stream import TraceStream
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings, Problem
+from nsys2prv_ng.paraver.read.row_reader import read_row
 
 __all__ = ["BLOCK_BYTES", "MAX_LINE_BYTES", "CheckReport", "Problem", "check_trace"]
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.checker import trace_records as rules
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
-from nsys2prv_ng.paraver.checker.pcf_reader import ParaverConfig
-from nsys2prv_ng.paraver.checker.problems import SHOWN_LINES, Problem, aggregated
 from nsys2prv_ng.paraver.checker.trace_lines import (
     COLUMNS,
     COMMUNICATION,
@@ -20,8 +18,11 @@ from nsys2prv_ng.paraver.checker.trace_lines import (
     read_records,
     split_fields,
 )
-from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, Bytes, IntArray, new_notes, new_tally, noted, tallied
+from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, Bytes, new_notes, new_tally, noted, tallied
 from nsys2prv_ng.paraver.checker.trace_records import RECORD_RULES, RECORD_WARNINGS
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregated
 
 MAX_DEPTHS = 1 << 27
 """Depths (rows times interval types) that are followed; they take 12 bytes each, where used."""

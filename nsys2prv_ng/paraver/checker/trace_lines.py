@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.paraver.checker.trace_notes import Bytes, IntArray, kernel, note
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver.checker.trace_notes import Bytes, kernel, note
 
 (
     LONG_LINE, EMPTY_LINE, CARRIAGE_RETURN, TRAILING_COLON, UNKNOWN_KIND, KIND_4, COMMUNICATOR_LINE,

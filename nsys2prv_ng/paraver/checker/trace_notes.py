@@ -13,8 +13,8 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nsys2prv_ng.compiling import compiled
-from nsys2prv_ng.paraver.checker.problems import SHOWN_LINES, Problem, aggregated
+from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregated
+from nsys2prv_ng.runtime.jit import compiled
 
 Bytes = NDArray[np.uint8]
 IntArray = NDArray[np.int64]

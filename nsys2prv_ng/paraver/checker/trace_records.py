@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nsys2prv_ng.paraver.checker.trace_notes import IntArray, hash_slot, kernel, note, tally
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, kernel, note, tally
 
 (
     NO_OBJECT, CPU_UNKNOWN, CPU_NOT_OF_NODE, CPU_ZERO, CPU_WITHOUT_RESOURCES,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nsys2prv_ng.paraver.checker.cfg import CfgReport, check_cfg
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
-from nsys2prv_ng.paraver.checker.pcf_reader import EventType, ParaverConfig
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.pcf_reader import EventType, ParaverConfig
 
 HEAD = """\
 #ParaverCFG

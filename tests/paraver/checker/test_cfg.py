@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng import cli
+from nsys2prv_ng.cli import program as cli
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
-from nsys2prv_ng.paraver.checker.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from tests.paraver.checker.cfg_text import CfgText, typed
 from tests.paraver.checker.trace_files import TraceFiles, compress
 

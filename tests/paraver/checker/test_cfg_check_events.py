@@ -9,7 +9,7 @@ import pytest
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.cfg_check_events import event_types
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
-from nsys2prv_ng.paraver.checker.pcf_reader import EventType, ParaverConfig
+from nsys2prv_ng.paraver.read.pcf_reader import EventType, ParaverConfig
 from tests.paraver.checker.cfg_text import CONFIG, FUNCTIONS, HEADER, TYPES, CfgText, messages, typed, warned
 
 

@@ -1,0 +1,1 @@
+"""Types of columns, and rows that are compared by one integer."""

@@ -1,0 +1,1 @@
+"""Presets and the job script that come with the program."""

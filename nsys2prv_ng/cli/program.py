@@ -1,0 +1,147 @@
+"""The program: how it starts, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from nsys2prv_ng.cli.app import app
+from nsys2prv_ng.errors import TranslationError, printable
+
+COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
+
+
+def main() -> NoReturn:
+    """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage."""
+    _open_closed_streams()
+    arguments = sys.argv[1:]
+    # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
+    if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
+        if mistyped := _mistyped(arguments[0]):
+            sys.exit(_fail(mistyped, 2))
+        arguments.insert(0, "translate")
+    for each in _SIGNALS:
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(each, _terminate)
+    sys.unraisablehook = _unraisable
+    try:
+        code = _run(arguments)
+        _ignore_signals()  # what is done is done: a signal from now on does not change how it ended
+    except _Terminated as error:
+        code = error.fail()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)  # all is closed; to take pandas, numba and LLVM apart would take a third of a second
+
+
+def _mistyped(word: str) -> str:
+    """What to say of a first word that is no report but nearly a command; nothing of others."""
+    if word.startswith("-") or Path(word).exists():
+        return ""
+    from difflib import get_close_matches
+
+    nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
+    return f"{printable(word)}: no such command or report; did you mean {nearest[0]}?" if nearest else ""
+
+
+def _open_closed_streams() -> None:
+    """Standard streams that whoever started us closed: Python has None for them, and files of ours their numbers."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
+    # Names in reports may have characters that the user's locale lacks.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
+        sys.stdout.flush()
+    except TranslationError as error:
+        return _fail(str(error), error.exit_code)
+    except _Terminated as error:
+        return error.fail()
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
+        return 1
+    except OSError as error:  # of what is read and written nothing else ends here: the output of the program itself
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
+    except MemoryError:
+        return _fail("out of memory; translate fewer reports at once, or fewer kinds of event with --sources", 1)
+    except Exception as error:
+        if _received:  # compiled code and imports turn what a signal raises into errors of their own
+            return _received[0].fail()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
+        if hasattr(error, "format_message"):  # typer's and click's errors of usage
+            command = arguments[0] + " " if arguments and arguments[0] in COMMANDS else ""
+            return _fail(f"{error.format_message()} (see nsys2prv-ng {command}--help)", 2)
+        if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
+            traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _fail(
+            f"internal error, please report it: {what} (at {Path(where.filename).name}:{where.lineno};"
+            " NSYS2PRV_NG_TRACEBACK=1 shows more)",
+            1,
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    with suppress(OSError):  # nobody can be told
+        print(f"nsys2prv-ng: error: {message}", file=sys.stderr)
+    return code
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Terminated(BaseException):
+    """A signal that ends the program."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = number
+
+    def fail(self) -> int:
+        how = "interrupted" if self.signal == signal.SIGINT else "terminated"
+        return _fail(f"{how}; no unfinished trace is left", 128 + self.signal)
+
+
+_received: list[_Terminated] = []
+
+
+def _ignore_signals() -> None:
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    """End by an exception, so that temporary files are removed, which no second signal disturbs."""
+    _ignore_signals()
+    _received.append(_Terminated(signum))
+    raise _received[-1]
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Where a library calls back, as LLVM does, nothing can be raised through it: a signal is once more, soon after."""
+    if isinstance(unraisable.exc_value, _Terminated):
+        signal.signal(signal.SIGALRM, _raise_again)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _raise_again(signum: int, frame: FrameType | None) -> None:
+    raise _received[-1]

@@ -1,0 +1,1 @@
+"""Finds out what reports contain, without translating them."""

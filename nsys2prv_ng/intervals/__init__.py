@@ -1,0 +1,1 @@
+"""Sweeps over intervals: nesting, overlaps, windows, lanes and step functions."""

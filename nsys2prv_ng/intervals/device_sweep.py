@@ -1,0 +1,193 @@
+"""What a device does as a whole: one sweep over the operations of all its streams and processes.
+
+Definitions are those of NVIDIA's recipes. Compute is the union of the kernels that are not NCCL's and of graphs traced
+as a whole, communication that of NCCL's kernels (nccl_gpu_overlap_trace). A device is idle from the end of the i-th
+operation that ends to the begin of the (i + 1)-th that begins, if that is later (gpu_gaps, which takes each process by
+itself and counts flushes of the profiler as busy): never before its first operation nor after its last. A kernel is in
+flight from the begin of its launch call to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.runtime.jit import compiled
+
+COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
+"""What a device does is the sum of what runs on it, or IDLE."""
+IN_FLIGHT = 0
+"""Kind of the intervals from launch to end."""
+
+
+class Changes(NamedTuple):
+    """Times at which anything changes on a device, of n, by device and time; each column lasts until the next change.
+
+    `activity`: sum of the kinds of operation that run, IDLE between operations, 0 before the first and after the last.
+    `kernels`: number that run. `in_flight`: number launched and not yet finished. `idle`: where an idle stretch ends,
+    its length (ns), else 0. `changed`: which of activity, kernels and in_flight differ from before, as bits 1, 2 and 4.
+    """
+
+    device: IntArray
+    time: IntArray
+    activity: IntArray
+    kernels: IntArray
+    in_flight: IntArray
+    idle: IntArray
+    changed: IntArray
+
+    def differs(self, bit: int) -> BoolArray:
+        return (self.changed & bit) != 0
+
+
+def device_activity(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> Changes:
+    """Changes of devices, from their operations (kind COMPUTE, COMMUNICATION or MEMORY) and flights (IN_FLIGHT), of n.
+
+    `begin` <= `end` (ns). Times of a device at which nothing changes are left out.
+    """
+    starts = np.lexsort((begin, device))
+    ends = np.lexsort((end, device))
+    columns = np.zeros((6, 2 * device.size), np.int64)
+    who = np.empty(2 * device.size, np.int64)
+    count = _sweep(device, begin, end, kind, starts, ends, who, columns)
+    return Changes(who[:count], *columns[:, :count])
+
+
+@compiled
+def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignore[no-untyped-def]
+    n = device.size
+    count = i = j = 0
+    while i < n:
+        of_device = device[starts[i]]
+        last = i  # past the last operation of the device to begin
+        high = i
+        while high < n and device[starts[high]] == of_device:
+            high += 1
+            if kind[starts[high - 1]] != IN_FLIGHT:
+                last = high
+        running = np.zeros(5, np.int64)  # by kind
+        activity = kernels = in_flight = 0
+        idle_since = np.int64(0)
+        seen = False
+        while j < high:
+            # Every interval that begins also ends, so the next end is never before the time swept so far.
+            time = end[ends[j]]
+            if i < high and begin[starts[i]] < time:
+                time = begin[starts[i]]
+            begun = False
+            while i < high and begin[starts[i]] == time:
+                running[kind[starts[i]]] += 1
+                begun = begun or kind[starts[i]] != IN_FLIGHT
+                i += 1
+            while j < high and end[ends[j]] == time:
+                running[kind[ends[j]]] -= 1
+                j += 1
+
+            new_kernels = running[COMPUTE] + running[COMMUNICATION]
+            new_activity = (
+                COMPUTE * (running[COMPUTE] > 0)
+                + COMMUNICATION * (running[COMMUNICATION] > 0)
+                + MEMORY * (running[MEMORY] > 0)
+            )
+            seen = seen or begun
+            if new_activity == 0 and seen and i < last:
+                new_activity = IDLE
+            stretch = time - idle_since if begun and activity == IDLE else 0
+            changed = (new_activity != activity) + 2 * (new_kernels != kernels) + 4 * (running[IN_FLIGHT] != in_flight)
+            if new_activity == IDLE and (activity != IDLE or begun):
+                idle_since = time
+            activity, kernels, in_flight = new_activity, new_kernels, running[IN_FLIGHT]
+            if changed or stretch:
+                who[count] = of_device
+                columns[0, count] = time
+                columns[1, count] = activity
+                columns[2, count] = kernels
+                columns[3, count] = in_flight
+                columns[4, count] = stretch
+                columns[5, count] = changed
+                count += 1
+    return count
+
+
+class Cut(NamedTuple):
+    """Changes in windows of time: how many of those before are in none, and how many more their limits make."""
+
+    changes: Changes
+    outside: int
+    more: int
+
+
+def cut_to_windows(changes: Changes, windows: Sequence[tuple[int, int]]) -> Cut:
+    """Changes within windows (ns), which are sorted and apart, limits included.
+
+    At the begin of a window stands what is then in force, at its end everything becomes 0. An idle stretch that
+    straddles a limit is cut there, and so is its length.
+    """
+    lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
+    devices = np.unique(changes.device).size
+    columns = np.zeros((6, changes.device.size + 2 * devices * lows.size), np.int64)
+    who = np.empty(columns.shape[1], np.int64)
+    before = np.stack([changes.time, changes.activity, changes.kernels, changes.in_flight, changes.idle])
+    count, kept = _cut(changes.device, before, lows, highs, who, columns)
+    return Cut(Changes(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
+
+
+@compiled
+def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-def]
+    """Number of lines, and of the changes that have one of their own."""
+    n = device.size
+    count = kept = i = 0
+    nothing = np.zeros(3, np.int64)
+    while i < n:
+        of_device = device[i]
+        now = np.zeros(3, np.int64)  # activity, kernels, in flight
+        idle_since = np.int64(0)
+        for w in range(lows.size):
+            low, high = lows[w], highs[w]
+            shown = np.zeros(3, np.int64)
+            entered = kept_last = False
+            rest = np.int64(0)
+            while i < n and device[i] == of_device and before[0, i] <= high:
+                time, stretch = before[0, i], before[4, i]
+                if time > low and not entered:
+                    count = _say(who, columns, count, of_device, low, now, shown, 0)
+                entered = entered or time >= low
+                if time == high:  # the window ends here, whatever begins
+                    kept_last = True
+                    rest = high - max(idle_since, low) if shown[0] == IDLE else 0
+                if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
+                    idle_since = time
+                now[:] = before[1:4, i]
+                if entered and time < high:
+                    lines = count
+                    count = _say(who, columns, count, of_device, time, now, shown, min(stretch, time - low))
+                    kept += count - lines
+                i += 1
+            if not entered:  # nothing changes within the window
+                count = _say(who, columns, count, of_device, low, now, shown, 0)
+            if not kept_last:
+                rest = high - max(idle_since, low) if shown[0] == IDLE else 0
+            lines = count
+            count = _say(who, columns, count, of_device, high, nothing, shown, rest)
+            kept += count - lines if kept_last else 0
+        while i < n and device[i] == of_device:
+            i += 1
+    return count, kept
+
+
+@compiled
+def _say(who, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
+    """A line for what differs from what was shown, and for an idle stretch that ends; returns the number of lines."""
+    changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
+    if changed or stretch > 0:
+        who[count] = device
+        columns[0, count] = time
+        columns[1:4, count] = value
+        columns[4, count] = stretch
+        columns[5, count] = changed
+        shown[:] = value
+        count += 1
+    return count

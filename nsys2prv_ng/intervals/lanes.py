@@ -1,0 +1,94 @@
+"""Intervals that share a row must nest, or Paraver shows the wrong one: sort out those that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.runtime.jit import compiled
+
+
+def free_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """Lane (from 0) of each interval, such that those of one group and lane do not overlap.
+
+    Intervals are taken by their begin, those of equal begin in the order of the columns, and take the first free lane.
+    """
+    order = np.lexsort((begin, group))
+    return _free_lanes(group, begin, end, order)
+
+
+@compiled
+def _free_lanes(group, begin, end, order):  # type: ignore[no-untyped-def]
+    lane = np.zeros(order.size, np.int64)
+    free_at = np.empty(16, np.int64)
+    lanes = 0
+    for position in range(order.size):
+        i = order[position]
+        if position == 0 or group[i] != group[order[position - 1]]:
+            lanes = 0
+        j = 0
+        while j < lanes and free_at[j] > begin[i]:
+            j += 1
+        if j == lanes:
+            if lanes == free_at.size:
+                free_at = np.concatenate((free_at, free_at))
+            lanes += 1
+        free_at[j] = end[i]
+        lane[i] = j
+    return lane
+
+
+def crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Intervals that begin within an earlier one of their group and end after it: they do not nest.
+
+    Without them the others nest. Of equal intervals the first in the columns is the outer one.
+    """
+    order = np.lexsort((-end, begin, group))
+    return _crossing(group, begin, end, order)
+
+
+@compiled
+def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
+    crosses = np.zeros(order.size, np.bool_)
+    ends = np.empty(64, np.int64)
+    depth = 0
+    for position in range(order.size):
+        i = order[position]
+        if position == 0 or group[i] != group[order[position - 1]]:
+            depth = 0
+        while depth > 0 and ends[depth - 1] <= begin[i]:
+            depth -= 1
+        if depth > 0 and end[i] > ends[depth - 1]:
+            crosses[i] = True
+            continue
+        if depth == ends.size:
+            ends = np.concatenate((ends, ends))
+        ends[depth] = end[i]
+        depth += 1
+    return crosses
+
+
+def ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
+    """Ends of intervals of which some have none (`forever`): within an earlier one that ends, they end with it."""
+    order = np.lexsort((-end, begin, group))
+    return _ends_within_parents(group, begin, end, order, forever)
+
+
+@compiled
+def _ends_within_parents(group, begin, end, order, forever):  # type: ignore[no-untyped-def]
+    closed = end.copy()
+    ends = np.empty(64, np.int64)
+    depth = 0
+    for position in range(order.size):
+        i = order[position]
+        if position == 0 or group[i] != group[order[position - 1]]:
+            depth = 0
+        while depth > 0 and ends[depth - 1] <= begin[i]:
+            depth -= 1
+        if depth > 0 and end[i] == forever:
+            closed[i] = ends[depth - 1]
+        if depth == ends.size:
+            ends = np.concatenate((ends, ends))
+        ends[depth] = closed[i]
+        depth += 1
+    return closed

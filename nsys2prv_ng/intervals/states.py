@@ -1,0 +1,153 @@
+"""States of rows (record kind 1): flat, from what the events of a row ask for.
+
+Paraver's states are no stack: a row has one state at a time, and where it has none it is idle. Of nested events that
+each ask for a state the outermost has it; the profiler's own time is laid over all of them. A host thread is running
+from its first event to its last wherever nothing else is said.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.runtime.jit import compiled
+
+
+class Flat(NamedTuple):
+    """States that do not overlap: row, begin and end (ns), state, of n."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    state: IntArray
+
+
+def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Flat:
+    """States of n without overlaps, ordered by row and begin.
+
+    What lies within an earlier state of its row is left out; what begins within one and ends after it, begins at its
+    end.
+    """
+    order = np.lexsort((-end, begin, row))
+    row, begin, end, state = row[order], begin[order], end[order], state[order]
+    kept = np.zeros(row.size, np.bool_)
+    begin = begin.copy()
+    _flatten(row, begin, end, kept)
+    return Flat(row[kept], begin[kept], end[kept], state[kept])
+
+
+@compiled
+def _flatten(row, begin, end, kept):  # type: ignore[no-untyped-def]
+    busy_until = np.int64(0)
+    for i in range(row.size):
+        if i == 0 or row[i] != row[i - 1]:
+            busy_until = begin[i]
+        if begin[i] < busy_until:
+            begin[i] = busy_until
+        if end[i] > begin[i]:
+            kept[i] = True
+            busy_until = end[i]
+
+
+def innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Flat:
+    """States of n that nest, flat: of those at a time the innermost shows.
+
+    What ends after the state that it began within ends with that.
+    """
+    long = end > begin
+    row, begin, end, state = row[long], begin[long], end[long], state[long]
+    order = np.lexsort((-end, begin, row))
+    row, state = row[order], state[order]
+    piece, begin, end = _innermost(row, begin[order], end[order])
+    by_time = np.lexsort((begin, row[piece]))
+    return Flat(row[piece][by_time], begin[by_time], end[by_time], state[piece][by_time])
+
+
+@compiled
+def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
+    """Pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
+    n = row.size
+    index = np.empty(2 * n, np.int64)
+    piece_begin = np.empty(2 * n, np.int64)
+    piece_end = np.empty(2 * n, np.int64)
+    pieces = 0
+    open_index = np.empty(n, np.int64)
+    open_end = np.empty(n, np.int64)
+    depth = 0
+    at = np.int64(0)
+    for i in range(n + 1):
+        new_row = i == n or (i > 0 and row[i] != row[i - 1])
+        while depth > 0 and (new_row or open_end[depth - 1] <= begin[i]):
+            depth -= 1
+            if open_end[depth] > at:
+                index[pieces], piece_begin[pieces], piece_end[pieces] = open_index[depth], at, open_end[depth]
+                pieces += 1
+                at = open_end[depth]
+        if i == n:
+            break
+        if depth > 0 and begin[i] > at:
+            index[pieces], piece_begin[pieces], piece_end[pieces] = open_index[depth - 1], at, begin[i]
+            pieces += 1
+        at = begin[i]
+        open_index[depth] = i
+        open_end[depth] = end[i] if depth == 0 else min(end[i], open_end[depth - 1])
+        depth += 1
+    return index[:pieces], piece_begin[:pieces], piece_end[:pieces]
+
+
+def overlay(under: Flat, over: Flat) -> Flat:
+    """Flat states of which those of `over` replace what of `under` they cover, ordered by row and begin.
+
+    Both are ordered by row and begin.
+    """
+    piece, begin, end = _cut(under.row, under.begin, under.end, over.row, over.begin, over.end)
+    left = Flat(under.row[piece], begin, end, under.state[piece])
+    row, begin, end, state = (np.concatenate(columns) for columns in zip(left, over, strict=True))
+    order = np.lexsort((begin, row))
+    return Flat(row[order], begin[order], end[order], state[order])
+
+
+@compiled
+def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-untyped-def]
+    """What is left of each interval outside `over`: (its index, begin, end) of each piece."""
+    # An interval of `over` lies between two pieces of at most one interval, and so adds at most one piece.
+    most = row.size + over_row.size
+    index = np.empty(most, np.int64)
+    left_begin = np.empty(most, np.int64)
+    left_end = np.empty(most, np.int64)
+    pieces = 0
+    j = 0
+    for i in range(row.size):
+        while j < over_row.size and (over_row[j] < row[i] or (over_row[j] == row[i] and over_end[j] <= begin[i])):
+            j += 1
+        at = begin[i]
+        k = j
+        while k < over_row.size and over_row[k] == row[i] and over_begin[k] < end[i]:
+            if over_begin[k] > at:
+                index[pieces], left_begin[pieces], left_end[pieces] = i, at, over_begin[k]
+                pieces += 1
+            at = over_end[k]
+            k += 1
+        if at < end[i]:
+            index[pieces], left_begin[pieces], left_end[pieces] = i, at, end[i]
+            pieces += 1
+    return index[:pieces], left_begin[:pieces], left_end[:pieces]
+
+
+def fill(flat: Flat, first: IntArray, last: IntArray, filling: int) -> Flat:
+    """The gaps between flat states, from first[r] to last[r] of each row r, as states `filling`.
+
+    The states of a row lie within its limits. A row with first[r] > last[r] is not filled.
+    """
+    filled = np.flatnonzero(first <= last)
+    # Around each row's states its limits, so that every gap lies between two neighbours.
+    row = np.concatenate([filled, flat.row, filled])
+    begin = np.concatenate([first[filled], flat.begin, last[filled]])
+    end = np.concatenate([first[filled], flat.end, last[filled]])
+    position = np.repeat([0, 1, 2], [filled.size, flat.row.size, filled.size])
+    order = np.lexsort((position, begin, row))
+    row, begin, end = row[order], begin[order], end[order]
+    gap = (row[1:] == row[:-1]) & (begin[1:] > end[:-1]) & (first <= last)[row[1:]]
+    return Flat(row[1:][gap], end[:-1][gap], begin[1:][gap], np.full(int(gap.sum()), filling, np.int64))

@@ -1,0 +1,82 @@
+"""Step functions: what is so until it changes. Cutting intervals by them, time by value, peaks of sums."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+
+NOTHING = -1
+"""Value where none is in force."""
+
+
+class Steps(NamedTuple):
+    """A step function: times (ns, ascending, all different) from which each value is in force."""
+
+    time: IntArray
+    value: IntArray
+
+
+class Pieces(NamedTuple):
+    """Pieces of intervals, of n: index of the interval that each is of, begin and end (ns), and the value in force."""
+
+    of: IntArray
+    begin: IntArray
+    end: IntArray
+    value: IntArray
+
+
+def steps_of(begin: IntArray, end: IntArray, value: IntArray) -> Steps:
+    """Steps of intervals that are in order and do not overlap; NOTHING is between them."""
+    time = np.stack([begin, end], axis=1).ravel()
+    values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
+    last = np.append(time[1:] != time[:-1], True)[: time.size]  # of what changes at one time
+    return Steps(time[last], values[last])
+
+
+def split(begin: IntArray, end: IntArray, steps: Steps) -> Pieces:
+    """Intervals, begin < end (ns), cut where a step function changes."""
+    first = np.searchsorted(steps.time, begin, "right")
+    count = 1 + np.searchsorted(steps.time, end, "left") - first
+    index = np.repeat(np.arange(begin.size), count)
+    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
+    step = first[index] + nth  # the next one; the last of all is followed by none
+    time, value = np.append(steps.time, np.iinfo(np.int64).max), np.append(steps.value, NOTHING)
+    return Pieces(
+        index,
+        np.where(nth == 0, begin[index], time[step - 1]),
+        np.minimum(time[step], end[index]),
+        value[step - 1],  # before the first step: the one appended
+    )
+
+
+def lasting(row: IntArray, time: IntArray) -> IntArray:
+    """How long (ns) each value of several rows lasts, in the order of rows and times; 0 for the last of a row."""
+    length = np.zeros(row.size, np.int64)
+    same = row[1:] == row[:-1]
+    length[:-1][same] = (time[1:] - time[:-1])[same]
+    return length
+
+
+def peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
+    """(highest sum, when first) of the levels of all parts of each row, which are 0 until they are first told."""
+    order = np.lexsort((time, part, row))
+    row, part, time, level = row[order], part[order], time[order], level[order]
+    change = level.copy()
+    same = (row[1:] == row[:-1]) & (part[1:] == part[:-1])
+    change[1:][same] -= level[:-1][same]
+
+    order = np.lexsort((time, row))
+    row, time, change = row[order], time[order], change[order]
+    total = np.cumsum(change)
+    limits = [0, *(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), row.size] if row.size else []
+    found = {}
+    for low, high in pairwise(limits):
+        sums = total[low:high] - (total[low - 1] if low else 0)
+        said = np.append(time[low + 1 : high] != time[low : high - 1], True)  # all changes of a time happen at once
+        at = int(np.argmax(np.where(said, sums, np.iinfo(np.int64).min)))
+        found[int(row[low])] = int(sums[at]), int(time[low + at])
+    return found

@@ -1,1 +1,0 @@
-"""The first numbers that analysts look for, made of the records of a trace without writing one."""

@@ -1,0 +1,1 @@
+"""Reads .pcf and .row files and trace headers."""

@@ -1,0 +1,1 @@
+"""Neutral trace records in columns: sort, merge, clip, store."""

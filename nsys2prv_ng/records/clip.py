@@ -1,0 +1,89 @@
+"""Cut records to a window of time: what straddles a limit is shortened, what lies outside is dropped and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.records.columns import (
+    BEGIN,
+    CLASS_SHIFT,
+    COMMUNICATION,
+    COMMUNICATION_LINE,
+    EMPTY,
+    END,
+    LONGEST,
+    POINT,
+    STATE,
+    Records,
+)
+
+
+def clip(records: Records, low: int, high: int) -> Records:
+    """Records within [low, high] (ns), as `clip_to_windows` keeps them."""
+    return clip_to_windows(records, [(low, high)])[0]
+
+
+def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
+    """Records within any of some windows (ns), which are sorted and do not touch, and how many more pieces that makes.
+
+    An interval or state is kept where it shares time with a window and is cut to it; one that does with several windows
+    becomes a piece in each. A point is kept if it lies within, limits included. So is a communication if any of it
+    does; its times are moved to the nearest limit.
+    """
+    # In the order of begins, so that of intervals cut to the same limits the outer one stays the first.
+    records = records.sorted()
+    begin, end = _limits(records)
+    lows, highs = np.array(windows, np.int64).T
+    whole = np.isin(records.tie_class, (EMPTY, POINT, COMMUNICATION_LINE))
+    from_window = np.where(whole, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))
+    to_window = np.where(whole, np.searchsorted(lows, end, "right"), np.searchsorted(lows, end, "left"))
+    count = np.maximum(to_window - from_window, 0)
+    index = np.repeat(np.arange(len(records)), count)
+    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
+    window = from_window[index] + nth
+    counted = whole | (records.tie_class == BEGIN)
+    more = int(count[counted].sum() - (count[counted] > 0).sum())
+    return _cut(records.take(index), begin[index], end[index], lows[window], highs[window]), more
+
+
+def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
+    """Each record cut to its window; begin and end are those of what it belongs to."""
+    length = np.minimum(end, high) - np.maximum(begin, low)
+    of_class = clipped.tie_class
+    is_begin, is_end = of_class == BEGIN, of_class == END
+    clipped.tie = np.where(is_begin, (BEGIN << CLASS_SHIFT) | (LONGEST - length), clipped.tie)
+    clipped.tie = np.where(is_end, (END << CLASS_SHIFT) | length, clipped.tie)
+    clipped.time = np.clip(clipped.time, low, high)
+
+    is_state = clipped.kind == STATE
+    clipped.value[clipped.first[:-1][is_state]] = np.minimum(end, high)[is_state]
+    is_communication = clipped.kind == COMMUNICATION
+    words = clipped.first[:-1][is_communication]
+    for word in range(3):
+        times = clipped.value[words + word]
+        clipped.value[words + word] = np.clip(times, low[is_communication], high[is_communication])
+    return clipped
+
+
+def without_short(records: Records, shortest: int) -> Records:
+    """Records without the intervals that last less than `shortest` ns; points, states and communications stay."""
+    is_interval = np.isin(records.tie_class, (BEGIN, END, EMPTY))
+    return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
+
+
+def _limits(records: Records) -> tuple[IntArray, IntArray]:
+    """Begin and end of what each record belongs to: of its interval, state or communication."""
+    begin, end = records.time.copy(), records.time.copy()
+    of_class, length = records.tie_class, records.length
+    end[of_class == BEGIN] += length[of_class == BEGIN]
+    begin[of_class == END] -= length[of_class == END]
+    is_state = records.kind == STATE
+    end[is_state] = records.value[records.first[:-1][is_state]]
+    is_communication = records.kind == COMMUNICATION
+    receive = records.value[records.first[:-1][is_communication] + 1]
+    end[is_communication] = np.maximum(end[is_communication], receive)
+    begin[is_communication] = np.minimum(begin[is_communication], receive)
+    return begin, end

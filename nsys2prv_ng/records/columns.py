@@ -1,0 +1,282 @@
+"""Records of a trace as columns: what is sorted, merged and, at the very end, formatted as text.
+
+A record is one line of the .prv. Its fixed part is (time, tie, place, kind); its variable part is a run of words, pairs
+(handle, value) in two flat arrays:
+
+    event          (event type, value) for each of its pairs
+    state          (state, end)
+    communication  (place of the receiver, physical send), (0, logical receive), (0, physical receive), (tag, size)
+
+`place` is an id of the row, `handle` of the event type, both local to the report until `resolve`. Times are ns, int64.
+
+`tie` orders records of equal time: ends (inner first), zero-length intervals and points, begins (outer first), states,
+communications. It holds the class in its top bits and, for ends and begins, the length of the interval, so that the
+other limit of an interval is known from either of its lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.records.sorting import changes_nothing, gather, time_order
+from nsys2prv_ng.runtime.jit import compiled
+
+Int32Array = npt.NDArray[np.int32]
+Int8Array = npt.NDArray[np.int8]
+
+KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
+"""Kinds of records, with Paraver's numbers."""
+
+END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
+"""Classes of `tie`; EMPTY is an interval without length, which one line opens and closes."""
+
+CLASS_SHIFT = 58
+LONGEST = (1 << CLASS_SHIFT) - 1
+
+
+class Pair(NamedTuple):
+    """A type:value pair of many events: one handle and value for all or an array with one for each, and where it is."""
+
+    handle: int | IntArray
+    value: int | IntArray
+    present: BoolArray | None = None
+
+
+@dataclass
+class Records:
+    """Columns of n records and their m words; `first` has n + 1 offsets into the words."""
+
+    time: IntArray
+    tie: IntArray
+    place: Int32Array
+    kind: Int8Array
+    first: IntArray
+    handle: Int32Array
+    value: IntArray
+
+    def __len__(self) -> int:
+        return int(self.time.size)
+
+    @property
+    def tie_class(self) -> IntArray:
+        return self.tie >> CLASS_SHIFT
+
+    @property
+    def length(self) -> IntArray:
+        """Length of the interval that a begin or end line belongs to, ns."""
+        low = self.tie & LONGEST
+        return np.where(self.tie_class == BEGIN, LONGEST - low, low)
+
+    def take(self, order: IntArray) -> Records:
+        """The records at these indices, in this order."""
+        return self._take(order, int(np.diff(self.first)[order].sum()))
+
+    def _take(self, order: IntArray, words: int) -> Records:
+        # numpy's memory, unlike numba's, comes in huge pages if there is much of it: half the time of large arrays.
+        n = order.size
+        columns = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int8)
+        first = np.empty(n + 1, np.int64)
+        pairs = np.empty(words, np.int32), np.empty(words, np.int64)
+        own = self.time, self.tie, self.place, self.kind
+        gather(order, own, self.first, (self.handle, self.value), columns, first, pairs)
+        return Records(*columns, first, *pairs)
+
+    def part(self, low: int, high: int) -> Records:
+        """Records low .. high - 1, as views."""
+        a, b = self.first[low], self.first[high]
+        first = self.first[low : high + 1] - a
+        rows = slice(low, high)
+        words = self.handle[a:b], self.value[a:b]
+        return Records(self.time[rows], self.tie[rows], self.place[rows], self.kind[rows], first, *words)
+
+    def sorted(self) -> Records:
+        """Ordered by time and tie; records that agree in both keep their order. Itself, where they are in order."""
+        order = time_order(self.time, self.tie)
+        return self if changes_nothing(order) else self._take(order, self.value.size)
+
+
+def concatenate(parts: Sequence[Records]) -> Records:
+    """Records of several parts, one part after the other."""
+    counts = [part.value.size for part in parts]
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = np.concatenate(
+        [part.first[:-1] + start for part, start in zip(parts, starts, strict=False)] + [starts[-1:]]
+    )
+    columns = ("time", "tie", "place", "kind")
+    dtypes = (np.int64, np.int64, np.int32, np.int8)
+    time, tie, place, kind = (
+        np.concatenate([getattr(part, column) for part in parts] or [np.zeros(0, dtype)])
+        for column, dtype in zip(columns, dtypes, strict=True)
+    )
+    handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
+    value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
+    return Records(time, tie, place, kind, first, handle, value)
+
+
+def merge_parts(parts: Sequence[Records]) -> Records:
+    """One sorted sequence of parts that each are sorted; where time and tie agree, an earlier part's records are first.
+
+    Of a single part that has records no copy is made.
+    """
+    parts = [part for part in parts if len(part)]
+    return parts[0] if len(parts) == 1 else concatenate(parts).sorted()
+
+
+def count_events(records: Records) -> int:
+    """Intervals, points and communications: an interval has one begin line, one without length is a point."""
+    of_class = records.tie_class
+    return int(np.isin(of_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
+
+
+def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
+    """One record for each time, with those of `pairs` that are present at it."""
+    n = time.size
+    count = np.zeros(n, np.int64)
+    for pair in pairs:
+        count += 1 if pair.present is None else pair.present
+    first = np.zeros(n + 1, np.int64)
+    np.cumsum(count, out=first[1:])
+    handle = np.empty(first[-1], np.int32)
+    value = np.empty(first[-1], np.int64)
+    at = first[:-1].copy()
+    for pair in pairs:
+        here: slice | BoolArray = slice(None) if pair.present is None else pair.present
+        where = at[here]
+        handle[where] = pair.handle[here] if isinstance(pair.handle, np.ndarray) else pair.handle
+        value[where] = pair.value[here] if isinstance(pair.value, np.ndarray) else pair.value
+        at[here] += 1
+    kinds = np.full(n, kind, np.int8)
+    return Records(time, tie, np.asarray(place, np.int32), kinds, first, handle, value)
+
+
+def events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
+    """Events at a point in time: `place` and `time` of n, pairs of n."""
+    return _lines(place, time, np.full(time.size, POINT << CLASS_SHIFT, np.int64), EVENT, pairs)
+
+
+def intervals(
+    place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int | IntArray]
+) -> Records:
+    """Intervals of n, begin <= end (ns): a line with the pairs `opening` and one that sets the types `closing` to 0.
+
+    Intervals of the same row and type must nest; of equal ones, the earlier in the columns is the outer. One without
+    length is a single line that opens and closes.
+    """
+    length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer ones
+    long = length > 0
+    zeros = [Pair(handle, 0) for handle in closing]
+    zero_line = _lines(
+        place[~long],
+        begin[~long],
+        np.full(int((~long).sum()), EMPTY << CLASS_SHIFT, np.int64),
+        EVENT,
+        select(opening, ~long) + select(zeros, ~long),
+    )
+    begin_tie = (BEGIN << CLASS_SHIFT) | (LONGEST - length[long])
+    begin_line = _lines(place[long], begin[long], begin_tie, EVENT, select(opening, long))
+    # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
+    back = np.flatnonzero(long)[::-1]
+    end_tie = (END << CLASS_SHIFT) | length[back]
+    end_line = _lines(place[back], end[back], end_tie, EVENT, select(zeros, back))
+    return concatenate([begin_line, zero_line, end_line])
+
+
+def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
+    """Pairs of the events at these indices, or where this mask is set."""
+    return [
+        Pair(
+            pair.handle[where] if isinstance(pair.handle, np.ndarray) else pair.handle,
+            pair.value[where] if isinstance(pair.value, np.ndarray) else pair.value,
+            None if pair.present is None else pair.present[where],
+        )
+        for pair in pairs
+    ]
+
+
+def states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
+    """State records of n; those of a row must not overlap. States without length, which show nothing, are left out."""
+    long = end > begin
+    place, begin, end, state = place[long], begin[long], end[long], state[long]
+    tie = np.full(begin.size, STATE_LINE << CLASS_SHIFT, np.int64)
+    return _lines(place, begin, tie, STATE, [Pair(state, end)])
+
+
+def communications(
+    sender: IntArray,
+    send: IntArray,
+    receiver: IntArray,
+    receive: IntArray,
+    size: IntArray | int,
+    tag: IntArray | int,
+) -> Records:
+    """Communications of n from row `sender` at time `send` to row `receiver` at `receive` (ns), `size` in bytes.
+
+    Logical and physical times are the same: nsys knows no others.
+    """
+    tie = np.full(send.size, COMMUNICATION_LINE << CLASS_SHIFT, np.int64)
+    words = [Pair(receiver, send), Pair(0, receive), Pair(0, receive), Pair(tag, size)]
+    return _lines(sender, send, tie, COMMUNICATION, words)
+
+
+def shift(records: Records, offset: int) -> None:
+    """Move records in time by `offset` ns, in place."""
+    if offset:
+        _shift(records.kind, records.first, records.value, records.time, offset)
+
+
+@compiled
+def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
+    for i in range(time.size):
+        time[i] += offset
+        if kind[i] == STATE:
+            value[first[i]] += offset
+        elif kind[i] == COMMUNICATION:
+            for j in range(first[i], first[i] + 3):
+                value[j] += offset
+
+
+def without_places(records: Records, without: BoolArray) -> Records:
+    """The records none of whose places is in a mask by place."""
+    out = without[records.place]
+    is_communication = records.kind == COMMUNICATION
+    out[is_communication] |= without[records.handle[records.first[:-1][is_communication]]]
+    return records.take(np.flatnonzero(~out)) if out.any() else records
+
+
+def on_rows(records: Records, rows: IntArray) -> Records:
+    """The records with `rows[place]` for their places; those of which a place has no row (-1) are left out."""
+    moved = without_places(records, rows < 0)
+    words = moved.first[:-1][moved.kind == COMMUNICATION]
+    handle = moved.handle.copy()
+    handle[words] = rows[handle[words]]
+    return replace(moved, place=rows[moved.place].astype(np.int32), handle=handle)
+
+
+def resolve(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
+    """From a report's own ids to those of the trace, in place: place -> row, handle -> type number, name id -> value.
+
+    `rows` by place; `types`, `starts`, `tables` as `Numbering.maps` gives them.
+    """
+    _resolve(records.kind, records.place, records.first, records.handle, records.value, rows, types, starts, tables)
+
+
+@compiled
+def _resolve(kind, place, first, handle, value, rows, types, starts, tables):  # type: ignore[no-untyped-def]
+    for i in range(kind.size):
+        place[i] = rows[place[i]]
+        if kind[i] == EVENT:
+            for j in range(first[i], first[i + 1]):
+                h = handle[j]
+                if starts[h] >= 0:
+                    if value[j] < 0 or starts[h] + value[j] >= tables.size:
+                        raise IndexError("a value of a type with names is no id of a name")
+                    value[j] = tables[starts[h] + value[j]]
+                handle[j] = types[h]
+        elif kind[i] == COMMUNICATION:
+            handle[first[i]] = rows[handle[first[i]]]

@@ -1,0 +1,106 @@
+"""Several sorted streams of records as one sorted sequence of blocks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nsys2prv_ng.records.columns import Records
+
+_FEWEST, _MOST, _OF_EACH = 1 << 16, 1 << 18, 256
+"""Records of a block: so many of each stream, as each costs some time in each block, within limits of memory."""
+LAST_TIME = np.iinfo(np.int64).max
+
+_AHEAD = 4
+"""Blocks of records that may have been read for one block: of sparse streams, others are read far ahead."""
+
+
+class _Cursor:
+    """Where the merge is in a stream of chunks, of which none is empty."""
+
+    def __init__(self, chunks: Iterator[Records]) -> None:
+        self._chunks = chunks
+        self._read: deque[Records] = deque()
+        """Chunks that were read, from the one on that holds the next record: its `_at`."""
+        self._at = 0
+        self._read_one()
+
+    def _read_one(self) -> bool:
+        chunk = next(self._chunks, None)
+        if chunk is not None:
+            self._read.append(chunk)
+        return chunk is not None
+
+    def at_end(self) -> bool:
+        return not self._read
+
+    def time_after(self, step: int) -> int:
+        """Time of the record that is next when `step` records are taken; LAST_TIME if the stream ends before."""
+        at, number = self._at + step, 0
+        while number < len(self._read) or self._read_one():
+            chunk = self._read[number]
+            if at < len(chunk):
+                return int(chunk.time[at])
+            at, number = at - len(chunk), number + 1
+        return LAST_TIME
+
+    def ahead(self) -> int:
+        """How many records were read and not taken."""
+        return sum(map(len, self._read)) - self._at
+
+    def count(self, limit: int) -> int:
+        """How many records that were read are next, up to and with those at the time `limit`."""
+        return sum(int(chunk.time.searchsorted(limit, "right")) for chunk in self._read) - self._at
+
+    def take(self, limit: int) -> Iterator[Records]:
+        """The next records, up to and with those at the time `limit`."""
+        while self._read:
+            chunk = self._read[0]
+            to = int(chunk.time.searchsorted(limit, "right"))
+            if to > self._at:
+                yield chunk.part(self._at, to)
+                self._at = to
+            if to < len(chunk):
+                return
+            self._read.popleft()
+            self._at = 0
+            if not self._read:
+                self._read_one()
+
+
+def merged_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
+    """Blocks of about `block` records, by default of more the more streams there are.
+
+    Each is a list of sorted parts, those of a stream in the order of the streams; no record of a block is later than
+    one of the next.
+
+    `streams`: chunks of records, sorted by time within and among each other. Records of one time are always in one
+    block.
+    """
+    cursors = [_Cursor(stream) for stream in streams]
+    block = block or min(max(_FEWEST, _OF_EACH * len(cursors)), _MOST)
+    step = max(1, block // max(1, len(cursors)))
+    while True:
+        cursors = [cursor for cursor in cursors if not cursor.at_end()]
+        if not cursors:
+            return
+        limit, step = _limit(cursors, step, block)
+        yield [part for cursor in cursors for part in cursor.take(limit)]
+
+
+def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
+    """Last time of the next block, and the step to try for the one after it.
+
+    It is the earliest time at which any stream has given `step` records. (One that ends before sets no limit: with many
+    of them, a block would be cut at the end of each.) Some streams are much denser than others, so the step that fills
+    a block is found as they are read.
+    """
+    while True:
+        limit = min(cursor.time_after(step) for cursor in cursors)
+        size = sum(cursor.count(limit) for cursor in cursors)
+        if size <= 2 * block or step == 1:
+            may_read_more = sum(cursor.ahead() for cursor in cursors) < _AHEAD * block
+            return limit, 2 * step if size < block // 2 and may_read_more else step
+        step = max(1, step // 2)

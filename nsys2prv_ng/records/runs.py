@@ -1,0 +1,153 @@
+"""Sorted runs of records that a store keeps until they are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Int32Array, Records
+from nsys2prv_ng.records.store import Array, Slot, Store
+from nsys2prv_ng.runtime.jit import compiled
+
+_RECORD_BYTES, _WORD_BYTES = 25, 12
+"""Of the columns as they are stored."""
+
+_NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+
+
+class Chunk(NamedTuple):
+    """A part of a run: where it is, its records and its words."""
+
+    slot: Slot
+    records: int
+    words: int
+
+
+class Facts(NamedTuple):
+    """What a translation must know of records before it sees them again, with the times that they were stored with."""
+
+    first: int
+    last: int
+    """First and last time (ns) of all that the records say."""
+    place_first: IntArray
+    place_last: IntArray
+    """By place: of its events; first > last where it has none."""
+    handles: IntArray
+    """Handles of the types of which there are events."""
+    kinds: dict[int, int]
+    """Number of records by kind."""
+    events: int
+    """Intervals, points and communications."""
+
+    def has_events_on(self, places: IntArray) -> bool:
+        """Whether any of the events is on one of some places."""
+        known = places[places < self.place_first.size]
+        return bool((self.place_first[known] <= self.place_last[known]).any())
+
+
+@dataclass
+class Run:
+    """Records sorted by time and tie, in a store. At least one."""
+
+    chunks: list[Chunk]
+    facts: Facts
+    on_common_clock: bool
+    """Whether its times are those of the trace; else those of its report."""
+
+    def __len__(self) -> int:
+        return sum(chunk.records for chunk in self.chunks)
+
+
+def put_away(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
+    """Sort records and keep them: as one run, or none if there are none."""
+    if not len(records):
+        return []
+    facts = _facts_of(records)
+    records = records.sorted()
+    chunks = []
+    size = _RECORD_BYTES * len(records) + _WORD_BYTES * records.value.size
+    step = max(1, len(records) * store.chunk_bytes // size)
+    for low in range(0, len(records), step):
+        part = records.part(low, min(low + step, len(records)))
+        slot = store.put(_columns(part))
+        chunks.append(Chunk(slot, len(part), part.value.size))
+    return [Run(chunks, facts, on_common_clock)]
+
+
+def get_chunks(run: Run, store: Store) -> Iterator[Records]:
+    """The records of a run, some at a time, in memory of their own."""
+    for chunk in run.chunks:
+        yield _get(chunk, store)
+
+
+def get_all(run: Run, store: Store) -> Records:
+    """The records of a run."""
+    return rec.concatenate(list(get_chunks(run, store)))
+
+
+def _get(chunk: Chunk, store: Store) -> Records:
+    n, m = chunk.records, chunk.words
+    i64, i32 = np.int64, np.int32
+    time, tie, value = np.empty(n, i64), np.empty(n, i64), np.empty(m, i64)
+    place, first, handle, kind = np.empty(n, i32), np.empty(n + 1, i32), np.empty(m, i32), np.empty(n, np.int8)
+    store.get(chunk.slot, [time, tie, value, place, first, handle, kind])
+    return Records(time, tie, place, kind, first.astype(i64), handle, value)
+
+
+def _columns(records: Records) -> list[Array]:
+    """As they are stored: within a chunk the offsets of words fit into 32 bits."""
+    first: Int32Array = records.first.astype(np.int32)
+    return [records.time, records.tie, records.value, records.place, first, records.handle, records.kind]
+
+
+def _facts_of(records: Records) -> Facts:
+    places = int(records.place.max()) + 1
+    place_first = np.full(places, _NEVER[0], np.int64)
+    place_last = np.full(places, _NEVER[1], np.int64)
+    used = np.zeros(int(records.handle.max(initial=0)) + 1, np.bool_)
+    kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
+    events, first, last = _gather_facts(
+        records.time,
+        records.tie,
+        records.place,
+        records.kind,
+        records.first,
+        records.handle,
+        records.value,
+        place_first,
+        place_last,
+        used,
+        kinds,
+    )
+    by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
+    return Facts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events)
+
+
+@compiled
+def _gather_facts(time, tie, place, kind, first, handle, value, place_first, place_last, used, kinds):  # type: ignore[no-untyped-def]
+    events = 0
+    low = high = time[0]
+    for i in range(time.size):
+        t = other = time[i]
+        kinds[kind[i]] += 1
+        of_class = tie[i] >> rec.CLASS_SHIFT
+        if of_class in (rec.BEGIN, rec.EMPTY, rec.POINT, rec.COMMUNICATION_LINE):
+            events += 1
+        if kind[i] == rec.EVENT:
+            p = place[i]
+            place_first[p] = min(place_first[p], t)
+            place_last[p] = max(place_last[p], t)
+            for j in range(first[i], first[i + 1]):
+                used[handle[j]] = True
+        elif kind[i] == rec.STATE:
+            other = value[first[i]]
+        else:
+            other = value[first[i] + 1]
+        low = min(low, t, other)
+        high = max(high, t, other)
+    return events, low, high

@@ -1,0 +1,1 @@
+"""Limits of the machine, parallel work, progress, and compilation by numba."""

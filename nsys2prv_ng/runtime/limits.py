@@ -1,0 +1,87 @@
+"""What of the machine a translation may use."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nsys2prv_ng.errors import UsageError
+
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])i?B?", re.IGNORECASE)
+
+_TO_READ = 8
+"""Bytes of memory that reading takes for each byte of an export: 2 to 3 where most are numbers, more for texts."""
+
+_MOST_THREADS = 16
+"""Threads that format: they keep up with any disk, and the blocks that they have in hand are in memory."""
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size for --memory with a unit, like 2G. Raises UsageError."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"--memory {text}: write a size with a unit (K, M, G, T), like 2G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: those of its Slurm step, where it runs in one."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def default_memory() -> int:
+    """A quarter of the memory (bytes) that the machine has, or that its control group (a job, a container) may use."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for file in control_group_limits():
+        try:
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return min(limits) // 4
+
+
+def control_group_limits(
+    groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
+) -> list[Path]:
+    """Files that may hold a limit of memory: of this process's control group and of all that it is in."""
+    try:
+        lines = groups.read_text().splitlines()
+    except OSError:
+        return []
+    files = []
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        root, limit = mounted, "memory.max"
+        if "memory" in controllers.split(","):
+            root, limit = root / "memory", "memory.limit_in_bytes"
+        elif controllers:
+            continue
+        group = root / name.lstrip("/")
+        files += [folder / limit for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return files
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Reports to read and blocks to format at once; bytes of memory; a folder for what does not fit."""
+
+    jobs: int = field(default_factory=usable_cores)
+    memory: int = field(default_factory=default_memory)
+    """For reading, then for the events that wait until all reports are read."""
+    folder: Path | None = None
+    """By default that of the trace: the temporary one is small or in memory on many compute nodes."""
+
+    @property
+    def threads(self) -> int:
+        """How many blocks to format or compress at once."""
+        return min(self.jobs, _MOST_THREADS)
+
+    def processes(self, export_sizes: Sequence[int]) -> int:
+        """How many reports to read at once, so that it does not take more than the memory."""
+        largest = max(export_sizes, default=0)
+        return max(1, min(self.jobs, len(export_sizes), self.memory // max(1, _TO_READ * largest)))

@@ -1,0 +1,1 @@
+"""CUDA calls, and what they run on the GPU."""

@@ -1,0 +1,209 @@
+"""Memory of CUDA: allocations and frees on the threads that asked for them, and how much is in use.
+
+What was allocated before the capture began stands in the report at time 0, where nothing happened: it is part of the
+level from the start and no event. The level of a GPU is that of all processes on it, over all reports, so it is made
+once they are joined. It holds what the reports know of: no drivers' memory, no other programs'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import Pair, Records, events
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import main_thread_of, process_of
+from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
+from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source
+
+USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+TABLE = Table(
+    USAGE,
+    ("start", "globalPid", "deviceId", "bytes", "memKind", "memoryOperationType"),
+    {"address": NULL, "correlationId": NULL, "contextId": NULL},
+)
+
+# ENUM_CUDA_DEV_MEM_EVENT_OPER and ENUM_CUDA_MEM_KIND of the export.
+_ALLOCATION, _FREE = 0, 1
+_HOST_KINDS = (0, 1)
+_UNKNOWN_KIND = 7
+
+LEVEL = "cuda_memory_level"
+
+
+class Changes(NamedTuple):
+    """Changes of the memory in use, of n: place, CUPTI's kind of memory, time (ns), bytes.
+
+    `unknown` is the number of frees that change nothing, since what they free is not in the report.
+    """
+
+    place: IntArray
+    kind: IntArray
+    time: IntArray
+    bytes: IntArray
+    unknown: int
+
+
+def read(reading: Reading) -> Result:
+    """A point for each allocation and free since the capture began; what changes the level is left for `join`."""
+    columns = reading.columns(USAGE)
+    result = Result(read=columns.rows)
+    allocation, size = _allocations(columns)
+    rows = _sound(result, columns, size)
+    if not rows.size:
+        return result
+    kind = _kinds(columns["memKind"])
+    result.shared = _changes(reading, columns, rows, kind, allocation, size)
+
+    before = columns["start"][rows] == 0
+    result.drop("before the capture: in the level of memory only", int(before.sum()))
+    rows = rows[~before]
+    if not rows.size:
+        return result
+    labels = reading.labels
+    is_free = columns["memoryOperationType"][rows] == _FREE
+    handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
+    pairs = [Pair(handles, size[rows]), Pair(labels.handle(types.ALLOCATION_KIND), kind[rows] + 1)]
+    place = reading.places.threads(_threads(reading, columns, rows), application=True)
+    result.records.append(events(place, columns["start"][rows], pairs))
+    return result
+
+
+def _sound(result: Result, columns: Columns, size: IntArray) -> IntArray:
+    """Rows of events that can be told; the others are counted as dropped."""
+    left = np.ones(columns.rows, np.bool_)
+    for reason, mask in (
+        ("no process", columns["globalPid"] == NULL),
+        ("no time", columns["start"] == NULL),
+        ("neither allocation nor free", ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE))),
+        ("no number of bytes", size == NULL),
+    ):
+        result.drop(reason, int((left & mask).sum()))
+        left &= ~mask
+    return np.flatnonzero(left)
+
+
+def _kinds(kind: IntArray) -> IntArray:
+    return np.where((kind >= 0) & (kind < len(types.MEMORY_LEVELS)), kind, _UNKNOWN_KIND)
+
+
+def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
+    """Row of the allocation that each free undoes, and bytes of each row. -1 where there is none in the report.
+
+    A free undoes the last allocation at its address if that was not freed before. One without bytes has those of its
+    allocation.
+    """
+    allocation = np.full(columns.rows, -1, np.int64)
+    process, address = process_of(columns["globalPid"]), columns["address"]
+    order = np.lexsort((columns["start"], address, process))
+    is_free = columns["memoryOperationType"] == _FREE
+    before, after = order[:-1], order[1:]
+    same = (process[before] == process[after]) & (address[before] == address[after]) & (address[after] != NULL)
+    undone = same & is_free[after] & (columns["memoryOperationType"][before] == _ALLOCATION)
+    allocation[after[undone]] = before[undone]
+
+    size = columns["bytes"].copy()
+    filled = (allocation >= 0) & ((size == NULL) | (size == 0))
+    size[filled] = size[allocation[filled]]
+    return allocation, size
+
+
+def _threads(reading: Reading, columns: Columns, rows: IntArray) -> IntArray:
+    """globalTid of the thread whose call it was, else of the process's main thread."""
+    process = process_of(columns["globalPid"][rows])
+    main = main_thread_of(process)
+    by_id = reading.once(calls.recorded_calls)
+    call = by_id.find(process, columns["correlationId"][rows])
+    called: BoolArray = call >= 0
+    main[called] = by_id.global_tid[call[called]]
+    return main
+
+
+def _changes(
+    reading: Reading, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
+) -> Changes:
+    is_free = columns["memoryOperationType"] == _FREE
+    unknown = is_free[rows] & (allocation[rows] < 0) & (columns["address"][rows] != NULL)
+    rows = rows[~unknown]
+    undoes = allocation[rows] >= 0
+    change = np.where(is_free[rows], -np.where(undoes, size[allocation[rows]], size[rows]), size[rows])
+
+    process = process_of(columns["globalPid"][rows])
+    device = contexts.devices_of(reading, process, columns["contextId"][rows], columns["deviceId"][rows])
+    place = np.empty(rows.size, np.int64)
+    on_host = np.isin(kind[rows], _HOST_KINDS)
+    host = process[on_host]
+    place[on_host] = reading.places.threads(main_thread_of(host), application=True)
+    codes, pairs = tuples_of(process[~on_host], device[~on_host])
+    gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
+    place[~on_host] = reading.places.devices(gpus[codes])
+    for each in np.unique(kind[rows]):
+        reading.labels.declare(types.MEMORY_LEVELS[each])
+    return Changes(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
+
+
+# ---- the level -------------------------------------------------------------------------------------------------------
+
+
+def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+    """The memory in use of each GPU, and of the host by each process, by kind: an event at each change."""
+    result = Result()
+    rows, kinds, times, changes = [], [], [], []
+    for part in parts:
+        of_part = part.shared
+        if not isinstance(of_part, Changes):
+            continue
+        result.read += of_part.unknown + of_part.time.size
+        result.drop("frees what is not in the report", of_part.unknown)
+        rows.append(part.rows[of_part.place])
+        kinds.append(of_part.kind)
+        times.append(_shown_at(part.clock(of_part.time), part.windows))
+        changes.append(of_part.bytes)
+    if not rows:
+        return Joined()
+    records, merged = levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
+    result.drop("at the same time as the next", merged)
+    result.records.append(records)
+    return Joined(accounts={LEVEL: result})
+
+
+def _shown_at(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
+    """Times of changes; one outside the windows is said when the next begins, which so begins with what is in use."""
+    lows, highs = np.array(windows, np.int64).T
+    following = np.minimum(np.searchsorted(highs, times, "left"), lows.size - 1)
+    return np.maximum(times, lows[following])
+
+
+def levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:
+    """Events with the sum of all changes (bytes) so far by row and kind, and the number of changes without their own.
+
+    Of changes of one row and kind at one time only the sum after the last is said.
+    """
+    order = np.lexsort((time, kind, row))
+    row, kind, time, change = row[order], kind[order], time[order], change[order]
+    first = np.concatenate([[True], (row[1:] != row[:-1]) | (kind[1:] != kind[:-1])])
+    total = np.cumsum(change)
+    before = (total - change)[first]
+    level = total - np.repeat(before, np.diff(np.flatnonzero(np.append(first, True))))
+    said = np.concatenate([first[1:] | (time[1:] != time[:-1]), [True]])
+    numbers = np.array([event_type.number for event_type in types.MEMORY_LEVELS], np.int64)
+    pairs = [Pair(numbers[kind[said]], level[said])]
+    return events(row[said], time[said], pairs), int((~said).sum())
+
+
+SOURCE = Source(
+    "cuda_memory",
+    "CUDA memory allocations",
+    (TABLE, contexts.TABLE, calls.TABLE),
+    read,
+    join,
+    rows=(EventRows(USAGE, "globalPid"),),
+    row="allocations, frees",
+)

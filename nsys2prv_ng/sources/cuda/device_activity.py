@@ -1,0 +1,185 @@
+"""What each GPU does as a whole, made of the kernels, copies, sets and graphs of all its streams and processes.
+
+The operations are those of the other sources that are chosen; this one adds their launches, and joins what happens on
+one GPU over processes and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.device_sweep import (
+    COMMUNICATION,
+    COMPUTE,
+    IN_FLIGHT,
+    MEMORY,
+    Changes,
+    cut_to_windows,
+    device_activity,
+)
+from nsys2prv_ng.objects.tree import ObjectTree, sharing_rows
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.records.columns import Pair, Records, events
+from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.sources.cuda import kernels
+from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.shared.source import UNWANTED, Joined, Part, Reading, Result, Source
+
+NAME = "device_activity"
+
+_TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
+
+
+_SOURCES = {KERNEL: "kernels", MEMCPY: "memory_operations", MEMSET: "memory_operations", GRAPH: "cuda_graphs"}
+"""Source of each table: others read it for other ends."""
+
+
+class Operations(NamedTuple):
+    """Operations and flights of kernels, of n: place of the GPU, begin and end (ns), kind (as in the analysis)."""
+
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+    kind: IntArray
+
+
+def read(reading: Reading) -> Result:
+    """Leaves the operations of the report for `join`; it has no records of its own."""
+    parts = [_operations(reading, table) for table in reading.once(locate) if _SOURCES[table] in reading.chosen]
+    result = Result()
+    joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
+    if joined is not None and joined.place.size:
+        result.shared = joined
+        for event_type in _TYPES:
+            reading.labels.declare(event_type)
+    return result
+
+
+def _operations(reading: Reading, table: str) -> Operations:
+    columns = reading.columns(table)
+    rows = np.flatnonzero(reading.once(locate)[table].place >= 0)
+    begin, end = columns["start"][rows], columns["end"][rows]
+    process = process_of(columns["globalPid"][rows])
+    codes, devices = tuples_of(process, columns["deviceId"][rows])
+    gpus = np.array([reading.metadata.gpu(*each).number for each in devices], np.int64)
+    place = reading.places.devices(gpus[codes])
+    kind = _kinds(reading, table, rows)
+    if table not in (KERNEL, GRAPH):
+        return Operations(place, begin, end, kind)
+    call_begin = reading.once(calls.recorded_calls).begin
+    call = reading.once(calls.launches)[table][rows]
+    launched = begin.copy()
+    launched[call >= 0] = np.minimum(call_begin[call[call >= 0]], begin[call >= 0])
+    flights = Operations(place, launched, end, np.full(rows.size, IN_FLIGHT, np.int64))
+    return Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
+
+
+def _kinds(reading: Reading, table: str, rows: IntArray) -> IntArray:
+    if table == KERNEL:
+        index, names = reading.names(reading.columns(table)["shortName"][rows])
+        of_name = [COMMUNICATION if kernels.is_nccl(name) else COMPUTE for name in names]
+        return np.array(of_name, np.int64)[index]
+    return np.full(rows.size, COMPUTE if table == GRAPH else MEMORY, np.int64)
+
+
+# ---- all reports together --------------------------------------------------------------------------------------------
+
+
+def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+    """An event at each change on each GPU, in the time that the user chose.
+
+    What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
+    """
+    with_operations = [part for part in parts if isinstance(part.shared, Operations)]
+    return Joined(in_parts=(NAME, _activity(with_operations)) if with_operations else None)
+
+
+def _activity(parts: Sequence[Part]) -> Iterator[Result]:
+    """Of the GPUs of some reports after those of others."""
+    places = [np.unique(part.shared.place) for part in parts if isinstance(part.shared, Operations)]
+    for group in sharing_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
+        captured = [_on_rows(parts[i]) for i in group]
+        devices = [
+            pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
+            for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
+        ]
+        begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+        changes = device_activity(np.concatenate(devices), begin, end, kind)
+        result = Result(read=changes.device.size)
+        # Before windows add lines of their own, which are none of those that were read.
+        wanted = parts[0].kept[changes.device // len(captured)]
+        result.drop(UNWANTED, int((~wanted).sum()))
+        cut = cut_to_windows(Changes(*(column[wanted] for column in changes)), parts[0].windows)
+        result.records = [_records(cut.changes, cut.changes.device // len(captured))]
+        result.pieces = cut.more
+        result.drop("outside the time of the trace", cut.outside)
+        yield result
+
+
+class _Captured(NamedTuple):
+    """Operations and flights of a report, of n, on the common clock, and when the report began and ended (ns)."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    kind: IntArray
+    limits: tuple[int, int]
+
+
+def _on_rows(part: Part) -> _Captured:
+    operations = part.shared
+    assert isinstance(operations, Operations)
+    begin, end = part.clock(operations.begin), part.clock(operations.end)
+    ran = operations.kind != IN_FLIGHT
+    capture, length = part.metadata.begin, part.metadata.duration
+    limits = [int(begin[ran].min()), int(end[ran].max())]
+    if 0 < length < LONGEST_TRACE_NS:
+        limits += [part.clock.at(capture), part.clock.at(capture + length)]
+    return _Captured(part.rows[operations.place], begin, end, operations.kind, (min(limits), max(limits)))
+
+
+def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:
+    """Of each report, by row, which of the row's stretches of captured time it is in.
+
+    Reports that overlap in time, of processes that share a GPU, are in one; capture ranges of one run are apart.
+    """
+    found: list[dict[int, int]] = [{} for _ in captured]
+    last_of_row: dict[int, tuple[int, int]] = {}  # number of the last stretch, and its end
+    for i in sorted(range(len(captured)), key=lambda i: captured[i].limits):
+        first, last = captured[i].limits
+        for row in np.unique(captured[i].row).tolist():
+            number, end = last_of_row.get(row, (0, last))
+            number += first > end
+            last_of_row[row] = number, max(end, last)
+            found[i][row] = number
+    return found
+
+
+def _records(changes: Changes, row: IntArray) -> Records:
+    activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
+    pairs = [
+        Pair(idle, changes.idle, changes.idle > 0),
+        Pair(activity, changes.activity, changes.differs(1)),
+        Pair(running, changes.kernels, changes.differs(2)),
+        Pair(in_flight, changes.in_flight, changes.differs(4)),
+    ]
+    return events(row, changes.time, pairs)
+
+
+SOURCE = Source(
+    NAME,
+    "What GPUs do as a whole",
+    (calls.TABLE,),
+    read,
+    join,
+    derived=True,
+    made_of=((KERNEL, MEMCPY, MEMSET, GRAPH),),
+)

@@ -1,0 +1,59 @@
+"""What runs on CUDA streams, taken together: an operation that overlaps an earlier one there has a second row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.lanes import free_lanes
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.sources.shared.source import Reading, unsound_times
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
+
+COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
+"""Columns that every table of device operations has."""
+
+
+class DeviceOperations(NamedTuple):
+    """Rows of a table of device operations: place of each (-1 where dropped), and the drops by reason."""
+
+    place: IntArray
+    dropped: dict[str, int]
+
+
+def locate(reading: Reading) -> dict[str, DeviceOperations]:
+    """Place of every operation in the tables that are read, over which lanes are shared: a row never overlaps."""
+    tables = [table for table in TABLES if reading.has(table)]
+    columns = [reading.columns(table) for table in tables]
+    start, end, pid, device, context, stream = (
+        np.concatenate([each[name] for each in columns]) if columns else np.zeros(0, np.int64) for name in COLUMNS
+    )
+    no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
+    reasons = {"no process, device, context or stream": no_stream}
+    reasons |= {reason: mask & ~no_stream for reason, mask in unsound_times(start, end).items()}
+    sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+
+    process = process_of(pid[sound])
+    key = (process, device[sound], context[sound], stream[sound])
+    group, _ = codes_of(*key)
+    lane = free_lanes(group, start[sound], end[sound])
+    place = np.full(start.size, -1, np.int64)
+    place[sound] = reading.places.streams(*key, lane)
+
+    located = {}
+    low = 0
+    for table, each in zip(tables, columns, strict=True):
+        part = slice(low, low + each.rows)
+        dropped = {reason: int(mask[part].sum()) for reason, mask in reasons.items() if mask[part].any()}
+        located[table] = DeviceOperations(place[part], dropped)
+        low += each.rows
+    return located

@@ -1,0 +1,81 @@
+"""Which context a GPU works for: it takes turns, also between processes.
+
+A context is restored, works, and is saved. (The User Guide pairs the first begin with the end that follows; what other
+tags tell of the switch itself is not shown.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import codes_of, tuples_of
+from nsys2prv_ng.intervals.lanes import crossing
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, Unended
+
+TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
+
+# ENUM_GPU_CTX_SWITCH
+_SAVE_END, _RESTORE_START = 7, 8
+
+_NO_END = np.iinfo(np.int64).max
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each turn of a context, which is what is counted as read."""
+    columns = reading.columns(TABLE.name)
+    result = Result()
+    tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
+    is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
+    unknown = is_limit & ((context == NULL) | (time == NULL) | (gpu == NULL))
+    result.drop("no context, GPU or time", int(unknown.sum()))
+    result.drop("a step of the switch itself", int((~is_limit).sum()))
+    rows = np.flatnonzero(is_limit & ~unknown)
+    # The order of what happened at one time is that of the numbers that the GPU gave.
+    rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
+    turns, _ = codes_of(gpu[rows], context[rows])
+    same = turns[1:] == turns[:-1]
+    opens = tag[rows] == _RESTORE_START
+    ended = np.flatnonzero(np.append(opens[:-1] & ~opens[1:] & same, False))
+    lasting = np.flatnonzero(opens & ~np.append(same, False))
+    unended = opens & np.append(opens[1:] & same, False)
+    unbegun = ~opens & ~np.append(False, opens[:-1] & same)[: opens.size]
+    result.drop("begin of a turn without its end", int(unended.sum()))
+    result.drop("end of a turn without its begin", int(unbegun.sum()))
+    result.read = int((~is_limit).sum() + unknown.sum() + opens.sum() + unbegun.sum())
+    turn = np.concatenate([ended, lasting])
+    shown, begin = rows[turn], time[rows[turn]]
+    end = np.append(time[rows[ended + 1]], np.full(lasting.size, _NO_END))
+    crosses = crossing(gpu[shown], begin, end)
+    result.drop("crosses another of its GPU", int(crosses.sum()))
+    shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
+    if not shown.size:
+        return result
+
+    codes, contexts = tuples_of(process_of(pid[shown]), context[shown])
+    handle = reading.labels.handle(types.GPU_CONTEXT)
+    names = [_name(reading, *each) for each in contexts]
+    ids = reading.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
+    place = reading.places.devices(gpu[shown])
+    lasts = end == _NO_END
+    ends = ~lasts
+    result.records.append(intervals(place[ends], begin[ends], end[ends], [Pair(handle, ids[ends])], [handle]))
+    if lasts.any():
+        result.unended.append(Unended(place[lasts], begin[lasts], [Pair(handle, ids[lasts])], [handle]))
+    result.closed = int(lasts.sum())
+    return result
+
+
+def _name(reading: Reading, process: int, context: int) -> str:
+    """What the GPU works for. The process is not always known."""
+    if process == process_of(np.int64(NULL)) or process & PID_MASK == 0:
+        return f"context {context}"
+    return f"{reading.metadata.process_name(process)} ({process & PID_MASK}), context {context}"
+
+
+SOURCE = Source(
+    "gpu_contexts", "Contexts that GPUs work for", (TABLE,), read, rows=(EventRows(TABLE.name),), row="switch steps"
+)

@@ -1,0 +1,87 @@
+"""CUDA kernels: name, class, launch attributes; those of NCCL under a type of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import distinct
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, graph_ids
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, locate
+from nsys2prv_ng.sources.cuda.kernel_classes import classify
+from nsys2prv_ng.sources.cuda.launch_calls import queue_delays
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+
+_ATTRIBUTES = {
+    "gridX": types.GRID[0],
+    "gridY": types.GRID[1],
+    "gridZ": types.GRID[2],
+    "blockX": types.BLOCK[0],
+    "blockY": types.BLOCK[1],
+    "blockZ": types.BLOCK[2],
+    "staticSharedMemory": types.STATIC_SHARED_MEMORY,
+    "dynamicSharedMemory": types.DYNAMIC_SHARED_MEMORY,
+    "localMemoryPerThread": types.LOCAL_MEMORY,
+    "registersPerThread": types.REGISTERS,
+    "correlationId": types.CORRELATION,
+}
+
+TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_ATTRIBUTES, *GRAPH_COLUMNS), NULL))
+
+
+def is_nccl(short_name: str) -> bool:
+    """Whether a kernel is NCCL's: its short name starts with nccl (as NVIDIA's recipes tell them apart)."""
+    return short_name.startswith("nccl")
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each kernel; its attributes are given at its begin only."""
+    columns = reading.columns(KERNEL)
+    result = Result(read=columns.rows)
+    if not columns.rows:
+        return result
+    place, dropped = reading.once(locate)[KERNEL]
+    result.dropped.update(dropped)
+    rows = np.flatnonzero(place >= 0)
+    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
+
+    labels = reading.labels
+    short_index, short = reading.names(columns["shortName"][rows])
+    demangled_index, demangled = reading.names(columns["demangledName"][rows])
+    nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
+    handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
+    index, names = (demangled_index, demangled) if reading.options.demangled_names else (short_index, short)
+    ids = np.zeros(rows.size, np.int64)
+    for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
+        position, used = distinct(index[mask])
+        ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
+    class_handle = labels.handle(types.KERNEL_CLASS)
+
+    opening = [
+        Pair(handles, ids),
+        Pair(class_handle, classify(demangled)[demangled_index]),
+        *(
+            Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
+            for name, event_type in _ATTRIBUTES.items()
+        ),
+        *graph_ids(reading, columns, rows),
+    ]
+    if "device_activity" in reading.chosen:
+        delay = queue_delays(reading, KERNEL, rows)
+        opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
+    result.records.append(intervals(place, begin, end, opening, [handles, class_handle]))
+    state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
+    result.states.append(StateIntervals(place, begin, end, state))
+    return result
+
+
+SOURCE = Source(
+    "kernels",
+    "CUDA kernels",
+    (TABLE,),
+    read,
+    rows=(EventRows(KERNEL, "globalPid", device="deviceId"),),
+    row="kernels",
+)

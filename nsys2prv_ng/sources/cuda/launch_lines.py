@@ -1,0 +1,76 @@
+"""Lines from the call that launched a kernel, a copy or a graph to the operation itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import duplicated
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import communications
+from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
+from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
+from nsys2prv_ng.sources.shared.source import Reading, Result, Source
+
+_TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
+
+
+def read(reading: Reading) -> Result:
+    """A communication for each operation that a recorded call launched; one for each launch of a graph and stream."""
+    result = Result()
+    tables = [table for table in _TAGS if reading.has(table)]
+    located = [_located(reading, result, table) for table in tables]
+    if not located:
+        return result
+    start, place, call, device, context, stream, size, tag = np.concatenate(located, axis=1)
+    result.drop(calls.NO_CALL, int((call < 0).sum()))
+    rows = np.flatnonzero(call >= 0)
+    # The nodes of a graph share the id of its launch, whatever their kind: the first on each stream has the line.
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    later = duplicated(call[rows], device[rows], context[rows], stream[rows])
+    result.drop("later operation of the same launch and stream", int(later.sum()))
+    rows = rows[~later]
+    by_call = reading.once(calls.recorded_calls)
+    for value in np.unique(tag[rows]):
+        these = rows[tag[rows] == value]
+        sender = reading.places.threads(by_call.global_tid[call[these]], application=True)
+        send = by_call.begin[call[these]]
+        lines = communications(sender, send, place[these], start[these], size[these], int(value))
+        result.records.append(lines)
+    return result
+
+
+def _located(reading: Reading, result: Result, table: str) -> IntArray:
+    """Start, place, call, device, context, stream, bytes, tag of a table's operations: 8 x n."""
+    columns = reading.columns(table)
+    place = reading.once(locate)[table].place
+    result.read += columns.rows
+    rows = np.flatnonzero(place >= 0)
+    result.drop("its operation was dropped", columns.rows - rows.size)
+    size = np.maximum(columns["bytes"][rows], 0) if table in (MEMCPY, MEMSET) else np.zeros(rows.size, np.int64)
+    return np.stack(
+        [
+            columns["start"][rows],
+            place[rows],
+            reading.once(calls.launches)[table][rows],
+            *(columns[name][rows] for name in ("deviceId", "contextId", "streamId")),
+            size,
+            np.full(rows.size, _TAGS[table], np.int64),
+        ]
+    )
+
+
+SOURCE = Source(
+    "launch_lines",
+    "Lines from launch calls to kernels, copies and graphs",
+    (
+        calls.TABLE,
+        kernels.TABLE,
+        memory_operations.MEMCPY_TABLE,
+        memory_operations.MEMSET_TABLE,
+        cuda_graphs.TABLE,
+    ),
+    read,
+    made_of=((calls.TABLE.name,), TABLES),
+)

@@ -1,0 +1,99 @@
+"""Memory copies and sets on CUDA streams: direction, bytes, kind of memory copied from and to.
+
+Migrations of unified memory are copies with values of their own, on the row of stream 0, which the program cannot use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, graph_ids
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+
+MEMCPY_TABLE = Table(
+    MEMCPY,
+    (*COLUMNS, "bytes", "copyKind"),
+    dict.fromkeys(("srcKind", "dstKind", "migrationCause", "correlationId", *GRAPH_COLUMNS), NULL),
+)
+MEMSET_TABLE = Table(MEMSET, (*COLUMNS, "bytes"), dict.fromkeys(("memKind", "correlationId", *GRAPH_COLUMNS), NULL))
+
+# CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export) -> values of the trace.
+_VALUE_OF_COPY_KIND = {0: 17, 1: 5, 2: 4, 3: 7, 4: 8, 5: 9, 6: 10, 7: 11, 8: 3, 9: 12, 10: 13, 11: 14, 12: 15, 13: 16}
+_UNKNOWN_COPY = 17
+_MEMSET = 6
+_UNKNOWN_KIND = 8
+_CAUSES = list(MIGRATION_CAUSES)
+
+
+def copy_values(kind: IntArray) -> IntArray:
+    """Values of the memory operation type for CUPTI's copy kinds."""
+    table = np.full(max(_VALUE_OF_COPY_KIND) + 2, _UNKNOWN_COPY, np.int64)
+    table[list(_VALUE_OF_COPY_KIND)] = list(_VALUE_OF_COPY_KIND.values())
+    known = (kind >= 0) & (kind < table.size)
+    return table[np.where(known, kind, table.size - 1)]
+
+
+def _memory_kinds(kind: IntArray) -> IntArray:
+    """CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
+    return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
+    result = Result()
+    _add(reading, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
+    _add(reading, result, MEMSET, source_kind="", destination_kind="memKind")
+    return result
+
+
+def _add(reading: Reading, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
+    columns = reading.columns(table)
+    result.read += columns.rows
+    if not columns.rows:
+        return
+    place, dropped = reading.once(locate)[table]
+    for reason, count in dropped.items():
+        result.drop(reason, count)
+    rows = np.flatnonzero(place >= 0)
+    no_bytes = columns["bytes"][rows] == NULL
+    result.drop("no number of bytes", int(no_bytes.sum()))
+    rows = rows[~no_bytes]
+    place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
+
+    labels = reading.labels
+    operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
+    value = copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
+    opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
+    for name, event_type in (
+        (source_kind, types.MEMORY_SOURCE_KIND),
+        (destination_kind, types.MEMORY_DESTINATION_KIND),
+    ):
+        if name:
+            kind = columns[name][rows]
+            opening.append(Pair(labels.handle(event_type), _memory_kinds(kind), kind != NULL))
+    if table == MEMCPY:
+        cause = columns["migrationCause"][rows]
+        opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
+    correlation = columns["correlationId"][rows]
+    opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
+    opening += graph_ids(reading, columns, rows)
+
+    result.records.append(intervals(place, begin, end, opening, [operation, size]))
+    state = np.full(rows.size, types.MEMORY_TRANSFER, np.int64)
+    result.states.append(StateIntervals(place, begin, end, state))
+
+
+SOURCE = Source(
+    "memory_operations",
+    "Memory copies and sets",
+    (MEMCPY_TABLE, MEMSET_TABLE),
+    read,
+    rows=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
+    row="copies, sets",
+)

@@ -1,0 +1,91 @@
+"""Page faults of unified memory: by access on the GPU that faulted, by function on the process whose CPU did.
+
+Faults of a GPU come in groups that overlap in time, so each is a point where it began, with how long it took. Of a
+fault of a CPU the report knows the process, not the thread: it is on the main one. The migrations that follow are
+copies.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import ACCESSES
+from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import main_thread_of, process_of
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, unsound_times
+
+GPU_FAULTS = Table(
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
+    ("start", "end", "globalPid", "deviceId"),
+    {"address": NULL, "numberOfPageFaults": NULL, "faultAccessType": 0},
+)
+CPU_FAULTS = Table(
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS", ("start", "globalPid"), {"address": NULL, "CpuInstruction": NULL, "module": NULL}
+)
+
+
+def read(reading: Reading) -> Result:
+    """A point for each fault of a CPU and each group of faults of a GPU."""
+    result = Result()
+    _add_gpu(reading, result)
+    _add_cpu(reading, result)
+    return result
+
+
+def _add_gpu(reading: Reading, result: Result) -> None:
+    columns = reading.columns(GPU_FAULTS.name)
+    result.read += columns.rows
+    begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
+    no_device = (pid == NULL) | (device == NULL)
+    reasons = {"no process or device": no_device}
+    reasons |= {reason: mask & ~no_device for reason, mask in unsound_times(begin, end).items()}
+    rows = result.drop_rows(reasons)
+    if not rows.size:
+        return
+    codes, pairs = tuples_of(process_of(pid[rows]), device[rows])
+    gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
+    labels = reading.labels
+    access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
+    value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
+    said = [
+        Pair(labels.handle(types.GPU_PAGE_FAULT), value),
+        Pair(labels.handle(types.GPU_PAGE_FAULTS), faults, faults != NULL),
+        Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
+        Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+    ]
+    result.records.append(events(reading.places.devices(gpus[codes]), begin[rows], said))
+
+
+def _add_cpu(reading: Reading, result: Result) -> None:
+    columns = reading.columns(CPU_FAULTS.name)
+    result.read += columns.rows
+    begin, pid = columns["start"], columns["globalPid"]
+    no_process = pid == NULL
+    rows = result.drop_rows({"no process": no_process, "no time": (begin == NULL) & ~no_process})
+    if not rows.size:
+        return
+    process = process_of(pid[rows])
+    place = reading.places.threads(main_thread_of(process), application=True)
+    # The instruction is the id of the function's name; where it is not known, that of the module may be.
+    function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
+    index, names = reading.names(np.where(function == NULL, module, function))
+    labels = reading.labels
+    ids = labels.name_ids(types.CPU_PAGE_FAULT.names, names)[index]
+    said = [
+        Pair(labels.handle(types.CPU_PAGE_FAULT), ids),
+        Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
+    ]
+    result.records.append(events(place, begin[rows], said))
+
+
+SOURCE = Source(
+    "unified_memory",
+    "Page faults of unified memory",
+    (GPU_FAULTS, CPU_FAULTS),
+    read,
+    rows=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
+    row="faults",
+)

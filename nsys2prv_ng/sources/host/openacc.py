@@ -1,0 +1,106 @@
+"""What the runtime of OpenACC does on host threads: launches of compute constructs, data clauses, and the rest.
+
+Each of CUPTI's three kinds of activity has a type of its own, with the numbers of nsys2prv, so that a launch within
+a data region is seen with it; source line and function last as long. No capture was at hand: the tables are those of
+real exports without events, and as NVIDIA's documentation of the export describes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.host_calls import sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+
+_REQUIRED = ("start", "end", "globalTid", "eventKind")
+_OPTIONAL = {"srcFile": NULL, "lineNo": 0, "funcName": NULL}
+OTHER = Table("CUPTI_ACTIVITY_KIND_OPENACC_OTHER", _REQUIRED, _OPTIONAL)
+DATA = Table("CUPTI_ACTIVITY_KIND_OPENACC_DATA", _REQUIRED, {**_OPTIONAL, "bytes": NULL, "varName": NULL})
+LAUNCH = Table(
+    "CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH",
+    _REQUIRED,
+    {**_OPTIONAL, "numGangs": NULL, "numWorkers": NULL, "vectorLength": NULL, "kernelName": NULL},
+)
+TABLES = (OTHER, DATA, LAUNCH)
+
+# CUpti_OpenAccEventKind: wait and implicit wait.
+_WAITS = (7, 8)
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each event, nested as those of its kind of activity were."""
+    result = Result()
+    for i, table in enumerate(TABLES):
+        columns = reading.columns(table.name)
+        result.read += columns.rows
+        rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
+        if rows.size:
+            _add(reading, result, columns, rows, i)
+    return result
+
+
+def _add(reading: Reading, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
+    """Records of some rows of the i-th table."""
+    labels = reading.labels
+    begin, end = columns["start"][rows], columns["end"][rows]
+    place = reading.places.threads(columns["globalTid"][rows], application=True)
+    kind = columns["eventKind"][rows]
+    call = labels.handle(types.OPENACC[i])
+    opening = [Pair(call, np.where(np.isin(kind, list(OPENACC_KINDS)), kind, OPENACC_UNKNOWN))]
+    for event_type, (index, names), known in (
+        (types.OPENACC_SOURCE[i], _source_lines(reading, columns, rows), columns["srcFile"][rows] != NULL),
+        (types.OPENACC_FUNCTION[i], reading.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
+    ):
+        if known.any():
+            # Where an event does not say, it hides what an outer one said.
+            ids = labels.name_ids(event_type.names, names)[index]
+            opening.append(Pair(labels.handle(event_type), ids))
+    closing: list[int | IntArray] = [pair.handle for pair in opening]
+    if TABLES[i] is DATA:
+        size = columns["bytes"][rows]
+        of_bytes = labels.handle(types.OPENACC_BYTES)
+        opening.append(Pair(of_bytes, np.where(size == NULL, 0, size)))
+        closing.append(of_bytes)
+        opening += _named(reading, columns["varName"][rows], types.OPENACC_VARIABLE)
+    elif TABLES[i] is LAUNCH:
+        for name, event_type in types.OPENACC_SIZES.items():
+            value = columns[name][rows]
+            opening.append(Pair(labels.handle(event_type), value, value != NULL))
+        opening += _named(reading, columns["kernelName"][rows], types.OPENACC_KERNEL)
+    result.records.append(intervals(place, begin, end, opening, closing))
+
+    waits = np.isin(kind, _WAITS)
+    state = np.full(int(waits.sum()), types.SYNCHRONIZATION, np.int64)
+    result.states.append(StateIntervals(place[waits], begin[waits], end[waits], state))
+
+
+def _source_lines(reading: Reading, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """(index of each row, names) of `file:line`, without the folders, in which ranks may differ."""
+    codes, pairs = tuples_of(columns["srcFile"][rows], columns["lineNo"][rows])
+    files = reading.strings(np.array([file for file, _ in pairs], np.int64))
+    lines = ["" if file == NULL else f":{line}" for file, line in pairs]
+    return codes, [file.rpartition("/")[2] + line for file, line in zip(files, lines, strict=True)]
+
+
+def _named(reading: Reading, name: IntArray, event_type: EventType) -> list[Pair]:
+    """A name at the begin, where a row has one."""
+    index, names = reading.names(name)
+    ids = reading.labels.name_ids(event_type.names, names)[index]
+    return [Pair(reading.labels.handle(event_type), ids, name != NULL)]
+
+
+SOURCE = Source(
+    "openacc",
+    "OpenACC",
+    TABLES,
+    read,
+    rows=tuple(EventRows(table.name, "globalTid") for table in TABLES),
+    row="events",
+)

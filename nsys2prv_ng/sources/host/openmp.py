@@ -1,0 +1,200 @@
+"""OpenMP through OMPT: regions, worksharing, synchronization, locks and tasks, with the numbers of Extrae's traces.
+
+The value of an event comes from the row's `kind`, whose numbers are those of OMPT (OpenMP 5.2, section 19.4.4): they
+are the same in every runtime and export. Tasks are shown in the pieces that ran, since a thread leaves its implicit
+task for an explicit one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import innermost
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.records.columns import Pair, events, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.shared.host_calls import sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+
+_ANY = -1
+"""Stands for every kind that is not named, and for the rows of tables that have none."""
+
+_WAITING, _LEAVING, _INSIDE = 3, 5, 6
+_LOCKS = {
+    **dict.fromkeys((1, 2, 3, 4, _ANY), types.OMP_LOCK),
+    5: types.OMP_CRITICAL,
+    6: types.OMP_ATOMIC,
+    7: types.OMP_ORDERED,
+}
+
+
+class Meaning(NamedTuple):
+    """What rows of one kind become: a value of an event type."""
+
+    event_type: EventType
+    value: int
+
+
+def _locking(value: int) -> dict[int, Meaning]:
+    return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
+
+
+_WORK = {1: 4, 2: 5, 3: 6, 4: 8, 5: 9, 6: 10, 8: 11, 10: 12, 11: 13, 12: 14, 13: 15, _ANY: 16}
+_BARRIERS = (1, 2, 3, 4, 8, 9, 10)
+_TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t say how it was made
+
+INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
+    "THREAD": {_ANY: Meaning(types.OMP_THREAD, 1)},
+    "PARALLEL": {_ANY: Meaning(types.OMP_PARALLEL, 3)},
+    "WORKSHARE": {
+        **{kind: Meaning(types.OMP_WORKSHARING, value) for kind, value in _WORK.items()},
+        7: Meaning(types.OMP_TASKLOOP, 1),
+    },
+    "MASTER": {_ANY: Meaning(types.OMP_WORKSHARING, 7)},
+    "SYNC_REGION": {
+        **{kind: Meaning(types.OMP_BARRIER, kind) for kind in _BARRIERS},
+        5: Meaning(types.OMP_TASKWAIT, 1),
+        6: Meaning(types.OMP_TASKGROUP, 1),
+        7: Meaning(types.OMP_REDUCTION, 1),
+        _ANY: Meaning(types.OMP_OTHER_SYNCHRONIZATION, 1),
+    },
+    "SYNC_REGION_WAIT": {
+        **{kind: Meaning(types.OMP_WAIT, kind) for kind in (*_BARRIERS, 5, 6, 7)},
+        _ANY: Meaning(types.OMP_WAIT, 11),
+    },
+    "REDUCTION": {_ANY: Meaning(types.OMP_REDUCTION, 1)},
+    "MUTEX_WAIT": _locking(_WAITING),
+    "CRITICAL_SECTION": {**_locking(_INSIDE), _ANY: Meaning(types.OMP_CRITICAL, _INSIDE)},
+    "TASK": {
+        1: Meaning(types.OMP_FUNCTION, 2),
+        2: Meaning(types.OMP_FUNCTION, 1),
+        4: Meaning(types.OMP_TASK, 1),
+        8: Meaning(types.OMP_TASK, 2),
+        _ANY: Meaning(types.OMP_TASK, 3),
+    },
+}
+"""Meaning of each kind in each table whose rows last."""
+
+POINTS: Mapping[str, Mapping[int, Meaning]] = {
+    "TASK_CREATE": {_ANY: Meaning(types.OMP_TASK_CREATION, 1)},
+    "TASK_SCHEDULE": {_ANY: Meaning(types.OMP_POINT, 1)},
+    "CANCEL": {_ANY: Meaning(types.OMP_POINT, 2)},
+    "LOCK_INIT": {_ANY: Meaning(types.OMP_POINT, 3)},
+    "LOCK_DESTROY": {_ANY: Meaning(types.OMP_POINT, 4)},
+    "DISPATCH": {_ANY: Meaning(types.OMP_POINT, 5)},
+    "FLUSH": {_ANY: Meaning(types.OMP_POINT, 6)},
+    "MUTEX_RELEASED": _locking(_LEAVING),
+}
+"""Meaning of each kind in each table whose rows are moments."""
+
+
+def table_name(what: str) -> str:
+    return f"OPENMP_EVENT_KIND_{what}"
+
+
+TABLES = (
+    *(
+        Table(table_name(what), ("start", "end", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
+        for what in INTERVALS
+    ),
+    *(
+        Table(table_name(what), ("start", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
+        for what in POINTS
+    ),
+)
+
+_WAITS = {(types.OMP_BARRIER, kind) for kind in _BARRIERS} | {
+    (types.OMP_TASKWAIT, 1),
+    *((event_type, _WAITING) for event_type in _LOCKS.values()),
+    *((types.OMP_WAIT, value) for value in types.OMP_WAIT.values or ()),
+}
+"""Where a thread waits for others, unless it runs a task meanwhile."""
+
+
+class _Rows(NamedTuple):
+    """Rows of all tables together: begin and end (ns; the same for a moment), globalTid, task id or NULL, meaning."""
+
+    begin: IntArray
+    end: IntArray
+    thread: IntArray
+    task: IntArray
+    meaning: IntArray
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each row that lasts and a point for each that does not."""
+    result = Result()
+    meanings = list(dict.fromkeys(m for of in (*INTERVALS.values(), *POINTS.values()) for m in of.values()))
+    rows = _all_rows(reading, meanings)
+    result.read = int(rows.begin.size)
+    number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
+    of_type = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
+    asked: list[StateIntervals] = []
+    for event_type, i in number.items():
+        chosen = np.flatnonzero(of_type == i)
+        if not chosen.size:
+            continue
+        sound = chosen[sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]
+        if not sound.size:
+            continue
+        part = _Rows(*(column[sound] for column in rows))
+        place = reading.places.threads(part.thread, application=False)
+        _add(reading, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
+        waits = np.array([tuple(m) in _WAITS for m in meanings])[part.meaning]
+        state = np.where(waits, types.SYNCHRONIZATION, types.RUNNING)
+        says = waits | (event_type == types.OMP_TASK)
+        asked.append(StateIntervals(place[says], part.begin[says], part.end[says], state[says]))
+    if asked:
+        result.states.append(_waiting(asked))
+    return result
+
+
+def _all_rows(reading: Reading, meanings: list[Meaning]) -> _Rows:
+    """The rows of all tables, one table after the other."""
+    parts = []
+    for what, of_kind in (*INTERVALS.items(), *POINTS.items()):
+        columns = reading.columns(table_name(what))
+        kind = columns["kind"] & _TASK_TYPE if what == "TASK" else columns["kind"]
+        meaning = np.full(columns.rows, meanings.index(of_kind[_ANY]), np.int64)
+        for value, meant in of_kind.items():
+            meaning[kind == value] = meanings.index(meant)
+        end = columns["end"] if what in INTERVALS else columns["start"]
+        task = columns["newTaskId" if what == "TASK_CREATE" else "taskId"]
+        parts.append(_Rows(columns["start"], end, columns["globalTid"], task, meaning))
+    return _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _add(
+    reading: Reading, result: Result, event_type: EventType, place: IntArray, rows: _Rows, value: IntArray
+) -> None:
+    """Records of the rows of one event type; tasks and their creation also tell which."""
+    handle = reading.labels.handle(event_type)
+    pairs = [Pair(handle, value)]
+    has_task = rows.task != NULL
+    if event_type in (types.OMP_FUNCTION, types.OMP_TASK, types.OMP_TASK_CREATION) and has_task.any():
+        pairs.append(Pair(reading.labels.handle(types.OMP_TASK_ID), rows.task, has_task))
+    if event_type.interval:
+        result.records.append(intervals(place, rows.begin, rows.end, pairs, [handle]))
+    else:
+        result.records.append(events(place, rows.begin, pairs))
+
+
+def _waiting(asked: list[StateIntervals]) -> StateIntervals:
+    """Where threads wait and run no task: a thread in a barrier runs tasks, and a task waits for its own."""
+    flat = innermost(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
+    return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
+
+
+SOURCE = Source(
+    "openmp",
+    "OpenMP",
+    TABLES,
+    read,
+    rows=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
+    row="regions, tasks, waits",
+)

@@ -1,0 +1,101 @@
+"""When the kernel had a thread on a core, and on which: from the context switches that nsys traced.
+
+A thread's row shows this only where the thread made calls: a process has threads by the dozen that never do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source, Unended
+
+SCHED = "SCHED_EVENTS"
+TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
+
+
+class _Switches(NamedTuple):
+    """What each context switch of n, ordered by thread and time, makes of its thread."""
+
+    begins: BoolArray
+    """It brings the thread onto a core, and the next switch takes it off."""
+    lasts: BoolArray
+    """It brings the thread onto a core, and there is no other after it."""
+    repeated: BoolArray
+    """It brings the thread onto a core, and so does the next: when it was taken off is lost."""
+    unbegun: BoolArray
+    """It takes a thread off of which the switch before did not say that it was on."""
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each time that a thread was on a core; its value is the core's number plus one."""
+    columns = reading.columns(SCHED)
+    time, core, thread, is_in = (columns[name] for name in ("start", "cpu", "globalTid", "isSchedIn"))
+    result = Result()
+    left = np.ones(columns.rows, np.bool_)
+    for reason, mask in (
+        ("no thread", thread == NULL),
+        ("no time", time == NULL),
+        ("no core", (core < 0) | (core >= MAX_TYPE)),
+        ("neither in nor out", is_in == NULL),
+    ):
+        result.drop(reason, int((left & mask).sum()))
+        left &= ~mask
+    rows = np.flatnonzero(left)
+    if not rows.size:
+        result.read = columns.rows
+        return result
+    # Of the same time, the order of the table is the order of what happened.
+    rows = rows[np.lexsort((time[rows], thread[rows]))]
+    time, core, thread = time[rows], core[rows], thread[rows]
+    switches = _pair(thread, is_in[rows] != 0)
+    result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
+    result.drop("no begin (taken off a core without having been put on one)", int(switches.unbegun.sum()))
+
+    handle = reading.labels.handle(types.ON_CPU)
+    distinct, index = np.unique(core, return_inverse=True)
+    ids = reading.labels.name_ids(types.ON_CPU.names, map(_label, distinct))[index]
+    place = reading.places.observed_threads(thread)
+    begin = np.flatnonzero(switches.begins)
+    on = Pair(handle, ids[begin])
+    result.records.append(intervals(place[begin], time[begin], time[begin + 1], [on], [handle]))
+    last = np.flatnonzero(switches.lasts)
+    if last.size:
+        result.unended.append(Unended(place[last], time[last], [Pair(handle, ids[last])], [handle]))
+    result.closed = int(last.size)
+    result.read = sum(result.dropped.values()) + begin.size + last.size
+    result.shared = {_label(number): Value(int(number) + 1, _label(number)) for number in distinct}
+    return result
+
+
+def _pair(thread: IntArray, on: BoolArray) -> _Switches:
+    """Pair switches that are ordered by thread and time: which thread, and whether it is put on a core."""
+    same = thread[1:] == thread[:-1]
+    followed = np.append(same, False)  # by a switch of the same thread
+    next_on = np.append(on[1:], False)
+    was_on = np.append(False, on[:-1] & same)[: on.size]
+    return _Switches(on & followed & ~next_on, on & ~followed, on & followed & next_on, ~on & ~was_on)
+
+
+def _label(core: int) -> str:
+    return f"core {core}"
+
+
+def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+    """The value of a core is its number plus one, whichever cores there are."""
+    values: dict[str, Value] = {}
+    for part in parts:
+        if isinstance(part.shared, dict):
+            values |= part.shared
+    return Joined({types.ON_CPU.names: values})
+
+
+SOURCE = Source("scheduling", "Threads on cores", (TABLE,), read, join, rows=(EventRows(SCHED),), row="switches")

@@ -1,0 +1,1 @@
+"""MPI and UCX: calls, collectives, messages and communicators."""

@@ -1,0 +1,357 @@
+"""Which sends and receives of MPI meet, over all reports.
+
+MPI keeps the order of the messages of a stream, that is of one communicator, sender and receiver: the k-th send of a
+tag meets the k-th receive of it, in the order in which receives were posted, and a receive of any tag takes the first
+message that none before it took (MPI 4.1, 3.5: without receives from any source, matching is deterministic). Whom a
+receive from any source met is not recorded, so it is matched only where all senders but one are out of question, and
+what an unmatched one may have taken is left unmatched with it. Where a capture began after MPI_Init, messages may have
+been under way: unequal numbers of sends and receives then do not tell which of them meet. Up to MPI_Finalize every
+message has been received (MPI 4.1, 11.2.2), which helps where reports of some ranks are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.records.columns import communications
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
+from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, Ends, Messages
+from nsys2prv_ng.sources.shared.source import Result
+
+# Why a send or receive is unmatched. The first of these also stand for a partner, which otherwise is a task.
+TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
+    -2, -12, -1
+)
+_REASONS = {
+    TO_NOBODY: "to or from MPI_PROC_NULL",
+    NO_PARTNER: "the report does not tell its partner",
+    NO_COMMUNICATOR: "the report does not tell its communicator",
+    NOT_HERE: "its partner is a rank of none of the reports",
+    NO_RECEIVE: "sent, and no receive was recorded",
+    NO_SEND: "received, and no send was recorded",
+    SEVERAL: "received from any source, with several candidates",
+    TAKEN: "may be what a receive with a wildcard took",
+    PARTIAL: "unequal numbers of sends and receives in a capture that began after MPI_Init",
+    NO_TAG: "the report does not tell its tag",
+}
+_NO_END = "sent, and the end of its receive was not recorded"
+_EARLY = "of a request that was made before the capture"
+
+_ANY = -1
+_STREAM = ["communicator", "source", "destination"]
+_CHANNEL = [*_STREAM, "tag"]
+
+
+class Captured(NamedTuple):
+    """Tasks of which nothing is missing since MPI_Init, and those among them of which nothing is until MPI_Finalize."""
+
+    from_init: set[int]
+    to_finalize: set[int]
+
+
+class ReportMessages(NamedTuple):
+    """Messages of one report, with what places them in the trace."""
+
+    messages: Messages
+    keys: Sequence[str]
+    """Communicators, as `Ends.communicator` counts them."""
+    rows: IntArray
+    """Row of the trace by place."""
+    clock: ClockMap
+    """From times of the report (ns) to those on the common clock."""
+
+
+def match(
+    reports: Sequence[ReportMessages],
+    communicators: AllCommunicators,
+    task_of_row: IntArray,
+    task_of_rank: Mapping[int, int],
+    captured: Captured,
+) -> Result:
+    """A communication from send to receive for each message of which both are known.
+
+    `read` counts messages that were seen at either side.
+    """
+    sends = _table([(r, r.messages.sends) for r in reports], communicators, task_of_row, task_of_rank)
+    receives = _table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
+    sends = sends.rename(columns={"task": "source", "partner": "destination"})
+    receives = receives.rename(columns={"task": "destination", "partner": "source"})
+    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # which only a receive can do without
+
+    barriers = _resolve_wildcards(sends, receives, _complete(communicators, task_of_rank), captured.to_finalize)
+    send_of = _in_order(sends, receives, barriers, captured.from_init)
+    matched = np.flatnonzero(send_of >= 0)
+    result = Result(read=len(sends) + len(receives) - matched.size)
+    for state in (sends["state"], receives["state"]):
+        for code, count in state[state < 0].value_counts().items():
+            result.drop(_REASONS[int(str(code))], count)
+    early = sum(r.messages.started_before for r in reports)
+    result.read += early
+    result.drop(_EARLY, early)
+
+    matched = matched[(receives["done"].to_numpy() != NULL)[matched]]
+    result.drop(_NO_END, int((send_of >= 0).sum()) - matched.size)
+    s, r = sends.iloc[send_of[matched]], receives.iloc[matched]
+    size = np.maximum(s["bytes"].to_numpy(), 0)
+    send, receive = (s["row"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
+    result.records.append(communications(*send, *receive, size, s["tag"].to_numpy()))
+    return result
+
+
+# ---- what the reports say, with tasks and one clock --------------------------------------------------------------
+
+
+def _table(
+    parts: Sequence[tuple[ReportMessages, Ends]],
+    communicators: AllCommunicators,
+    task_of_row: IntArray,
+    task_of_rank: Mapping[int, int],
+) -> pd.DataFrame:
+    """Sends or receives of all reports: task, partner (a task, or why it is none), state, and the columns of `Ends`."""
+    tables = []
+    for report, ends in parts:
+        partner, number = _partners(ends, report.keys, communicators, task_of_rank)
+        columns = {
+            "task": task_of_row[report.rows[ends.posted_at]],
+            "partner": partner,
+            "state": np.where((partner < 0) & (partner != ANY_SOURCE), partner, 0),
+            "communicator": number,
+            "row": report.rows[ends.place],
+            "time": report.clock(ends.time),
+            "done": np.where(ends.done == NULL, NULL, report.clock(ends.done)),
+            "tag": np.where(ends.tag == NULL, _ANY, ends.tag),
+            "bytes": ends.bytes,
+        }
+        tables.append(pd.DataFrame(columns, dtype=np.int64))
+    joined: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    return joined
+
+
+def _partners(
+    ends: Ends, keys: Sequence[str], communicators: AllCommunicators, task_of_rank: Mapping[int, int]
+) -> tuple[IntArray, IntArray]:
+    """(task of each partner, or ANY_SOURCE, or why it is none; number of each communicator, 0 if unknown)."""
+    codes, first = codes_of(ends.communicator, ends.partner)
+    partner = np.zeros(first.size, np.int64)
+    distinct = zip(ends.communicator[first].tolist(), ends.partner[first].tolist(), strict=True)
+    for i, (key, local) in enumerate(distinct):
+        if local == NULL:
+            partner[i] = NO_PARTNER
+        elif local == NOBODY:
+            partner[i] = TO_NOBODY
+        elif keys[key] == UNKNOWN:
+            partner[i] = NO_COMMUNICATOR
+        elif local == ANY_SOURCE:
+            partner[i] = ANY_SOURCE
+        else:
+            world = communicators.world_rank(keys[key], local)
+            partner[i] = NOT_HERE if world is None else task_of_rank.get(world, NOT_HERE)
+    number = np.array([communicators.number.get(key, 0) for key in keys], np.int64)
+    return partner[codes], number[ends.communicator]
+
+
+def _complete(communicators: AllCommunicators, task_of_rank: Mapping[int, int]) -> set[int]:
+    """Numbers of the communicators of which all members are known and in the trace."""
+    return {
+        communicators.number[key]
+        for key, group in communicators.groups.items()
+        if 0 < group.size == len(group.members) and all(rank in task_of_rank for rank in group.members.values())
+    }
+
+
+# ---- receives from any source ------------------------------------------------------------------------------------
+
+
+def _resolve_wildcards(
+    sends: pd.DataFrame, receives: pd.DataFrame, complete: set[int], to_finalize: set[int]
+) -> pd.DataFrame:
+    """Give receives from any source the only source they can have had; note in `state` where there is none or several.
+
+    Returns what may have been taken by receives of unknown source: from which time on, of which streams and tag. A
+    source is out of question if receives that name it took all that it sent, and so are ranks without a report if those
+    that have one sent as many messages as there are.
+    """
+    sent, named = sends[sends["state"] == 0], receives[(receives["source"] >= 0) & (receives["done"] != NULL)]
+    any_tag = _left(sent, named, _STREAM).assign(tag=_ANY)
+    one_tag = _left(sent, named, _CHANNEL)
+    barriers = [_blind(sent, receives)]
+    accounted = _accounted(any_tag, receives, to_finalize)
+    key = ["communicator", "destination", "tag"]
+    for candidates in (any_tag, one_tag):
+        from_any = receives[receives["source"] == ANY_SOURCE]
+        wild = from_any[(from_any["tag"] == _ANY) == (candidates is any_tag)]
+        found = candidates.groupby(key, as_index=False)["source"].agg(candidate="first", number="size")
+        joined = wild[key].merge(found, on=key, how="left")
+        number = joined["number"].fillna(0).to_numpy()
+        receiver = pd.MultiIndex.from_frame(wild[key[:2]])
+        all_known = wild["communicator"].isin(complete).to_numpy() | receiver.isin(accounted)
+        single = (number == 1) & all_known
+        receives.loc[wild.index[single], "source"] = joined["candidate"].to_numpy()[single].astype(np.int64)
+        receives.loc[wild.index[number == 0], "state"] = NO_SEND
+        unsolved = wild[(number > 0) & ~single]
+        receives.loc[unsolved.index, "state"] = SEVERAL
+        first = unsolved.groupby(key, as_index=False)["time"].min()
+        barriers.append(first.merge(candidates, on=key)[[*_CHANNEL, "time"]])
+    all_barriers: pd.DataFrame = pd.concat(barriers, ignore_index=True).astype(np.int64)
+    return all_barriers
+
+
+def _left(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """Streams or channels with more sends than completed receives that name the source."""
+    sent_number, taken = sent.groupby(key).size(), named.groupby(key).size()
+    left = sent_number - taken.reindex(sent_number.index, fill_value=0)
+    frame: pd.DataFrame = left[left > 0].rename("left").reset_index()
+    return frame
+
+
+def _accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[int]) -> pd.MultiIndex:
+    """(communicator, destination) where receives from any source took no more than sources with a report had left."""
+    finished = streams[streams["source"].isin(to_finalize) & streams["destination"].isin(to_finalize)]
+    left = finished.groupby(["communicator", "destination"])["left"].sum()
+    wild = receives[(receives["source"] == ANY_SOURCE) & (receives["done"] != NULL)]
+    taken = wild.groupby(["communicator", "destination"]).size()
+    equal: pd.MultiIndex = left[left == taken.reindex(left.index, fill_value=0)].index
+    return equal
+
+
+def _blind(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
+    """What receives whose partner the report does not tell (MPI_Mrecv) may have taken: anything sent to their task."""
+    blind = receives[receives["state"] == NO_PARTNER]
+    streams = sent[_STREAM].drop_duplicates()
+    known = blind["communicator"] > 0
+    parts: list[pd.DataFrame] = []
+    for key, of in ((["communicator", "destination"], known), (["destination"], ~known)):
+        first = blind[of].groupby(key, as_index=False)["time"].min()
+        parts.append(first.merge(streams, on=key).assign(tag=_ANY)[[*_CHANNEL, "time"]])
+    joined: pd.DataFrame = pd.concat(parts, ignore_index=True)
+    return joined
+
+
+# ---- streams in order --------------------------------------------------------------------------------------------
+
+
+def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFrame, whole: set[int]) -> IntArray:
+    """Index of the send that each receive took, or -1; `state` of both tables says why some met none."""
+    s = sends[sends["state"] == 0].sort_values("time", kind="stable")
+    # A barrier counts from its time on, before a receive of the same time.
+    r = pd.concat([barriers, receives[receives["state"] == 0]], keys=["barrier", "receive"])
+    r = r.sort_values("time", kind="stable")
+    both = pd.concat([s[_CHANNEL], r[_CHANNEL]], ignore_index=True)
+    stream, first_of_stream = codes_of(*(both[name].to_numpy() for name in _STREAM))
+    channel, first_of_channel = codes_of(stream, both["tag"].to_numpy())
+    channel = np.where(both["tag"] == _ANY, _ANY, channel)
+    of_send, of_receive = slice(0, len(s)), slice(len(s), None)
+    s_order = np.argsort(stream[of_send], kind="stable")
+    r_order = np.argsort(stream[of_receive], kind="stable")
+    s, r = s.iloc[s_order], r.iloc[r_order]
+    s_stream, s_channel = stream[of_send][s_order], channel[of_send][s_order]
+    r_stream, r_channel = stream[of_receive][r_order], channel[of_receive][r_order]
+    is_receive = r.index.get_level_values(0) == "receive"
+
+    source, destination = (both[name].to_numpy()[first_of_stream] for name in _STREAM[1:])
+    apart = ~(np.isin(source, list(whole)) & np.isin(destination, list(whole)))
+    stream_state, channel_state = _partial(
+        s_stream, s_channel, r_stream[is_receive], r_channel[is_receive], apart, first_of_channel.size
+    )
+    by_channel = np.argsort(s_channel, kind="stable")
+    head = np.searchsorted(s_channel[by_channel], np.arange(channel_state.size + 1)).astype(np.int64)
+    taken, r_state, s_state = _match_streams(
+        s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
+    )
+    at = r.index.get_level_values(1)[is_receive]
+    send_of = np.full(len(receives), -1, np.int64)
+    send_of[at] = np.append(s.index.to_numpy(), -1)[taken[is_receive]]
+    receives.loc[at, "state"] = r_state[is_receive]
+    sends.loc[s.index, "state"] = s_state
+    return send_of
+
+
+def _partial(
+    s_stream: IntArray, s_channel: IntArray, r_stream: IntArray, r_channel: IntArray, apart: BoolArray, channels: int
+) -> tuple[IntArray, IntArray]:
+    """State of each stream and channel: PARTIAL where, of the streams `apart`, sends and receives do not add up."""
+    exact = r_channel != _ANY
+    has_wildcard = np.zeros(apart.size, np.bool_)
+    has_wildcard[r_stream[~exact]] = True
+    stream_of = np.zeros(channels, np.int64)
+    stream_of[s_channel], stream_of[r_channel[exact]] = s_stream, r_stream[exact]
+
+    stream_state = np.where(apart & has_wildcard & _unequal(s_stream, r_stream, apart.size), PARTIAL, 0)
+    unequal = _unequal(s_channel, r_channel[exact], channels)
+    return stream_state, np.where((apart & ~has_wildcard)[stream_of] & unequal, PARTIAL, 0)
+
+
+def _unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
+    """Where there are sends and receives, but not as many of the one as of the other."""
+    sends, receives = np.bincount(sent, minlength=length), np.bincount(received, minlength=length)
+    unequal: BoolArray = (sends != receives) & (sends > 0) & (receives > 0)
+    return unequal
+
+
+@compiled
+def _match_streams(  # type: ignore[no-untyped-def]
+    s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
+):
+    """Walk each stream's receives in the order of posting. Barriers among them take sends, but not which is known.
+
+    Sends and receives are ordered by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c.
+    States are 0 while everything is known of a stream or channel. Returns (send or -1 and state of each receive, state
+    of each send).
+    """
+    taken = np.full(r_stream.size, -1, np.int64)
+    r_state = np.zeros(r_stream.size, np.int64)
+    used = np.zeros(s_stream.size, np.bool_)
+    ends = head[1:].copy()
+    next_of = head[:-1].copy()
+    cursor = 0
+    uncertain = 0  # State of the stream's least certain channel.
+    for i in range(r_stream.size):
+        stream, channel = r_stream[i], r_channel[i]
+        if i == 0 or stream != r_stream[i - 1]:
+            uncertain = 0
+            while cursor < s_stream.size and s_stream[cursor] < stream:
+                cursor += 1
+        if not is_receive[i]:
+            uncertain = TAKEN
+            if channel == _ANY:
+                stream_state[stream] = TAKEN
+            else:
+                channel_state[channel] = TAKEN
+            continue
+        if channel == _ANY:
+            if stream_state[stream] == 0 and uncertain != 0:
+                stream_state[stream] = uncertain
+            if stream_state[stream] != 0:
+                r_state[i] = stream_state[stream]
+                continue
+            while cursor < s_stream.size and s_stream[cursor] == stream and used[cursor]:
+                cursor += 1
+            found = cursor if cursor < s_stream.size and s_stream[cursor] == stream else -1
+        else:
+            state = stream_state[stream] if stream_state[stream] != 0 else channel_state[channel]
+            if state != 0:
+                r_state[i] = state
+                continue
+            while next_of[channel] < ends[channel] and used[by_channel[next_of[channel]]]:
+                next_of[channel] += 1
+            found = by_channel[next_of[channel]] if next_of[channel] < ends[channel] else -1
+        if found >= 0:
+            used[found] = True
+            taken[i] = found
+        else:
+            r_state[i] = NO_SEND
+    s_state = np.zeros(s_stream.size, np.int64)
+    for j in range(s_stream.size):
+        if not used[j]:
+            state = stream_state[s_stream[j]] if stream_state[s_stream[j]] != 0 else channel_state[s_channel[j]]
+            s_state[j] = state if state != 0 else NO_RECEIVE
+    return taken, r_state, s_state

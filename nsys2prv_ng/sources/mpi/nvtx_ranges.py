@@ -1,0 +1,66 @@
+"""MPI calls of reports before nsys 2023.4: ranges of the NVTX domain "MPI", which tell nothing but name and times."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.sources.shared.source import Reading
+
+NVTX = "NVTX_EVENTS"
+TABLE = Table(
+    NVTX, ("start", "eventType"), {"end": NULL, "globalTid": NULL, "textId": NULL, "domainId": 0}, text=("text",)
+)
+EVENT_TABLES = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
+
+_PUSH_POP = 59
+_DOMAIN_CREATE = 75
+_DOMAIN = "MPI"
+_PREFIX = "MPI_"
+NAMES = re.compile(_PREFIX + ".*")
+"""Names of the ranges that are calls."""
+
+
+class MpiRanges(NamedTuple):
+    """Rows of NVTX_EVENTS that are MPI calls, the index of each one's name, and the distinct names."""
+
+    rows: IntArray
+    name_index: IntArray
+    names: list[str]
+
+
+def mpi_ranges(reading: Reading) -> MpiRanges:
+    """The MPI calls among a report's ranges; none where it has them in tables of their own."""
+    none = MpiRanges(np.zeros(0, np.int64), np.zeros(0, np.int64), [])
+    columns = reading.columns(NVTX)
+    if not columns.rows or any(reading.columns(table).rows for table in EVENT_TABLES):
+        return none
+    kind, process, domain = columns["eventType"], process_of(columns["globalTid"]), columns["domainId"]
+    created = np.flatnonzero(kind == _DOMAIN_CREATE)
+    index, names = _texts(reading, columns, created)
+    created = created[np.array([name == _DOMAIN for name in names], np.bool_)[index]]
+    if not created.size:
+        return none
+    domains = pd.MultiIndex.from_arrays([process[created], domain[created]])
+    ranges = np.flatnonzero((kind == _PUSH_POP) & np.isin(domain, domain[created]))
+    ranges = ranges[pd.MultiIndex.from_arrays([process[ranges], domain[ranges]]).isin(domains)]
+    index, names = _texts(reading, columns, ranges)
+    is_call = np.array([name.startswith(_PREFIX) for name in names], np.bool_)[index]
+    return MpiRanges(ranges[is_call], index[is_call], names)
+
+
+def _texts(reading: Reading, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """(index into the texts for each row, distinct texts): a row's own text, else the registered one."""
+    index, registered = reading.names(columns["textId"][rows])
+    by_id = pa.array(registered, pa.string()).take(pa.array(index))
+    own = columns.texts["text"].combine_chunks().take(pa.array(rows))
+    encoded = pc.coalesce(own, by_id).dictionary_encode()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()

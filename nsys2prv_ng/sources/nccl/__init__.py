@@ -1,0 +1,1 @@
+"""NCCL: calls, kernels, payload, collectives and messages."""

@@ -1,0 +1,123 @@
+"""What NCCL's kernels tell of the clocks: a collective ends on the GPUs of all its ranks at about the same time.
+
+Not the calls on the host: they return when the kernel has been launched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.clock.collectives import (
+    ANY_SIZE,
+    FROM_ROOT,
+    OTHER,
+    SYNCHRONISING,
+    TO_ROOT,
+    Collectives,
+    Evidence,
+    kinds,
+)
+from nsys2prv_ng.objects.places import Places, Stream
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.nccl.calls import COLLECTIVES
+from nsys2prv_ng.sources.nccl.kernels import Kernels, function_of
+
+_KINDS = {
+    **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),
+    **dict.fromkeys(("ncclBroadcast", "ncclBcast", "ncclScatter"), FROM_ROOT),
+    **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
+}
+_SYNCHRONISING_FUNCTIONS = [function_of(name) for name, kind in _KINDS.items() if kind == SYNCHRONISING][:3]
+
+
+def evidence(
+    places: Places,
+    names: list[str],
+    communicators: list[str],
+    table: pd.DataFrame,
+    kernel: Kernels,
+    pairs: pd.DataFrame,
+) -> Evidence:
+    """Collectives of one report, with the times of their kernels.
+
+    `table` has the calls (process, name as an index into `names`, communicator as one into `communicators` or -1,
+    bytes, root, and rank where a call tells the caller's), `pairs` indices of kernels and of the calls that they carry
+    out. Where no call tells its communicator, kernels are given in the order in which they ran on each stream.
+    """
+    process, device = _owners(places, kernel.place)
+    member, _ = codes_of(process, device)
+    only = pairs[~pairs["call"].duplicated(keep=False)]
+    is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
+    call = table.iloc[only["call"]]
+    shown = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
+    if not shown.any():
+        return Evidence([_by_sequence(kernel, member, table, only)])
+
+    call, at = call[shown], only["kernel"].to_numpy(np.int64)[shown]
+    root, own = call["root"].to_numpy(np.int64), _own_ranks(table, call)
+    size = call["bytes"].to_numpy(np.int64)
+    kind = kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
+    rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
+    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    collectives = Collectives(
+        communicators=[f"nccl {name}" for name in communicators],
+        operations=names,
+        communicator=call["communicator"].to_numpy(np.int64),
+        operation=call["name"].to_numpy(np.int64),
+        bytes=np.where(size == NULL, ANY_SIZE, size),
+        member=member[at],
+        begin=kernel.begin[at],
+        end=kernel.end[at],
+        kind=kind,
+        is_root=root == own,
+        has_communicator=np.ones(at.size, np.bool_),
+    )
+    return Evidence([collectives])
+
+
+def _owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
+    """Process and device of each kernel; -1 for one without a place."""
+    used, position = np.unique(place, return_inverse=True)
+    owners = []
+    for number in used.tolist():
+        stream = places.all[number] if number >= 0 else None
+        owners.append((stream.process, stream.device) if isinstance(stream, Stream) else (-1, -1))
+    process, device = np.array(owners or [(-1, -1)], np.int64).T
+    return process[position], device[position]
+
+
+def _own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+    """The caller's rank in the communicator of each call, where one of its process's calls tells it; else NULL."""
+    known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
+    known = known[~known.duplicated(["process", "communicator"], keep=False)]
+    ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
+    return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
+
+
+def _by_sequence(kernel: Kernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame) -> Collectives:
+    """Kernels of synchronising functions by stream; streams of a rank are in the order of their first kernels."""
+    size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
+    of_call = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
+    size[pairs["kernel"].to_numpy(np.int64)] = np.where(of_call == NULL, ANY_SIZE, of_call)
+    at = np.flatnonzero((kernel.place >= 0) & np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0))
+    at = at[np.argsort(kernel.begin[at], kind="stable")]
+    streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})
+    distinct = streams.drop_duplicates()
+    distinct = distinct.assign(stream=distinct.groupby("member").cumcount())
+    stream = streams.merge(distinct, on=["member", "place"], how="left")["stream"].to_numpy(np.int64)
+    return Collectives(
+        communicators=[f"nccl stream {number}" for number in range(int(stream.max(initial=-1)) + 1)],
+        operations=[f"nccl function {number}" for number in range(int(kernel.function.max(initial=-1)) + 1)],
+        communicator=stream,
+        operation=kernel.function[at],
+        bytes=size[at],
+        member=member[at],
+        begin=kernel.begin[at],
+        end=kernel.end[at],
+        kind=np.full(at.size, SYNCHRONISING, np.int64),
+        is_root=np.zeros(at.size, np.bool_),
+        has_communicator=np.zeros(at.size, np.bool_),
+    )

@@ -1,0 +1,163 @@
+"""Payloads of NCCL's calls as columns: communicator, bytes, ranks and so on.
+
+NCCL gives its NVTX ranges payloads with named fields (src/include/nvtx_payload_schemas.h in NCCL). Exports up to schema
+3.23 hold them as JSON text, later ones as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pyarrow as pa
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import MOST_RANKS
+from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
+from nsys2prv_ng.sources.nvtx.events import NVTX
+from nsys2prv_ng.sources.shared.source import Reading
+
+PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
+TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
+
+COMMUNICATOR = "NCCL communicator ID"
+BYTES = "Message size [bytes]"
+OPERATION = "Reduction operation"
+ROOT = "Root"
+PEER = "Peer rank"
+RANK = "Rank"
+RANKS = "No. of ranks"
+DEVICES = "No. of devices"
+
+OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
+"""Names that NCCL gives its reduction operations (ncclRedOp_t) from 0 on."""
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """Payloads of n calls. NULL stands for a field that a payload does not have, -1 for no index."""
+
+    given: BoolArray
+    """Whether the call has a payload at all, understood or not."""
+    communicator: IntArray
+    """Index into `communicators`."""
+    communicators: list[str]
+    """Their 64-bit ids as 16 hexadecimal digits."""
+    bytes: IntArray
+    operation: IntArray
+    """Index into `operations`."""
+    operations: list[str]
+    root: IntArray
+    peer: IntArray
+    rank: IntArray
+    """Rank of the caller, which calls that make or end a communicator tell."""
+    ranks: IntArray
+    """Number of ranks of the communicator."""
+    devices: IntArray
+    """Number of ranks of a communicator that is all in the calling process."""
+
+    def take(self, calls: IntArray) -> Payloads:
+        """The payloads at these indices; the names stay."""
+        names = [f.name for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)]
+        return replace(self, **{name: getattr(self, name)[calls] for name in names})
+
+    @property
+    def understood(self) -> BoolArray:
+        """Whether the payload says something of a communication."""
+        columns = (self.bytes, self.root, self.peer)
+        said = [self.communicator >= 0, self.operation >= 0, *(column != NULL for column in columns)]
+        return np.asarray(np.logical_or.reduce(said), np.bool_)
+
+
+def payloads(reading: Reading, rows: IntArray) -> Payloads:
+    """Payloads of these rows of NVTX_EVENTS. Each distinct text or blob is decoded once."""
+    columns = reading.columns(NVTX)
+    distinct: list[Fields | None] = [None]
+    index = np.zeros(rows.size, np.int64)  # 0: no payload
+
+    by_id, texts = reading.names(columns["jsonTextId"][rows])
+    _add(distinct, index, np.where(columns["jsonTextId"][rows] != NULL, by_id, -1), [_from_json(t) for t in texts])
+    codes, inline = _encoded(columns.texts["jsonText"], rows)
+    _add(distinct, index, codes, [_from_json(text) for text in inline])
+    codes, blobs = _encoded(columns.blobs["binaryData"], rows)
+    if blobs:
+        layout = PayloadLayout(reading.columns, COMMUNICATOR)
+        _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
+    return _columns(distinct, index)
+
+
+def _encoded(column: pa.ChunkedArray, rows: IntArray) -> tuple[IntArray, list[str | bytes]]:
+    """(index into the distinct values or -1, distinct values) of these rows."""
+    encoded = column.take(pa.array(rows, pa.int64())).combine_chunks().dictionary_encode()
+    return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, found: Sequence[Fields | None]) -> None:
+    has = codes >= 0
+    index[has] = len(distinct) + codes[has]
+    distinct += found
+
+
+def _columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
+    communicators = [_identifier(fields) for fields in distinct]
+    operations = [_operation(fields) for fields in distinct]
+    communicator_names, communicator = _names(communicators, index)
+    operation_names, operation = _names(operations, index)
+
+    def column(name: str, limit: int = MOST_RANKS) -> IntArray:
+        values = [_integer(fields.get(name)) if fields else None for fields in distinct]
+        fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
+        return np.array(fits, np.int64)[index]
+
+    return Payloads(
+        given=index > 0,
+        communicator=communicator,
+        communicators=communicator_names,
+        bytes=column(BYTES, 2**63),
+        operation=operation,
+        operations=operation_names,
+        root=column(ROOT),
+        peer=column(PEER),
+        rank=column(RANK),
+        ranks=column(RANKS),
+        devices=column(DEVICES),
+    )
+
+
+def _names(of_distinct: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:
+    """(names that occur, index into them or -1 for each row)."""
+    used = {of_distinct[i] for i in np.unique(index)}
+    names = sorted(name for name in used if name is not None)
+    position = {name: i for i, name in enumerate(names)}
+    return names, np.array([-1 if name is None else position.get(name, -1) for name in of_distinct], np.int64)[index]
+
+
+def _identifier(fields: Fields | None) -> str | None:
+    value = _integer(fields.get(COMMUNICATOR)) if fields else None
+    return None if value is None else f"{value % 2**64:016x}"
+
+
+def _operation(fields: Fields | None) -> str | None:
+    value = fields.get(OPERATION) if fields else None
+    number = _integer(value)
+    if number is None:
+        return value if isinstance(value, str) and value else None
+    return OPERATIONS[number] if 0 <= number < len(OPERATIONS) else f"operation {number}"
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _from_json(text: object) -> Fields | None:
+    try:
+        fields = json.loads(str(text))
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None

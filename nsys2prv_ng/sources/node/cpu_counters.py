@@ -1,0 +1,163 @@
+"""Hardware counters of CPU cores and of the system on chip, and the metrics that nsys makes of them.
+
+A row of a table holds what was counted from `start` to `end`, and is shown from `start` on. Each core (or what else has
+counters) has a row with the node's own task.
+
+No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. Raw counters have nsys2prv's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.objects.places import NodePart
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_of_node, block_of, scaled
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+
+NAME = "cpu_counters"
+_VALUES = "CPU counters"
+
+# Up to 2024.2 without SOC_OR in their names.
+RAW = tuple(
+    Table(f"PERF_EVENT_{what}_RAW_EVENT", ("start", "componentId", "eventId", "count"), {"vmId": NULL})
+    for what in ("CPU", "SOC_OR_CPU")
+)
+METRIC = tuple(
+    Table(f"PERF_EVENT_{what}_METRIC_EVENT", ("start", "componentId", "metricId"), {"vmId": NULL}, real=("value",))
+    for what in ("CPU", "SOC_OR_CPU")
+)
+METRICS = Table("TARGET_INFO_PERF_METRIC", ("id",), text=("name", "unit"))
+COMPONENTS = Table("TARGET_INFO_COMPONENT", ("componentId",), {"instance": NULL}, text=("name",))
+
+PMU = Table("PMU_EVENTS", ("start", "cpu", "counter_id"), {"globalVm": NULL})
+PMU_VALUES = Table("PMU_EVENT_COUNTERS", ("id", "idx", "value"))
+PMU_NAMES = Table("PMU_EVENT_REQUESTS", ("id",), text=("event_name",))
+
+SOC = Table("SOC_METRICS", ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
+SOC_NAMES = Table("TARGET_INFO_SOC_METRICS", ("typeId", "metricId"), text=("typeName", "metricName"))
+
+
+def read(reading: Reading) -> Result:
+    """A line for each sample of each core or other component."""
+    result = Result()
+    _add_perf(reading, result)
+    _add_pmu(reading, result)
+    _add_soc(reading, result)
+    return result
+
+
+# ---- counters by perf events -----------------------------------------------------------------------------------------
+
+
+def _add_perf(reading: Reading, result: Result) -> None:
+    table = reading.columns(METRICS.name)
+    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
+    named = dict(zip(table["id"].tolist(), texts, strict=True))
+    components = _components(reading)
+
+    def component(key: Key) -> NodePart | None:
+        return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
+
+    def raw(key: Key) -> EventType | None:
+        name, unit = named.get(key[0], ("", ""))
+        name = name or f"CPU counter {key[0]}"
+        return None if key[0] == NULL else families.node_metric(NAME, name, unit or "", counter_id=key[0])
+
+    def metric(key: Key) -> EventType | None:
+        name, unit = named.get(key[0], ("", ""))
+        name = name or f"CPU metric {key[0]}"
+        return None if key[0] == NULL else families.node_metric(NAME, name, unit or "", real=True)
+
+    for each in RAW:
+        add_of_node(reading, result, reading.by_block(each.name, _raw_block), component, raw, _VALUES)
+    for each in METRIC:
+        columns = reading.columns(each.name)
+        device = [columns["vmId"], columns["componentId"]]
+        block = block_of(columns["start"], device, [columns["metricId"]], scaled(columns.reals["value"]))
+        add_of_node(reading, result, [block], component, metric, _VALUES)
+
+
+def _raw_block(columns: Columns) -> Block:
+    device = [columns["vmId"], columns["componentId"]]
+    return block_of(columns["start"], device, [columns["eventId"]], columns["count"])
+
+
+def _components(reading: Reading) -> dict[int, str]:
+    """Names of components by their ids; without them an id is the number of a core."""
+    table = reading.columns(COMPONENTS.name)
+    texts = zip(table["componentId"].tolist(), table["instance"].tolist(), table.texts["name"].to_pylist(), strict=True)
+    return {i: name if instance == NULL else f"{name} {instance}" for i, instance, name in texts if name}
+
+
+# ---- counters of the performance monitoring unit ---------------------------------------------------------------------
+
+
+def _add_pmu(reading: Reading, result: Result) -> None:
+    """An event has a time and a core, and is what several values are of."""
+    of_event, values, names = (reading.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
+    named = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
+    ids = of_event["counter_id"]
+    first = np.flatnonzero((ids != NULL) & ~keys.duplicated(ids))
+    event = keys.find([ids[first]], [values["id"]])
+    counted = np.zeros(of_event.rows, np.bool_)
+    counted[first[event[event >= 0]]] = True
+    result.read += int((~counted).sum())
+    result.drop("no values", int((~counted).sum()))
+
+    def of_values(name: str) -> IntArray:
+        return np.append(of_event[name][first], NULL)[event]  # -1 is the last
+
+    block = block_of(of_values("start"), [of_values("globalVm"), of_values("cpu")], [values["idx"]], values["value"])
+
+    def core(key: Key) -> NodePart | None:
+        return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
+
+    def counter(key: Key) -> EventType | None:
+        name = named.get(key[0]) or f"PMU counter {key[0]}"
+        return None if key[0] == NULL else families.node_metric(NAME, name)
+
+    add_of_node(reading, result, [block], core, counter, _VALUES)
+
+
+# ---- metrics of the system on chip -----------------------------------------------------------------------------------
+
+
+def _add_soc(reading: Reading, result: Result) -> None:
+    """As those of GPUs."""
+    table = reading.columns(SOC_NAMES.name)
+    kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
+    named = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
+
+    def device(key: Key) -> NodePart | None:
+        return None if key[0] == NULL else NodePart("SoC", key)
+
+    def metric(key: Key) -> EventType | None:
+        if NULL in key:
+            return None
+        stem, unit = families.name_and_unit(named.get(key) or f"SoC metric {key[1]}")
+        return families.node_metric(NAME, stem, unit)
+
+    add_of_node(reading, result, reading.by_block(SOC.name, _soc_block), device, metric, "SoC metrics")
+
+
+def _soc_block(columns: Columns) -> Block:
+    time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
+    return block_of(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
+
+
+SOURCE = Source(
+    NAME,
+    "Counters of CPU cores and of the system on chip",
+    (*RAW, *METRIC, METRICS, COMPONENTS, PMU, PMU_VALUES, PMU_NAMES, SOC, SOC_NAMES),
+    read,
+    rows=tuple(EventRows(table.name) for table in (*RAW, *METRIC, PMU, SOC)),
+    row="values",
+)

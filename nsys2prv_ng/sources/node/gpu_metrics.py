@@ -1,0 +1,180 @@
+"""GPU metrics: what the hardware counters of each GPU said, at each sample.
+
+They are of the GPU as a whole, so they are on its own row, whichever process sampled it: a GPU is known by its uuid,
+and where several reports hold samples of one GPU, its row has those of all. (nsys lets one session at a time sample a
+GPU, so no two of them are the same sample.) nsys's ids of metrics differ between kinds of GPU: names tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources.shared.patterns import matches
+from nsys2prv_ng.sources.shared.samples import Block, Key, Samples, block_of, join_blocks, keys_of, records, sound
+from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source
+
+METRICS = "GPU_METRICS"
+TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
+NAMES = Table("TARGET_INFO_GPU_METRICS", ("typeId", "metricId"), text=("metricName",))
+
+# Up to 2023 exports hold metrics as JSON among other generic events only.
+GENERIC = Table("GENERIC_EVENTS", ("typeId",))
+GENERIC_TYPES = Table("GENERIC_EVENT_TYPES", ("typeId", "sourceId"))
+GENERIC_SOURCES = Table("GENERIC_EVENT_SOURCES", ("sourceId",), text=("data",))
+
+ONLY_JSON = "only as JSON in this export; export the report with nsys 2024.2 or newer"
+"""Why samples of an old export are not read."""
+
+_GPU_MASK = 0xFF
+"""Of a typeId: nsys's number of the GPU."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The metrics that a report has, and the patterns by which the user chose among them."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...]
+
+
+def read(reading: Reading) -> Result:
+    """A line for each sample of each GPU, with the values of all chosen metrics."""
+    result = Result(shared=Choice(frozenset(), reading.options.metrics))
+    if not reading.has(METRICS):
+        result.read = json_samples(reading)  # nsys exports the same report anew with a table of metrics
+        result.drop(ONLY_JSON, result.read)
+        return result
+    blocks = reading.by_block(METRICS, _block)
+    index, names = _metrics(reading, blocks)
+    samples = join_blocks(blocks, _gpus(blocks), index)
+    result.read = samples.time.size
+    result.shared = Choice(frozenset(name for name, _ in names), reading.options.metrics)
+
+    samples = sound(reading, result, samples, "GPU metrics", "no GPU")
+    chosen = np.array([not reading.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
+    if not chosen.all():
+        before = samples.time.size
+        samples = samples.only(chosen[samples.metric])
+        result.drop("none of its metrics was chosen", before - samples.time.size)
+    if reading.options.metrics_changes:
+        before = samples.time.size
+        samples = samples.only(_changes(samples, len(names)))
+        result.drop("unchanged", before - samples.time.size)
+    if samples.time.size:
+        types = [families.gpu_metric(name, metric_id) for name, metric_id in names]
+        result.records.append(records(reading, samples, reading.places.devices(samples.device), types))
+    return result
+
+
+def json_samples(reading: Reading) -> int:
+    """Number of samples that the export holds as JSON: all of an old export, besides the table in others."""
+    return int(np.isin(reading.columns(GENERIC.name)["typeId"], json_types(reading)).sum())
+
+
+def json_types(reading: Reading) -> IntArray:
+    """Types of the generic events that are samples of GPUs."""
+    sources = reading.columns(GENERIC_SOURCES.name)
+    is_metrics = [bool(text) and '"GpuMetrics"' in text for text in sources.texts["data"].to_pylist()]
+    types = reading.columns(GENERIC_TYPES.name)
+    of_sources = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
+    return np.unique(np.concatenate([types["typeId"][of_sources], reading.columns(NAMES.name)["typeId"]]))
+
+
+def _block(columns: Columns) -> Block:
+    type_id, time = columns["typeId"], columns["timestamp"]
+    time = np.where(time != NULL, time, columns["rawTimestamp"])
+    return block_of(time, [type_id], [type_id, columns["metricId"]], columns["value"])
+
+
+def _metrics(reading: Reading, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
+    """(index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
+    table = reading.columns(NAMES.name)
+    named = {
+        (int(t), int(m)): name
+        for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
+        if name
+    }
+    _, kinds = keys_of(blocks)
+    # In the order in which the types, then the metrics, first occur.
+    type_order, metric_order = (
+        {each: i for i, each in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
+    )
+    index: dict[tuple[str, int], int] = {}
+    of_kind = dict.fromkeys(kinds, -1)
+    for type_id, metric_id in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
+        if metric_id != NULL:
+            metric = named.get((type_id, metric_id), f"GPU metric {metric_id}"), metric_id
+            of_kind[type_id, metric_id] = index.setdefault(metric, len(index))
+    return of_kind, list(index)
+
+
+def _gpus(blocks: Sequence[Block]) -> dict[Key, int]:
+    """nsys's number of the GPU of each type; -1 for no type."""
+    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in keys_of(blocks)[0]}
+
+
+def _changes(samples: Samples, metrics: int) -> BoolArray:
+    """Values that differ from the one before of the same metric and GPU, and the first of each."""
+    gpu, gpus = pd.factorize(samples.device)
+    order = np.lexsort((samples.time, gpu))
+    differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
+    return differs
+
+
+@compiled
+def _differs(gpu, first, metric, value, order, gpus, metrics):  # type: ignore[no-untyped-def]
+    last = np.zeros((gpus, metrics), np.int64)
+    known = np.zeros((gpus, metrics), np.bool_)
+    differs = np.zeros(value.size, np.bool_)
+    for sample in order:
+        g = gpu[sample]
+        for i in range(first[sample], first[sample + 1]):
+            m = metric[i]
+            if not known[g, m] or last[g, m] != value[i]:
+                differs[i] = True
+                known[g, m] = True
+                last[g, m] = value[i]
+    return differs
+
+
+# ---- choice ----------------------------------------------------------------------------------------------------------
+
+
+def _chosen(name: str, patterns: Sequence[str]) -> bool:
+    return any(matches(name, pattern, ignore_case=True) for pattern in patterns)
+
+
+def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+    """Nothing is joined, but only now is it known whether some pattern fits no metric of any report.
+
+    Raises UsageError for such a pattern.
+    """
+    choices = [part.shared for part in parts if isinstance(part.shared, Choice)]
+    names = sorted({name for choice in choices for name in choice.names})
+    patterns = sorted({pattern for choice in choices for pattern in choice.patterns})
+    unmatched = [pattern for pattern in patterns if not any(matches(name, pattern, ignore_case=True) for name in names)]
+    if unmatched:
+        known = f"known are {', '.join(names)}" if names else "these reports have no GPU metrics"
+        raise UsageError(f"--metrics {','.join(unmatched)}: no metric has such a name; {known}")
+    return Joined()
+
+
+SOURCE = Source(
+    "gpu_metrics",
+    "GPU metrics",
+    (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES),
+    read,
+    join,
+    rows=(EventRows(METRICS),),
+    row="values",
+)

@@ -1,0 +1,150 @@
+"""Metrics of the network: of each card of the node, and of the InfiniBand switches that nsys watched.
+
+A row of a table holds one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
+the unit is in the label). It is shown from `start` on. Each card and switch has a row with the node's own task, and so
+has each port of it, but for a card's first.
+
+No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
+Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. That NIC_ID_MAP tells cards, that the
+globalId of a switch is its GUID and that values are rates per ms is how nsys's own report network_congestion has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.objects.places import NodePart
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_of_node, block_of
+from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+
+NAME = "network_metrics"
+NIC, SWITCH = "NIC", "IB switch"
+"""What rows begin with."""
+
+_COLUMNS = ("start", "globalId", "metricsListId", "metricsIdx", "value")
+NIC_METRIC = Table("NET_NIC_METRIC", _COLUMNS, {"portId": NULL})
+SWITCH_METRIC = Table("NET_IB_SWITCH_METRIC", _COLUMNS, {"portId": NULL})
+METRICS = Table("TARGET_INFO_NETWORK_METRICS", ("metricsListId", "metricsIdx"), text=("name", "unit"))
+NIC_IDS = Table("NIC_ID_MAP", ("nicId", "globalId"))
+NICS = Table("TARGET_INFO_NIC_INFO", ("nicId",), text=("name",))
+SWITCHES = Table("NET_IB_DEVICE_INFO", (), {"guid": NULL}, text=("name", "des"))
+
+CONGESTION = Table(
+    "NET_IB_SWITCH_CONGESTION_EVENT",
+    ("start", "globalId"),
+    dict.fromkeys(("congestionType", "packetSLID", "packetDLID", "switchIngressPort", "switchEgressPort"), NULL),
+)
+CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("label",))
+
+
+def read(reading: Reading) -> Result:
+    """A line for each sample of each port, and a point for each packet that a switch said was held up."""
+    result = Result()
+    metrics = _names_of_metrics(reading)
+    nics, switches = _names_of_nics(reading), _names_of_switches(reading)
+
+    def metric(key: Key) -> EventType | None:
+        name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
+        return None if NULL in key else families.node_metric(NAME, name, unit)
+
+    for table, names, what in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
+        part = partial(_part, names, what)
+        add_of_node(reading, result, reading.by_block(table.name, _block), part, metric, "network metrics")
+    _add_congestion(reading, result, switches)
+    return result
+
+
+def _block(columns: Columns) -> Block:
+    device = [columns["globalId"], columns["portId"]]
+    return block_of(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
+
+
+def _part(names: Mapping[int, str], what: str, device: Key) -> NodePart | None:
+    """What has a globalId and port. Cards mostly have one port, 1 in InfiniBand, which is not told."""
+    global_id, port = device
+    if global_id == NULL:
+        return None
+    name = f"{what} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
+    suffix = "" if port == NULL or (what == NIC and port in (0, 1)) else f" port {port}"
+    return NodePart(name, (global_id,), port, suffix)
+
+
+def _names_of_metrics(reading: Reading) -> dict[Key, tuple[str, str]]:
+    """Name and unit by list and index."""
+    table = reading.columns(METRICS.name)
+    texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
+    kinds = zip(table["metricsListId"].tolist(), table["metricsIdx"].tolist(), strict=True)
+    return {kind: (name, unit or "") for kind, (name, unit) in zip(kinds, texts, strict=True) if name}
+
+
+def _names_of_nics(reading: Reading) -> dict[int, str]:
+    """By the globalId of their metrics."""
+    nics, ids = reading.columns(NICS.name), reading.columns(NIC_IDS.name)
+    name_of = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
+    pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
+    return {global_id: name for global_id, nic in pairs if (name := name_of.get(nic))}
+
+
+def _names_of_switches(reading: Reading) -> dict[int, str]:
+    """By GUID."""
+    table = reading.columns(SWITCHES.name)
+    texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
+    return {guid: name or description for guid, name, description in texts if name or description}
+
+
+# ---- congestion ------------------------------------------------------------------------------------------------------
+
+
+def _add_congestion(reading: Reading, result: Result, switches: Mapping[int, str]) -> None:
+    columns = reading.columns(CONGESTION.name)
+    result.read += columns.rows
+    time, device = columns["start"], columns["globalId"]
+    no_time, no_switch = time == NULL, (device == NULL) & (time != NULL)
+    result.drop("no time", int(no_time.sum()))
+    result.drop("no device", int(no_switch.sum()))
+    rows = np.flatnonzero(~no_time & ~no_switch)
+    if not rows.size:
+        return
+    switch, found = pd.factorize(device[rows])
+    parts = [part for each in found.tolist() if (part := _part(switches, SWITCH, (each, NULL))) is not None]
+    place = reading.places.node_parts(parts)[switch]
+    result.records.append(events(place, time[rows], _said_of_packets(reading, columns, rows)))
+
+
+def _said_of_packets(reading: Reading, columns: Columns, rows: IntArray) -> list[Pair]:
+    """Kind of congestion, then what is known of the packet."""
+    table = reading.columns(CONGESTION_KINDS.name)
+    labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
+    kind, kinds = pd.factorize(columns["congestionType"][rows])
+    names = ["unknown" if each == NULL else labels.get(each) or f"type {each}" for each in kinds.tolist()]
+    ids = reading.labels.name_ids(types.IB_CONGESTION.names, names)
+    said = [Pair(reading.labels.handle(types.IB_CONGESTION), ids[kind])]
+    for event_type, column in (
+        (types.IB_CONGESTION_FROM, "packetSLID"),
+        (types.IB_CONGESTION_TO, "packetDLID"),
+        (types.IB_CONGESTION_IN, "switchIngressPort"),
+        (types.IB_CONGESTION_OUT, "switchEgressPort"),
+    ):
+        value = columns[column][rows]
+        said.append(Pair(reading.labels.handle(event_type), value, value != NULL))
+    return said
+
+
+SOURCE = Source(
+    NAME,
+    "Metrics of network cards and InfiniBand switches",
+    (NIC_METRIC, SWITCH_METRIC, METRICS, NIC_IDS, NICS, SWITCHES, CONGESTION, CONGESTION_KINDS),
+    read,
+    rows=(EventRows(NIC_METRIC.name), EventRows(SWITCH_METRIC.name), EventRows(CONGESTION.name)),
+    row="values",
+)

@@ -1,0 +1,1 @@
+"""NVTX ranges, marks and names, on the host and on the GPU."""

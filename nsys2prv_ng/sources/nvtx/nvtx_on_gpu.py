@@ -1,0 +1,205 @@
+"""NVTX ranges on the GPU: each range on the streams that it launched work on, first operation to last.
+
+An operation belongs to the ranges that were open on the thread of its call when the call began (the definition of
+NVIDIA's nvtx_gpu_proj_trace), so that the kernels of PyTorch's autograd threads belong to those threads' ranges.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import codes_of, combined, distinct
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.lanes import crossing, free_lanes
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
+from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
+from nsys2prv_ng.sources.nvtx import events as nvtx_events
+from nsys2prv_ng.sources.nvtx.events import PUSH_POP, START_END, NvtxEvents
+from nsys2prv_ng.sources.shared.source import Reading, Result, Source
+
+
+class _Launched(NamedTuple):
+    """Operations whose call was recorded: thread and time of the call, place, begin and end of the operation."""
+
+    global_tid: IntArray
+    called: IntArray
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+class Projections(NamedTuple):
+    """Ranges on streams, of n: row of the range, place of the stream, begin and end there (ns)."""
+
+    row: IntArray
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+def read(reading: Reading) -> Result:
+    """An interval for each range and stream."""
+    result = Result()
+    if not reading.columns(nvtx_events.NVTX).rows or not reading.columns(calls.TABLE.name).rows:
+        return result
+    found, launched = reading.once(nvtx_events.nvtx_events), _launched(reading)
+    for domain in sorted(found.chosen):
+        projections = [project(found, rows, launched) for rows in _nesting_sets(found, domain)]
+        _add(reading, result, found, domain, projections)
+    return result
+
+
+def _nesting_sets(found: NvtxEvents, domain: str) -> list[IntArray]:
+    """Rows of a domain's ranges, in sets that nest on each thread: push/pop, and each lane of start/end ranges."""
+    tid, begin = found.columns["globalTid"], found.columns["start"]
+    rows = found.of_domain(domain, PUSH_POP)
+    sets = [rows[~crossing(tid[rows], begin[rows], found.end(rows))]]
+    rows = found.of_domain(domain, START_END)
+    lanes = free_lanes(tid[rows], begin[rows], found.end(rows))
+    return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
+
+
+def _launched(reading: Reading) -> _Launched:
+    by_call = reading.once(calls.recorded_calls)
+    parts = []
+    for table in TABLES:
+        if not reading.has(table):
+            continue
+        columns, place = reading.columns(table), reading.once(locate)[table].place
+        call = reading.once(calls.launches)[table]
+        rows = np.flatnonzero((place >= 0) & (call >= 0))
+        call = call[rows]
+        parts.append(
+            (by_call.global_tid[call], by_call.begin[call], place[rows], columns["start"][rows], columns["end"][rows])
+        )
+    columns_of = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
+    return _Launched(*columns_of)
+
+
+def project(found: NvtxEvents, rows: IntArray, launched: _Launched) -> Projections:
+    """The ranges `rows`, which nest on their threads, on each stream that they or ranges within launched work on."""
+    tid, begin = found.columns["globalTid"], found.columns["start"]
+    rows = rows[np.lexsort((-found.end(rows), begin[rows], tid[rows]))]
+    order = np.lexsort((launched.called, launched.global_tid))
+    innermost, parent, depth = _nest(
+        tid[rows], begin[rows], found.end(rows), launched.global_tid[order], launched.called[order]
+    )
+    open_ = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
+    open_ = open_[:, innermost >= 0]
+    # From the deepest ranges outwards each hands its limits to the one around it: every operation once for each level.
+    levels = [open_[:, :0]]
+    for level in range(int(depth.max(initial=0)), -1, -1):
+        here = depth[open_[0]] == level
+        limits = _limits(open_[:, here])
+        levels.append(limits)
+        outer = np.concatenate([parent[limits[:1]], limits[1:]])
+        open_ = np.concatenate([open_[:, ~here], outer[:, outer[0] >= 0]], axis=1)
+    every = np.concatenate(levels, axis=1)
+    index, place, first, last = every[:, np.lexsort((every[1], every[0]))]
+    return Projections(rows[index], place, first, last)
+
+
+def _limits(parts: IntArray) -> IntArray:
+    """Range, place, first begin and last end of each range and place among parts of ranges, 4 x n."""
+    codes, first = codes_of(parts[0], parts[1])
+    limits = parts[:, first]
+    np.minimum.at(limits[2], codes, parts[2])
+    np.maximum.at(limits[3], codes, parts[3])
+    return limits
+
+
+@compiled
+def _nest(group, begin, end, op_group, op_time):  # type: ignore[no-untyped-def]
+    """(innermost range of each operation or -1, parent of each range or -1, depth of each range).
+
+    Ranges are ordered by group, begin and falling end, operations by group and time; the ranges of a group nest.
+    """
+    parent = np.full(begin.size, -1, np.int64)
+    depth = np.zeros(begin.size, np.int64)
+    innermost = np.full(op_time.size, -1, np.int64)
+    current = np.int64(-1)
+    r = np.int64(0)
+    for i in range(op_time.size + 1):
+        last = i == op_time.size
+        # Every range that begins up to this operation, or all that are left.
+        while r < begin.size and (
+            last or group[r] < op_group[i] or (group[r] == op_group[i] and begin[r] <= op_time[i])
+        ):
+            while current >= 0 and (group[current] != group[r] or end[current] <= begin[r]):
+                current = parent[current]
+            parent[r] = current
+            depth[r] = depth[current] + 1 if current >= 0 else 0
+            current = r
+            r += 1
+        if last:
+            break
+        inside = current
+        while inside >= 0 and (group[inside] != op_group[i] or end[inside] < op_time[i]):
+            inside = parent[inside]
+        innermost[i] = inside
+    return innermost, parent, depth
+
+
+def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, projected: list[Projections]) -> None:
+    """Intervals on lanes: those of one host thread and set share a lane as long as they nest on the stream."""
+    row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
+    of_set = np.repeat(np.arange(len(projected)), [each.row.size for each in projected])
+    result.read += row.size
+    family, _ = distinct(combined(of_set, found.columns["globalTid"][row]))
+    lane = _lanes(place, family, _levels(place, family, begin, end))
+    beyond = lane >= families.NVTX_GPU_LANES
+    result.drop(f"more than {families.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
+    labels = reading.labels
+    for value in np.unique(lane[~beyond]):
+        here = lane == value
+        event_type = families.nvtx_on_gpu(domain, int(value))
+        handle = labels.handle(event_type)
+        opening = [Pair(handle, found.texts.name_ids(labels, event_type.names, row[here]))]
+        text = found.texts.index[row[here]]
+        has_number = found.texts.has_number[text]
+        if has_number.any():
+            number = labels.handle(families.nvtx_number(domain))
+            opening.append(Pair(number, found.texts.number[text], has_number))
+        result.records.append(intervals(place[here], begin[here], end[here], opening, [handle]))
+
+
+def _levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """Level of each interval, such that those of one place, family and level nest. Mostly all are on level 0."""
+    level = np.zeros(place.size, np.int64)
+    group, _ = codes_of(place, family)
+    left = np.arange(place.size)
+    while left.size:
+        left = left[crossing(group[left], begin[left], end[left])]
+        level[left] += 1
+    return level
+
+
+def _lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArray:
+    """Dense number, within its place, of each combination of family and level."""
+    index, kinds = distinct(combined(place, family, level))
+    place_of = np.empty(kinds.size, np.int64)
+    place_of[index] = place
+    lane = np.arange(kinds.size) - np.searchsorted(place_of, place_of)
+    return lane[index]
+
+
+SOURCE = Source(
+    "nvtx_on_gpu",
+    "NVTX ranges on the streams that they launched work on",
+    (
+        nvtx_events.TABLE,
+        calls.TABLE,
+        kernels.TABLE,
+        memory_operations.MEMCPY_TABLE,
+        memory_operations.MEMSET_TABLE,
+        cuda_graphs.TABLE,
+    ),
+    read,
+    made_of=((nvtx_events.NVTX,), (calls.TABLE.name,), TABLES),
+)

@@ -1,0 +1,1 @@
+"""What every source is made of: its declaration, its reader and its result."""

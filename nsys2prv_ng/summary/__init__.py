@@ -1,0 +1,1 @@
+"""The first numbers of a job, as text and as JSON."""

@@ -1,0 +1,1 @@
+"""Tables, numbers, times and names as people read them."""

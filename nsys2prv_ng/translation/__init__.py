@@ -1,0 +1,1 @@
+"""Translates one job into one Paraver trace."""

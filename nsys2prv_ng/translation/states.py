@@ -1,0 +1,77 @@
+"""State records of all rows, made of what the events of all reports ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import Flat, fill, flatten, overlay
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.selection import cut_states
+from nsys2prv_ng.job.spill import get_states
+from nsys2prv_ng.objects.tree import ObjectTree, sharing_rows
+from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.clip import clip_to_windows
+from nsys2prv_ng.records.runs import Run, put_away
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.sources.shared.source import StateIntervals
+
+Windows = Sequence[tuple[int, int]]
+Span = tuple[IntArray, IntArray]
+
+
+def row_states(
+    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, at_once: int
+) -> list[Run]:
+    """State records of all rows in the windows, if there are any.
+
+    Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
+    the windows. `spans`: first and last time of the events on each place of each report. `at_once` reports, or groups
+    of them that share rows, are in memory.
+    """
+
+    def of_group(group: Sequence[int]) -> list[Run]:
+        asked = [_on_rows(read[i], tree.rows[i], windows, store) for i in group]
+        states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
+        limits = _limits([(spans[i], tree.rows[i]) for i in group], tree)
+        return put_away(_states(states, limits, windows), store, on_common_clock=True)
+
+    groups = in_threads(of_group, sharing_rows(tree.rows), at_once)
+    return [run for runs in groups for run in runs]
+
+
+def _on_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
+    """What a report's events ask for, on rows of the trace and on the common clock."""
+    states = get_states(report.states, store)
+    in_trace = rows[states.place] >= 0
+    place, begin, end, state = (column[in_trace] for column in states)
+    moved = StateIntervals(rows[place], report.clock(begin), report.clock(end), state)
+    return cut_states(moved, windows) if windows else moved
+
+
+def _limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree) -> Span:
+    """First and last time of the events of each row of a host thread; first > last for all others."""
+    first = np.full(tree.model.row_count, np.iinfo(np.int64).max, np.int64)
+    last = np.full(tree.model.row_count, np.iinfo(np.int64).min, np.int64)
+    for (earliest, latest), rows in spans:
+        np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
+        np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
+    no_host = np.ones(tree.model.row_count, np.bool_)
+    no_host[tree.host_rows] = False
+    first[no_host], last[no_host] = 1, 0
+    return first, last
+
+
+def _states(asked: StateIntervals, limits: Span, windows: Windows) -> rec.Records:
+    profiling = asked.state == PROFILING
+    flat = overlay(flatten(*(c[~profiling] for c in asked)), flatten(*(c[profiling] for c in asked)))
+    first, last = limits
+    is_host = first <= last
+    running = rec.states(*fill(Flat(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING))
+    if windows:
+        running, _ = clip_to_windows(running, windows)
+    return rec.concatenate([rec.states(*flat), running])

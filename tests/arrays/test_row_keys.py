@@ -1,0 +1,78 @@
+"""Rows alike in several columns, against tuples in Python and pandas."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.arrays.row_keys import codes_of, combined, distinct, duplicated, find, tuples_of
+
+LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+SMALL = st.integers(-2, 2)
+ANY = st.one_of(SMALL, st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST, 1 << 32]))
+
+
+@st.composite
+def tables(draw, least_rows=0, tables=1):
+    """Tables with the same 1 to 4 columns, of small and of any integers."""
+    values = draw(st.lists(st.sampled_from([SMALL, ANY]), min_size=1, max_size=4))
+    some = [draw(st.lists(st.tuples(*values), min_size=least_rows, max_size=12)) for _ in range(tables)]
+    return [list(np.array(rows, np.int64).reshape(len(rows), len(values)).T) for rows in some]
+
+
+def tuples(columns):
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@given(tables())
+def test_combined_integers_compare_as_the_rows_do(table):
+    (columns,) = table
+    key, rows = combined(*columns).tolist(), tuples(columns)
+    for i in range(len(rows)):
+        for j in range(len(rows)):
+            assert (key[i] < key[j], key[i] == key[j]) == (rows[i] < rows[j], rows[i] == rows[j])
+
+
+@pytest.mark.parametrize("widths", [(1 << 31, 1 << 32), (1 << 32, 1 << 32), (1 << 21, 1 << 21, 1 << 21)])
+def test_the_widest_ranges_neither_overflow_nor_collide(widths):
+    rng = np.random.default_rng(1)
+    columns = [np.append(rng.integers(0, width, 300), [0, width - 1]) - width // 2 for width in widths]
+    order = np.lexsort(columns[::-1])
+    assert (np.argsort(combined(*columns), kind="stable") == order).all()
+
+
+@given(tables())
+def test_codes_and_tuples_are_in_the_order_of_the_first_rows(table):
+    (columns,) = table
+    rows = tuples(columns)
+    kinds = list(dict.fromkeys(rows))
+    codes, first = codes_of(*columns)
+    assert codes.tolist() == [kinds.index(row) for row in rows]
+    assert first.tolist() == [rows.index(kind) for kind in kinds]
+    of_tuples, found = tuples_of(*columns)
+    assert (of_tuples.tolist(), found) == (codes.tolist(), kinds)
+    assert codes.dtype == first.dtype == np.int64
+
+
+@given(tables())
+def test_duplicated_rows_are_those_of_pandas(table):
+    (columns,) = table
+    expected = pd.DataFrame(dict(enumerate(columns))).duplicated() if columns[0].size else np.zeros(0, bool)
+    assert duplicated(*columns).tolist() == list(expected)
+
+
+@given(tables(tables=2))
+def test_find_gives_the_row_that_is_alike(two):
+    rows = tuples(two[0])
+    unique = [column[~duplicated(*two[0])] for column in two[0]]
+    known = list(dict.fromkeys(rows))
+    assert find(unique, two[1]).tolist() == [known.index(row) if row in known else -1 for row in tuples(two[1])]
+
+
+@given(st.lists(ANY))
+def test_distinct_is_numpy_unique(values):
+    array = np.array(values, np.int64)
+    index, found = distinct(array)
+    expected, inverse = np.unique(array, return_inverse=True)
+    assert (found.tolist(), index.tolist()) == (expected.tolist(), inverse.tolist())

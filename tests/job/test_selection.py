@@ -1,0 +1,207 @@
+"""What is chosen is in the trace, and nothing else: against SQL on the reports and against other ways to choose it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.job import selection as choose
+from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.sources import choose as choose_sources
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.translation.translate import Options, translate
+from tests.trace_reader import read_trace
+
+
+@pytest.fixture(scope="module")
+def ddp(samples_folder):
+    return sorted(samples_folder.glob("ddp-2x2.rank*.sqlite"))
+
+
+@pytest.fixture(scope="module")
+def samples_folder():
+    from tests.conftest import SAMPLES
+
+    return SAMPLES
+
+
+def translated(reports, folder, sources=None, of_sources=None, **choice):
+    """(summary, trace) of a choice; the trace is sound and what was read was written or dropped."""
+    options = Options(
+        sources=choose_sources(sources), of_sources=of_sources or SourceOptions(), choice=choose.Choice(**choice)
+    )
+    summary = translate(reports, folder / "out.prv", options)
+    assert not check_trace(folder / "out.prv").problems
+    for source in summary.sources:
+        assert source.read == source.written + sum(source.dropped.values()), source.name
+    return summary, read_trace(folder / "out.prv")
+
+
+def sql(report, statement):
+    with sqlite3.connect(f"{report.as_uri()}?mode=ro&immutable=1", uri=True) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def utc(report):
+    return sql(report, "select utcEpochNs from TARGET_INFO_SESSION_START_TIME")[0][0]
+
+
+def opened(trace, event_type):
+    events = trace.events
+    return events[(events["type"] == event_type) & (events["value"] != 0)]
+
+
+def test_ranks(ddp, tmp_path):
+    _, trace = translated(ddp, tmp_path, ranks=frozenset({1, 2}))
+    assert trace.names["TASK"] == ["rank 1", "rank 2"]
+    for task, rank in ((1, 1), (2, 2)):
+        kernels = sum(int((opened(trace, t)["task"] == task).sum()) for t in (63000006, 63000007))
+        assert kernels == sql(ddp[rank], "select count(*) from CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
+    # Messages between the two stay, those with others go: SendRecv goes round the four ranks.
+    assert (trace.communications["tag"] == 55004).sum() == 1
+
+
+def test_ranks_that_are_not_there(ddp, tmp_path):
+    with pytest.raises(UsageError, match="hold 0, 1, 2, 3"):
+        translated(ddp, tmp_path, ranks=frozenset({7}))
+    assert not list(tmp_path.iterdir())
+
+
+def test_gpus(ddp, tmp_path):
+    _, trace = translated(ddp, tmp_path, gpus=frozenset({3}))
+    devices = {name for name in trace.names["THREAD"] if name.startswith(("CUDA-", "Metrics"))}
+    assert devices and all(name.startswith(("CUDA-D3.", "Metrics GPU3")) for name in devices)
+    assert len(trace.names["TASK"]) == 4, "host threads of all ranks stay"
+    operations = sum(
+        sql(ddp[3], f"select count(*) from CUPTI_ACTIVITY_KIND_{table}")[0][0]
+        for table in ("KERNEL", "MEMCPY", "MEMSET")
+    )
+    assert trace.communications["tag"].isin([55001, 55002]).sum() == operations
+    rows = trace.names["THREAD"]
+    assert all(rows[row].startswith("CUDA-D3.") for row in trace.communications["receive_row"])
+
+
+def test_gpus_that_are_not_there(ddp, tmp_path):
+    with pytest.raises(UsageError, match="hold GPU 0, 1, 2, 3"):
+        translated(ddp, tmp_path, gpus=frozenset({8}))
+
+
+def step_window(reports, text):
+    """First begin and last end, in UTC, of the ranges with this text."""
+    limits = [
+        (begin + utc(report), end + utc(report))
+        for report in reports
+        for begin, end in sql(report, f"select start, end from NVTX_EVENTS where text = '{text}'")
+    ]
+    return min(begin for begin, _ in limits), max(end for _, end in limits)
+
+
+def test_nvtx_range_is_the_time_in_which_it_is_open_on_any_rank(ddp, tmp_path):
+    low, high = step_window(ddp, "step 3")
+    (tmp_path / "range").mkdir()
+    (tmp_path / "time").mkdir()
+    (tmp_path / "whole").mkdir()
+    by_range, _ = translated(
+        ddp, tmp_path / "range", of_sources=SourceOptions(nvtx_range="step 3"), nvtx_range="step 3"
+    )
+    assert by_range.start_utc_ns + 1 >= low
+    whole, _ = translated(ddp, tmp_path / "whole")
+    window = (low - whole.start_utc_ns, high - whole.start_utc_ns)
+    translated(ddp, tmp_path / "time", window=window)
+    for suffix in ("prv", "row"):
+        same = [(tmp_path / name / f"out.{suffix}").read_bytes() for name in ("range", "time")]
+        assert same[0] == same[1]
+
+
+def test_nvtx_range_open_several_times(ddp, tmp_path):
+    """`forward` is open once a step: the time in kernels is that of the kernels within the union of these times."""
+    pattern = "forw?rd"
+    summary, trace = translated(ddp, tmp_path, of_sources=SourceOptions(nvtx_range=pattern), nvtx_range=pattern)
+    windows = []
+    for begin, end in sorted(
+        (begin + utc(r), end + utc(r))
+        for r in ddp
+        for begin, end in sql(r, "select start, end from NVTX_EVENTS where text = 'forward'")
+    ):
+        if windows and begin <= windows[-1][1]:
+            windows[-1][1] = max(end, windows[-1][1])
+        else:
+            windows.append([begin, end])
+    assert len(windows) > 1
+    expected = kept = 0
+    for report in ddp:
+        for begin, end in sql(report, "select start, end from CUPTI_ACTIVITY_KIND_KERNEL"):
+            parts = [max(0, min(end + utc(report), high) - max(begin + utc(report), low)) for low, high in windows]
+            expected += sum(parts)
+            kept += any(parts)
+    states = trace.states[trace.states["row"].map(lambda row: trace.names["THREAD"][row].startswith("CUDA-"))]
+    in_kernels = states[states["state"].isin([1, 13])]
+    assert (in_kernels["end"] - in_kernels["begin"]).sum() == expected
+    assert next(s.written for s in summary.sources if s.name == "kernels") == kept
+
+
+def test_nvtx_range_that_is_not_there(ddp, tmp_path):
+    with pytest.raises(UsageError, match="no NVTX range has this text"):
+        translated(ddp, tmp_path, of_sources=SourceOptions(nvtx_range="stpe"), nvtx_range="stpe")
+
+
+def test_min_duration(ddp, tmp_path):
+    _, trace = translated(ddp[:1], tmp_path, shortest={"cuda_api": 100_000, "nvtx": 10**6})
+    calls = sql(ddp[0], "select count(*) from CUPTI_ACTIVITY_KIND_RUNTIME where end - start >= 100000")[0][0]
+    assert len(opened(trace, 63000000)) == calls
+    ranges = sql(
+        ddp[0], "select count(*) from NVTX_EVENTS where eventType = 59 and domainId = 0 and end - start >= 1000000"
+    )[0][0]
+    assert len(opened(trace, 9600)) == ranges
+    marks = sql(ddp[0], "select count(*) from NVTX_EVENTS where eventType = 34")[0][0]
+    assert len(opened(trace, 9650)) == marks, "points have no length"
+
+
+@pytest.mark.parametrize(("domains", "kept"), [(("default",), {0}), (("NC*",), {1}), (("NCCL", "default"), {0, 1})])
+def test_nvtx_domains(ddp, tmp_path, domains, kept):
+    _, trace = translated(ddp[:1], tmp_path, "nvtx", SourceOptions(nvtx_domains=domains))
+    for domain, number in ((0, 9600), (1, 9500)):
+        ranges = sql(ddp[0], f"select count(*) from NVTX_EVENTS where eventType = 59 and domainId = {domain}")[0][0]
+        assert len(opened(trace, number)) == (ranges if domain in kept else 0)
+
+
+def test_demangled_names(ddp, tmp_path):
+    _, trace = translated(ddp[:1], tmp_path, "kernels", SourceOptions(demangled_names=True))
+    names = sql(
+        ddp[0],
+        "select d.value, count(*) from CUPTI_ACTIVITY_KIND_KERNEL k join StringIds d on d.id = k.demangledName"
+        " join StringIds s on s.id = k.shortName where s.value not like 'nccl%' group by 1",
+    )
+    got = opened(trace, 63000006)["value"].map(trace.values[63000006]).value_counts().to_dict()
+    assert sorted(got.values()) == sorted(count for _, count in names)
+    assert {name[:480] for name in got} == {name[:480] for name, _ in names}
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("0ns", 0), ("15ns", 15), ("1.5us", 1500), ("250ms", 250_000_000), ("2.s", 2 * 10**9), ("0.1s", 10**8)],
+)
+def test_times(text, ns):
+    assert choose.parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 h", "1e3s", "1.2.3s"])
+def test_no_times(text):
+    with pytest.raises(UsageError):
+        choose.parse_time(text)
+
+
+def test_numbers():
+    assert choose.parse_numbers("--ranks", "0-3, 8") == {0, 1, 2, 3, 8}
+    for text in ("", "a", "3-1", "1-", "1,,2"):
+        with pytest.raises(UsageError, match="--ranks"):
+            choose.parse_numbers("--ranks", text)
+
+
+def test_shortest():
+    assert choose.parse_shortest(["nvtx=1ms"]) == {"nvtx": 10**6}
+    for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
+        with pytest.raises(UsageError):
+            choose.parse_shortest([text])

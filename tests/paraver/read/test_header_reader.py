@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.paraver.read.header_reader import read_header
+from nsys2prv_ng.paraver.read.problems import Findings
+from tests.paraver.checker.trace_files import PRV, TraceFiles
+
+SOUND = PRV.splitlines()[0]
+
+
+def problems_of(line: str) -> list[str]:
+    problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
+    read_header(line, problems, warnings)
+    assert all(problem.line == 1 for problem in problems.problems())
+    return [problem.message for problem in problems.problems()]
+
+
+def test_what_a_header_says() -> None:
+    problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
+    header = read_header("#Paraver (01/02/2026 at 00:59):42_us:2(3,4):2:1(1:1),2(5:2,6:1),3", problems, warnings)
+    assert problems.problems() == warnings.problems() == []
+    assert header.duration == 42
+    assert header.cpus == (3, 4)
+    assert header.applications == (((1, 1),), ((5, 2), (6, 1)))
+    assert header.communicators == 3
+    assert (header.tasks, header.rows) == (3, 12)
+    assert header.thread_names()[:3] == ["1.1.1", "2.1.1", "2.1.2"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SOUND.removesuffix(",1"),
+        SOUND.replace("2(2,1)", "2").replace("(2:1", "(2:2"),
+        SOUND.replace(":2(2,1):1:2(2:1,1:2)", ":2(2,1):2:1(2:1):1(1:2)"),
+        SOUND.replace("2(2,1)", "2(1,65533)"),
+        SOUND.replace("2:1,1:2", "65534:1,1:2"),
+        SOUND.replace("1000", str(2**53 - 1)),
+    ],
+)
+def test_headers_that_are_right(line: str) -> None:
+    assert problems_of(line) == []
+
+
+HEADERS = [
+    (SOUND.replace("#Paraver ", "#Paraver"), "the header is not '#Paraver (date):endtime_ns:resources:applications'"),
+    (SOUND.replace("08/10/2024 at 12:34", "8 Oct 2024"), "the date '8 Oct 2024' is not 'DD/MM/YYYY at HH:MM'"),
+    (SOUND.replace("08/10", "10/13"), "the date '10/13/2024 at 12:34' is not 'DD/MM/YYYY at HH:MM'"),
+    (SOUND.replace("08/10", "31/02"), "the date '31/02/2024 at 12:34' is not 'DD/MM/YYYY at HH:MM'"),
+    (SOUND.replace("_ns", "_s"), "the time unit '_s' is not one of _ns, _us, _ms"),
+    (SOUND.replace("1000", "1e3"), "the end time '1e3' is not an integer"),
+    (SOUND.replace("1000", str(2**53)), f"the end time {2**53} is not below 2^53"),
+    (SOUND.replace("2(2,1)", "3(2,1)"), "the header has 3 nodes, but 2 counts of CPUs: '2,1'"),
+    (SOUND.replace("2(2,1)", "2(2,0)").replace("1:2)", "1:1)"), "node 2 has 0 CPUs: Paraver crashes"),
+    (SOUND.replace("2(2,1)", "2(1,65534)"), "more than 65534 CPUs: Paraver crashes"),
+    (SOUND.replace("2(2,1)", "65536"), "65536 nodes are more than 65535"),
+    (SOUND.replace("2(2,1)", "x"), "the header's resources are not '0' or 'nodes(cpus,...)', then the applications"),
+    (SOUND.replace(":1:2(", ":2:2("), "the header announces 2 applications and lists 1"),
+    (SOUND.replace(":1:2(", ":1:3("), "application 1 has 3 tasks, but its list is '2:1,1:2'"),
+    (SOUND.replace("1:2)", "1)"), "application 1 has 2 tasks, but its list is '2:1,1'"),
+    (SOUND.replace("(2:1,", "(0:1,"), "task 1.1 has no thread"),
+    (SOUND.replace("1:2)", "1:3)"), "task 1.2 is on node 3, the header has nodes 1 to 2"),
+    (SOUND.replace("1:2)", "1:0)"), "task 1.2 is on node 0, the header has nodes 1 to 2"),
+    (SOUND.replace("2:1,1:2", "65535:1,1:2"), "65536 threads in all: Paraver cuts them at 65535"),
+    (SOUND + ",", "',1,' behind the last application of the header"),
+    (SOUND + "x", "',1x' behind the last application of the header"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), HEADERS, ids=[header[1] for header in HEADERS])
+def test_a_broken_header(line: str, message: str) -> None:
+    assert line != SOUND
+    assert problems_of(line) == [message]
+
+
+def test_too_many_tasks() -> None:
+    tasks = ",".join(["1:1"] * 65536)
+    assert problems_of(f"#Paraver (08/10/2024 at 12:34):1_ns:1(1):1:65536({tasks})") == [
+        "65536 tasks are more than 65535",
+        "65536 threads in all: Paraver cuts them at 65535",
+    ]
+
+
+def test_no_unit_is_a_warning(tmp_path: Path) -> None:
+    files = TraceFiles()
+    files.prv[1] = SOUND.replace("_ns", "")
+    report = check_trace(files.write(tmp_path))
+    assert report.problems == []
+    assert [warning.line for warning in report.warnings] == [1]
+
+
+def test_a_header_in_the_trace_is_checked(tmp_path: Path) -> None:
+    files = TraceFiles()
+    files.prv[1] += "\r"
+    assert [(p.line, p.message) for p in check_trace(files.write(tmp_path)).problems] == [
+        (1, "carriage return: lines must end with a line feed alone")
+    ]
+
+
+def test_records_are_read_behind_a_header_that_is_not_understood(tmp_path: Path) -> None:
+    files = TraceFiles().replace("prv", 2)
+    files.prv[1] = "#Paraver"
+    files.prv[6] = "4:"
+    report = check_trace(files.write(tmp_path))
+    assert [problem.line for problem in report.problems] == [1, 6]
+    assert report.records == {"states": 3, "events": 5, "pairs": 8, "communications": 1}
+    assert (report.duration, report.tasks, report.rows, report.nodes) == (0, 0, 0, 0)

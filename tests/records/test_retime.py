@@ -1,0 +1,109 @@
+"""Records on another clock, compared with records that were made with its times."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.records.columns import (
+    BEGIN,
+    EMPTY,
+    END,
+    Pair,
+    Records,
+    communications,
+    concatenate,
+    count_events,
+    events,
+    intervals,
+    states,
+)
+from nsys2prv_ng.records.retime import retime
+
+Line = tuple[object, ...]
+
+
+def lines(records: Records) -> list[Line]:
+    """All that a record is, but for the order of records that agree in time and tie."""
+    columns = zip(
+        records.time.tolist(), records.tie.tolist(), records.place.tolist(), records.kind.tolist(), strict=True
+    )
+    words = [
+        tuple(zip(records.handle[a:b].tolist(), records.value[a:b].tolist(), strict=True))
+        for a, b in zip(records.first[:-1], records.first[1:], strict=True)
+    ]
+    return sorted((*fixed, of_line) for fixed, of_line in zip(columns, words, strict=True))
+
+
+def array(values: object) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def of_everything(times: list[tuple[int, int, int]], clock: ClockMap) -> Records:
+    """Intervals, points, states and communications at these (begin, length, place) on a clock."""
+    begin, length, place = array(times).reshape(-1, 3).T
+    b, e = clock(begin), clock(begin + length)
+    attributes = [Pair(1, begin), Pair(2, length, length % 2 == 0)]
+    return concatenate(
+        [
+            intervals(place, b, e, attributes, [1]),
+            events(place, b, [Pair(3, length)]),
+            states(place, b, e, length),
+            communications(place, b, place + 1, e, length, 7),
+        ]
+    )
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    times=st.lists(
+        st.tuples(st.integers(-(10**6), 10**13), st.sampled_from([0, 1, 1, 1, 2, 3, 10**6, 10**12]), st.integers(0, 3)),
+        max_size=40,
+    ),
+    offset=st.integers(-(10**15), 10**15),
+    drift=st.floats(-1e-3, 1e-3),
+    since=st.integers(0, 10**13),
+)
+def test_as_if_made_with_the_new_times(
+    times: list[tuple[int, int, int]], offset: int, drift: float, since: int
+) -> None:
+    clock = ClockMap(offset, drift, since)
+    before = of_everything(times, ClockMap())
+    moved = retime(before, clock)
+    assert lines(moved) == lines(of_everything(times, clock))
+    assert count_events(moved) == count_events(before)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    times=st.lists(st.integers(-(2**50), 2**50), min_size=2, max_size=50),
+    drift=st.floats(-1e-3, 1e-3),
+    since=st.integers(-(2**50), 2**50),
+)
+def test_clocks_keep_the_order_of_times(times: list[int], drift: float, since: int) -> None:
+    clock = ClockMap(5, drift, since)
+    ordered = np.sort(array(times + [t + 1 for t in times]))
+    moved = clock(ordered)
+    assert moved.dtype == np.int64
+    assert (np.diff(moved) >= 0).all()
+    exact = [t + 5 + drift * (t - since) for t in ordered.tolist()]
+    assert np.abs(moved - np.array(exact)).max() <= 1
+
+
+def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> None:
+    clock = ClockMap(0, -1e-3)
+    times = np.arange(0, 5000, 2, dtype=np.int64)
+    lost = np.flatnonzero(clock(times + 1) == clock(times))
+    assert 0 < lost.size < 10
+    records = intervals(np.zeros(times.size, np.int64), times, times + 1, [Pair(1, times + 1)], [1])
+    moved = retime(records, clock)
+    assert (moved.tie_class == EMPTY).sum() == lost.size
+    assert (moved.tie_class == BEGIN).sum() == (moved.tie_class == END).sum() == times.size - lost.size
+    of_empty = [word for *_, word in lines(moved) if len(word) == 2]
+    assert of_empty == [((1, int(times[i]) + 1), (1, 0)) for i in lost]
+
+
+def test_nothing_to_move() -> None:
+    assert len(retime(of_everything([], ClockMap()), ClockMap(1, 1e-4))) == 0

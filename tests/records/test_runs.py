@@ -1,0 +1,81 @@
+"""Runs in a store: the sorted records, and what is known of them without looking at them again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Pair
+from nsys2prv_ng.records.runs import get_all, get_chunks, put_away
+from nsys2prv_ng.records.store import Store
+
+COLUMNS = ("time", "tie", "place", "kind", "first", "handle", "value")
+
+
+def some(seed, n):
+    """Events with one or two pairs, intervals, states and communications on five places."""
+    random = np.random.default_rng(seed)
+
+    def times():
+        return random.integers(-50, 1000, n)
+
+    def places():
+        return random.integers(0, 5, n)
+
+    begin, state, send = times(), times(), times()
+    two = Pair(8, random.integers(0, 9, n), random.random(n) < 0.5)
+    return rec.concatenate(
+        [
+            rec.events(places(), times(), [Pair(random.integers(0, 7, n), random.integers(0, 9, n)), two]),
+            rec.intervals(places(), begin, begin + random.integers(0, 99, n), [Pair(9, 1)], [9]),
+            rec.states(places(), state, state + random.integers(0, 99, n), np.full(n, 3)),
+            rec.communications(places(), send, places(), send + random.integers(-9, 99, n), 7, 1),
+        ]
+    )
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000, 10**6])
+def test_sorted_records_come_back(tmp_path, chunk_bytes):
+    records = some(1, 200)
+    with Store(tmp_path, 4000, chunk_bytes=chunk_bytes) as store:
+        (run,) = put_away(records, store, on_common_clock=False)
+        back, expected = get_all(run, store), records.sorted()
+        for column in COLUMNS:
+            np.testing.assert_array_equal(getattr(back, column), getattr(expected, column), err_msg=column)
+        assert len(run) == len(records)
+        sizes = [len(chunk) for chunk in get_chunks(run, store)]
+        assert min(sizes) > 0 and (len(sizes) == 1) == (chunk_bytes == 10**6)
+
+
+def test_no_records_are_no_run(tmp_path):
+    with Store(tmp_path, 0) as store:
+        assert put_away(some(1, 0), store, on_common_clock=True) == []
+
+
+@given(st.integers(0, 10**6), st.integers(1, 20))
+def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
+    records = some(seed, n)
+    with Store(tmp_path_factory.getbasetemp(), 10**6) as store:
+        facts = put_away(records, store, on_common_clock=True)[0].facts
+    spans: dict[int, list[int]] = {}
+    handles, times, kinds = set(), [], dict.fromkeys(rec.KINDS, 0)
+    for i in range(len(records)):
+        time, words = int(records.time[i]), slice(records.first[i], records.first[i + 1])
+        kinds[int(records.kind[i])] += 1
+        times.append(time)
+        if records.kind[i] == rec.EVENT:
+            spans.setdefault(int(records.place[i]), []).append(time)
+            handles |= set(records.handle[words].tolist())
+        elif records.kind[i] == rec.STATE:
+            times.append(int(records.value[words][0]))
+        else:
+            times += records.value[words][:3].tolist()
+    assert (facts.first, facts.last) == (min(times), max(times))
+    assert facts.kinds == kinds
+    assert set(facts.handles.tolist()) == handles
+    assert facts.events == rec.count_events(records)
+    found = {p: (a, b) for p, (a, b) in enumerate(zip(facts.place_first, facts.place_last, strict=True)) if a <= b}
+    assert found == {place: (min(of), max(of)) for place, of in spans.items()}

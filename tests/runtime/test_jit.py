@@ -1,0 +1,160 @@
+"""What becomes of compiled code: kept, shared, damaged, or with no place to be kept."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from numba.core.caching import IndexDataCacheFile
+
+import nsys2prv_ng
+from nsys2prv_ng.runtime import jit as compiling
+
+MODULE = """
+from nsys2prv_ng.compiling import compiled
+
+@compiled
+def total(values):
+    found = values[0]
+    for value in values[1:]:
+        found += value
+    return found
+"""
+INTEGERS = np.array([2**53, 1, 5])  # another sum in floating point
+REALS = np.array([0.5, 0.25])
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module with a function to compile, and an empty folder `cache` beside it to keep it in."""
+    path = tmp_path / "module.py"
+    path.write_text(MODULE)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    return path
+
+
+def lines_of(path, *arrays):
+    """Import the module anew and call its function, check the sums, and return what was told about compiling."""
+    spec = importlib.util.spec_from_file_location("module", path)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    lines = []
+    with compiling.told(lines.append):
+        for array in arrays:
+            assert found.total(array) == sum(array.tolist())
+    return lines
+
+
+def cached(path, suffix):
+    return sorted(path.parent.glob(f"cache/**/*{suffix}"))
+
+
+def test_compiled_once(module):
+    assert lines_of(module, INTEGERS, REALS) == [
+        "compiling what was not used before (once per installation; half a minute of a core or more)"
+    ]
+    assert len(cached(module, ".nbi")) == 1 and len(cached(module, ".nbc")) == 2
+    assert lines_of(module, INTEGERS, REALS) == []
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "bits", "none"])
+def test_damaged_files_are_as_if_not_there(module, suffix, damage):
+    lines_of(module, INTEGERS)
+    (path,) = cached(module, suffix)
+    sound = path.read_bytes()
+    half = len(sound) // 2
+    if damage == "none":
+        path.unlink()
+    else:
+        damaged = {
+            "empty": b"",
+            "cut": sound[:half],
+            "zeros": sound[:half] + bytes(len(sound) - half),
+            "text": b"this is no code\n" * 100,
+            "bits": sound[:half] + bytes([sound[half] ^ 1]) + sound[half + 1 :],
+        }
+        path.write_bytes(damaged[damage])
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert lines_of(module, INTEGERS) == []
+
+
+def test_code_of_another_signature_is_not_run(module):
+    """As after two processes that gave the same number to different files."""
+    lines_of(module, INTEGERS, REALS)
+    one, other = cached(module, ".nbc")
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert len(lines_of(module, INTEGERS, REALS)) == 1
+    assert lines_of(module, INTEGERS, REALS) == []
+
+
+def test_another_version_compiles_again(module, monkeypatch):
+    lines_of(module, INTEGERS)
+    monkeypatch.setattr(compiling, "__version__", "another")
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert lines_of(module, INTEGERS) == []
+
+
+def test_no_folder_to_keep_it(module, monkeypatch):
+    """Not even root can make folders there."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    (module.parent / "__pycache__").write_text("")
+    for _ in range(2):
+        (line,) = lines_of(module, INTEGERS)
+        assert "in each run" in line and "NUMBA_CACHE_DIR" in line
+
+
+def test_no_space_to_keep_it(module, monkeypatch):
+    def full(self, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "_open_for_write", full)
+    for _ in range(2):
+        assert len(lines_of(module, INTEGERS)) == 1
+
+
+def python(code, cwd, **environment):
+    kept = {name: value for name, value in os.environ.items() if name not in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    command = [sys.executable, "-B", "-c", code]
+    return subprocess.Popen(command, cwd=cwd, env=kept | environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_start_together(module):
+    code = "import module, numpy as np; print(module.total(np.arange(1000)))"
+    processes = [python(code, module.parent, NUMBA_CACHE_DIR=str(module.parent / "cache")) for _ in range(4)]
+    assert [process.communicate(timeout=300)[0] for process in processes] == ["499500\n"] * 4
+    lines_of(module, np.arange(1000))  # where two wrote at once, what is kept may be of neither
+    assert lines_of(module, np.arange(1000)) == []
+
+
+@pytest.mark.parametrize("value", ["", "folder", None])
+def test_the_current_folder_is_no_cache(module, value):
+    """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""
+    (module.parent / "__pycache__").write_text("")
+    (module.parent / "home").mkdir()
+    before = sorted(module.parent.iterdir())
+    code = "import module, numpy as np; print(module.total(np.arange(1000)))"
+    if value is None:
+        environment = {}
+        code = f"import os.path; os.path.expanduser = str; {code}"
+    else:
+        environment = {"XDG_CACHE_HOME": value, "HOME": str(module.parent / "home")}
+    assert python(code, module.parent, **environment).communicate(timeout=300)[0] == "499500\n"
+    assert sorted(module.parent.iterdir()) == before
+    assert len(list(module.parent.glob("home/.cache/numba/**/*.nbi"))) == (value is not None)
+
+
+def test_everything_is_compiled_in_this_way():
+    package = Path(nsys2prv_ng.__file__).parent
+    direct = [path.name for path in package.rglob("*.py") if "njit" in path.read_text()]
+    assert direct == ["jit.py"]

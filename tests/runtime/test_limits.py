@@ -1,0 +1,81 @@
+"""What a translation may use of the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.runtime.limits import Resources, control_group_limits, default_memory, parse_size, usable_cores
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2G", 2**31), ("1.5g", 3 * 2**29), ("512MiB", 2**29), ("1T", 2**40), ("100KB", 102400)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "2", "G", "-1G", "2 GB x", "1e3M"])
+def test_no_sizes(text):
+    with pytest.raises(UsageError, match="write a size with a unit"):
+        parse_size(text)
+
+
+def test_cores_are_those_of_the_step():
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert usable_cores() == len(allowed)
+
+
+def test_memory_is_at_most_a_quarter_of_the_machine():
+    total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
+    assert 0 < default_memory() <= total // 4
+
+
+@pytest.mark.parametrize(
+    ("jobs", "memory", "sizes", "processes"),
+    [
+        (8, 10**12, [100, 5, 7], 3),
+        (2, 10**12, [100] * 9, 2),
+        (8, 100, [100] * 9, 1),
+        (8, 10**12, [0], 1),
+        (1, 10**12, [100] * 9, 1),
+    ],
+)
+def test_processes(jobs, memory, sizes, processes):
+    assert Resources(jobs, memory).processes(sizes) == processes
+
+
+def test_threads_are_as_many_as_jobs_up_to_a_limit():
+    assert [Resources(jobs, 10**9).threads for jobs in (1, 2, 16, 10**5)] == [1, 2, 16, 16]
+
+
+def test_fewer_processes_where_reading_would_not_fit():
+    few, many = (Resources(64, 2**31).processes([size] * 64) for size in (2**28, 2**20))
+    assert 1 <= few < 8 and many == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("0::/slurm/job_7/step_0\n", ["slurm/job_7/step_0", "slurm/job_7", "slurm", "."]),
+        ("12:cpu:/a\n4:memory:/slurm/job_7\n0::/\n", ["memory/slurm/job_7", "memory/slurm", "memory", "."]),
+    ],
+)
+def test_control_groups(tmp_path, text, files):
+    """Version 2 and 1 of Linux's control groups: the files of the group and of all around it, and no others."""
+    (tmp_path / "groups").write_text(text)
+    found = control_group_limits(tmp_path / "groups", tmp_path / "mounted")
+    assert [file.parent for file in found] == [tmp_path / "mounted" / name for name in files]
+    assert {file.name for file in found} <= {"memory.max", "memory.limit_in_bytes"}
+
+
+def test_no_control_groups(tmp_path):
+    assert control_group_limits(tmp_path / "nothing") == []

@@ -1,0 +1,119 @@
+"""Small reports made of given rows, translations of some sources only, and which rows a trace of threads must have."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+
+from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.translate import Options, translate
+from tests.trace_reader import Trace, intervals, read_trace
+
+PID = 0xFFFFFF
+UTC = 1_700_000_000_000_000_000
+
+Rows = Iterable[Sequence[object]]
+
+
+def tid(process: int, thread: int | None = None) -> int:
+    """globalTid of a thread; of the main thread without one."""
+    return 1 << 56 | process << 24 | (process if thread is None else thread)
+
+
+def small_report(
+    path: Path,
+    tables: Mapping[tuple[str, str], Rows],
+    strings: Sequence[str] = (),
+    *,
+    duration: int = 1_000_000,
+    environment: str = "",
+) -> Path:
+    """A report with the rows of tables, by (name, its columns separated by blanks); string ids count from 0."""
+    connection = sqlite3.connect(path)
+    everything: dict[tuple[str, str], Rows] = {
+        ("StringIds", "id value"): list(enumerate(strings)),
+        ("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"): [(UTC,)],
+        ("ANALYSIS_DETAILS", "duration"): [(duration,)],
+        ("META_DATA_CAPTURE", "name value"): [("PROCESS_0:ENVIRONMENT_VARIABLE", environment)],
+        **tables,
+    }
+    for (table, columns), rows in everything.items():
+        names = columns.split()
+        quoted = ", ".join(f'"{name}"' for name in names)
+        connection.execute(f"CREATE TABLE {table} ({quoted})")
+        connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def translated(
+    reports: Sequence[Path], folder: Path, sources: str, options: SourceOptions | None = None
+) -> tuple[Summary, Trace]:
+    """The trace of some sources of these reports, which is sound: nothing that was read is lost without a reason."""
+    chosen = Options(sources=choose(sources), of_sources=options or SourceOptions(), force=True)
+    summary = translate(reports, folder / "trace.prv", chosen)
+    for account in summary.sources:
+        assert account.read == account.written + sum(account.dropped.values()), account
+    assert check_trace(folder / "trace.prv").problems == []
+    return summary, read_trace(folder / "trace.prv")
+
+
+def account(summary: Summary, source: str) -> SourceAccount:
+    return next(account for account in summary.sources if account.name == source)
+
+
+def without_other_calls(report: Path, folder: Path) -> Path:
+    """A copy in which threads make no calls but those of the operating system and of CUDA.
+
+    What is observed of threads that make calls is shown, whether or not the calls are chosen.
+    """
+    copy = folder / report.name
+    shutil.copyfile(report, copy)
+    with closing(sqlite3.connect(copy)) as database, database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            if (
+                name == "NVTX_EVENTS"
+                or name.startswith("OPENMP_")
+                or (name.startswith("MPI_") and name.endswith("_EVENTS"))
+            ):
+                database.execute(f'DROP TABLE "{name}"')
+    return copy
+
+
+def in_report_time(trace: Trace, summary: Summary, utc: int, *event_types: int) -> pd.DataFrame:
+    """Intervals with begin and end on the clock of a report whose time 0 is `utc`, and the label of each value."""
+    found = intervals(trace, *event_types)
+    shift = summary.start_utc_ns - utc
+    names = [trace.values[kind][value] for kind, value in zip(found["type"], found["value"], strict=True)]
+    return found.assign(begin=found["begin"] + shift, end=found["end"] + shift, name=names)
+
+
+def row_of_thread(tids: Iterable[int]) -> dict[int, int]:
+    """Row of each thread in a trace of one report without GPU: by process, the main thread first."""
+    order = sorted(set(tids), key=lambda t: (t >> 24, t & PID != t >> 24 & PID, t & PID))
+    return {thread: row for row, thread in enumerate(order)}
+
+
+def painted(frame: pd.DataFrame) -> dict[tuple[int, int], int]:
+    """Length (ns) of the union of the intervals of each (row, state), by one sweep each."""
+    lengths: dict[tuple[int, int], int] = {}
+    for key, group in frame.groupby(["row", "state"]):
+        total, reached = 0, None
+        for begin, end in sorted(zip(group["begin"], group["end"], strict=True)):
+            low = begin if reached is None else max(begin, reached)
+            if end > low:
+                total += end - low
+                reached = end
+        if total:
+            lengths[key] = total
+    return lengths

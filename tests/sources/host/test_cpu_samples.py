@@ -1,0 +1,318 @@
+"""Samples of the CPU against plain SQL on the reports, and reports in which something of them is odd."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.api import translate
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.inspection.inspect import inspect
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources.host.cpu_samples import NO_CHAIN
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from tests.conftest import NO_REPORTS, REPORTS
+from tests.sources.host.host_reports import (
+    UTC,
+    account,
+    row_of_thread,
+    small_report,
+    tid,
+    translated,
+    without_other_calls,
+)
+from tests.trace_reader import Trace
+
+FUNCTION, MODULE = 30000000, 30000200
+NO_CALL, NO_TASK = "its thread made no traced call", "its process made no traced call"
+SAMPLES = ("COMPOSITE_EVENTS", "id start cpu threadState globalTid cpuCycles")
+CHAINS = ("SAMPLING_CALLCHAINS", "id symbol module unresolved stackDepth")
+OSRT = ("OSRT_API", "start end eventClass globalTid nameId")
+
+Said = dict[int, str]
+"""Label by event type."""
+
+
+def shown(symbol: str, module: str, unresolved: int | None) -> str:
+    """The label that a frame must have."""
+    file = module.split("/")[-1]
+    if unresolved == 1 or symbol.startswith("0x") or not symbol:
+        return f"({file.strip('[]')})"
+    return f"({symbol[1:-1]})" if symbol[0] == "[" and symbol[-1] == "]" else symbol
+
+
+def points(trace: Trace, utc: int, start: int) -> list[tuple[int, int, Said]]:
+    """Row, time on a report's clock whose 0 is `utc`, and labels of each line that has a sampled function."""
+    events = trace.events
+    lines = set(events.loc[events["type"] == FUNCTION, "line"])
+    found: dict[int, tuple[int, int, Said]] = {}
+    for event in events[events["line"].isin(lines)].itertuples():
+        _, _, said = found.setdefault(event.line, (event.row, event.time + start - utc, {}))
+        assert event.type not in said
+        said[event.type] = trace.values[event.type][event.value]
+    return list(found.values())
+
+
+def comparable(found: Sequence[tuple[int, int, Said]]) -> Counter[object]:
+    """Labels up to where the .pcf cuts long ones."""
+    return Counter(
+        (row, time, tuple(sorted((t, label[:400]) for t, label in said.items()))) for row, time, said in found
+    )
+
+
+def _sampled() -> list[object]:
+    found: list[object] = []
+    for path in sorted(REPORTS.glob("*/*.sqlite")):
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        connection.close()
+        if {"COMPOSITE_EVENTS", "OSRT_API"} <= tables:
+            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return found or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
+
+
+@pytest.mark.parametrize("depth", [1, 100])
+@pytest.mark.parametrize("path", _sampled())
+def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Path) -> None:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
+    callers = {t for (t,) in connection.execute("SELECT DISTINCT globalTid FROM OSRT_API WHERE eventClass = 27")}
+    samples = connection.execute("SELECT id, start, globalTid FROM COMPOSITE_EVENTS").fetchall()
+    has_chains = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'SAMPLING_CALLCHAINS'").fetchone()
+    said: dict[int, Said] = {sample: {FUNCTION: NO_CHAIN} for sample, _, _ in samples}
+    if has_chains[0]:
+        for sample, level, symbol, module, unresolved in connection.execute(
+            """SELECT c.id, stackDepth, s.value, m.value, unresolved FROM SAMPLING_CALLCHAINS c
+            JOIN StringIds s ON s.id = symbol JOIN StringIds m ON m.id = module WHERE stackDepth < ?""",
+            (depth,),
+        ):
+            said[sample][FUNCTION + level] = shown(symbol, module, unresolved)
+            if level == 0:
+                said[sample][MODULE] = module.split("/")[-1].strip("[]")
+    connection.close()
+
+    options = SourceOptions(osrt_min=0, stack_depth=depth)
+    summary, trace = translated([without_other_calls(path, tmp_path)], tmp_path, "os_runtime,cpu_samples", options)
+    of_caller = [(sample, time, thread) for sample, time, thread in samples if thread in callers]
+    processes = {thread >> 24 for thread in callers}
+    no_task = sum(thread >> 24 not in processes for _, _, thread in samples)
+    found = account(summary, "cpu_samples")
+    assert (found.read, found.written) == (len(samples), len(of_caller))
+    dropped = {NO_CALL: len(samples) - len(of_caller) - no_task, NO_TASK: no_task}
+    assert found.dropped == {reason: count for reason, count in dropped.items() if count}
+    rows = row_of_thread(callers)
+    expected = [(rows[thread], time, said[sample]) for sample, time, thread in of_caller]
+    assert comparable(points(trace, utc, summary.start_utc_ns)) == comparable(expected)
+    assert {t for _, _, s in expected for t in s} <= set(trace.types)
+    deepest = max((t - FUNCTION for _, _, s in expected for t in s if t != MODULE), default=0)
+    assert trace.types[FUNCTION] == "Sampled functions"
+    assert all(trace.types[FUNCTION + n] == f"Sampled functions (depth {n})" for n in range(1, deepest + 1))
+
+
+STRINGS = [
+    "poll",  # 0
+    "work",
+    "main",
+    "0x7f1200",
+    "/usr/lib/libcuda.so.1",
+    "/home/u/prog",
+    "[vdso]",
+    "[Broken backtraces]",
+    "[Unknown]",  # 8
+    "0x0",
+    "[kernel.kallsyms]",
+    "/lib/libc.so.6 (deleted)",
+    "",
+]
+WORK, MAIN, ADDRESS, CUDA, PROG, VDSO, BROKEN, UNKNOWN, ZERO, KERNEL, LIBC, EMPTY = range(1, 13)
+CALLS = [(0, 500_000, 27, tid(7), 0)]
+
+
+def of_chains(
+    chains: Sequence[Sequence[object]],
+    folder: Path,
+    depth: int = 100,
+    samples: Sequence[Sequence[object]] = (),
+    columns: str = CHAINS[1],
+) -> dict[int, Said]:
+    """Labels by time of the samples: one at 100 * id for each chain, unless they are given."""
+    ids = sorted({row[0] for row in chains if isinstance(row[0], int)})
+    samples = samples or [(i, 100 * i, 0, 1, tid(7), 1) for i in ids]
+    tables = {SAMPLES: samples, OSRT: CALLS, (CHAINS[0], columns): chains}
+    report = small_report(folder / "r.sqlite", tables, STRINGS)
+    summary, trace = translated([report], folder, "os_runtime,cpu_samples", SourceOptions(stack_depth=depth))
+    assert account(summary, "cpu_samples").written == len(samples)
+    return {time: said for _, time, said in points(trace, UTC, summary.start_utc_ns)}
+
+
+def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
+    chains = [
+        (1, WORK, PROG, None, 0),
+        (1, ADDRESS, CUDA, 1, 1),
+        (1, ADDRESS, CUDA, None, 2),  # is one, whatever the column says
+        (1, WORK, CUDA, 1, 3),
+        (1, ZERO, UNKNOWN, 1, 4),
+        (1, BROKEN, BROKEN, 0, 5),
+        (1, EMPTY, PROG, 0, 6),
+        (2, ADDRESS, VDSO, 1, 0),
+        (3, ADDRESS, KERNEL, 1, 0),
+        (4, ADDRESS, LIBC, 1, 0),
+        (5, None, PROG, 0, 0),
+        (6, None, None, 0, 0),
+        (7, MAIN, None, 0, 0),
+        (8, 99, 98, 0, 0),
+    ]
+    found = of_chains(chains, tmp_path)
+    functions = ["work", "(libcuda.so.1)", "(libcuda.so.1)", "(libcuda.so.1)", "(Unknown)", "(Broken backtraces)"]
+    functions.append("(prog)")
+    assert found[100] == {MODULE: "prog"} | {FUNCTION + n: label for n, label in enumerate(functions)}
+    assert [found[i * 100] for i in range(2, 9)] == [
+        {FUNCTION: "(vdso)", MODULE: "vdso"},
+        {FUNCTION: "(kernel.kallsyms)", MODULE: "kernel.kallsyms"},
+        {FUNCTION: "(libc.so.6 (deleted))", MODULE: "libc.so.6 (deleted)"},
+        {FUNCTION: "(prog)", MODULE: "prog"},
+        {FUNCTION: "(no name)", MODULE: "no name"},
+        {FUNCTION: "main", MODULE: "no name"},
+        {FUNCTION: "name 99", MODULE: "name 98"},
+    ]
+
+
+def test_levels_are_counted_from_the_function_that_ran(tmp_path: Path) -> None:
+    chains = [(1, WORK, PROG, 0, 0), (1, MAIN, PROG, 0, 1), (2, MAIN, PROG, 0, 0)]
+    assert of_chains(chains, tmp_path, 2)[100] == {FUNCTION: "work", FUNCTION + 1: "main", MODULE: "prog"}
+    (tmp_path / "r.sqlite").unlink()
+    found = of_chains(chains, tmp_path, 1)
+    assert found == {100: {FUNCTION: "work", MODULE: "prog"}, 200: {FUNCTION: "main", MODULE: "prog"}}
+
+
+def test_odd_chains(tmp_path: Path) -> None:
+    chains = [
+        (9, WORK, PROG, 0, 0),  # of no sample
+        (4, MAIN, PROG, 0, 1),  # no innermost frame
+        (3, MAIN, PROG, 0, 2),  # not in order, and nothing at level 1
+        (3, WORK, PROG, 0, 0),
+        (2, WORK, PROG, 0, 0),
+        (2, MAIN, PROG, 0, 0),  # a second one at a level
+        (1, MAIN, PROG, 0, 100),  # deeper than there are numbers
+        (1, MAIN, PROG, 0, 99),
+        (1, MAIN, PROG, 0, 2**62),
+        (1, MAIN, PROG, 0, -1),
+        (1, MAIN, PROG, 0, None),
+        (1, WORK, PROG, 0, 0),
+        (None, MAIN, PROG, 0, 0),
+        ("x", MAIN, PROG, 0, 0),
+    ]
+    samples = [(i, 100 * i, 0, 1, tid(7), 1) for i in (3, 1, 2, 4, 5)]
+    samples += [(None, 600, 0, 1, tid(7), 1), (1, 700, 0, 1, tid(7), 1), (-(2**63) + 1, 800, 0, 1, tid(7), 1)]
+    found = of_chains(chains, tmp_path, samples=samples)
+    work = {FUNCTION: "work", MODULE: "prog"}
+    assert found == {
+        100: work | {FUNCTION + 99: "main"},
+        200: work,
+        300: work | {FUNCTION + 2: "main"},
+        400: {FUNCTION: NO_CHAIN, FUNCTION + 1: "main"},
+        500: {FUNCTION: NO_CHAIN},
+        600: {FUNCTION: NO_CHAIN},
+        700: work | {FUNCTION + 99: "main"},
+        800: {FUNCTION: NO_CHAIN},
+    }
+
+
+def test_columns_that_some_versions_lack(tmp_path: Path) -> None:
+    chains = [(1, WORK, 0), (1, ADDRESS, 1)]
+    found = of_chains(chains, tmp_path, columns="id symbol stackDepth")
+    assert found == {100: {FUNCTION: "work", FUNCTION + 1: "(no name)", MODULE: "no name"}}
+
+
+def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
+    samples = [
+        (1, -400, 0, 1, tid(7), 1),
+        (2, 0, 0, 1, tid(7), 1),  # the begin of the capture is a time
+        (2, 0, 0, 1, tid(7), 1),
+        (3, 10, 0, 1, None, 1),
+        (4, None, 0, 1, tid(7), 1),
+        (5, None, 0, 1, None, 1),
+        (6, 2**62, 0, 1, tid(7), 1),
+        (7, "soon", 0, 1, tid(7), 1),
+        (8, 10, 0, 1, tid(7, 8), 1),  # a thread without calls
+        (9, 10, 0, 1, tid(8), 1),  # and a process
+    ]
+    report = small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
+    for sources in ("os_runtime,cpu_samples", "cpu_samples,os_runtime"):
+        summary, trace = translated([report], tmp_path, sources)
+        found = account(summary, "cpu_samples")
+        assert (found.read, found.written) == (10, 3)
+        assert found.dropped == {
+            "no thread": 2,
+            "no begin or end": 2,
+            "longer than Paraver can show": 1,
+            NO_CALL: 1,
+            NO_TASK: 1,
+        }
+        assert points(trace, UTC, summary.start_utc_ns) == [(0, time, {FUNCTION: NO_CHAIN}) for time in (-400, 0, 0)]
+        assert trace.threads == [1]
+
+
+def test_a_report_without_samples_has_none_of_it(tmp_path: Path) -> None:
+    report = small_report(tmp_path / "r.sqlite", {OSRT: CALLS, CHAINS: [(1, WORK, PROG, 0, 0)]}, STRINGS)
+    summary, trace = translated([report], tmp_path, "os_runtime,cpu_samples")
+    assert account(summary, "cpu_samples").read == 0
+    assert not any(FUNCTION <= number <= MODULE for number in trace.types)
+
+
+def test_ranks_share_the_numbers_of_functions_but_not_of_addresses(tmp_path: Path) -> None:
+    reports = []
+    for rank, address in enumerate(("0x7f0000000010", "0x550000000020")):
+        strings = ["poll", "work", address, "/usr/lib/libcuda.so.1", f"/home/{rank}/prog"]
+        tables = {
+            SAMPLES: [(1, 100, 0, 1, tid(7), 1), (2, 200, 0, 1, tid(7), 1)],
+            CHAINS: [(1, 1, 4, 0, 0), (2, 2, 3, 1, 0)],
+            OSRT: CALLS,
+        }
+        reports.append(small_report(tmp_path / f"{rank}.sqlite", tables, strings))
+    _, trace = translated(reports, tmp_path, "os_runtime,cpu_samples")
+    assert trace.values[FUNCTION] == {1: "(libcuda.so.1)", 2: "work"}
+    assert trace.values[MODULE] == {1: "libcuda.so.1", 2: "prog"}
+
+
+def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
+    """Frames of a chain are in two blocks, and rows are in no order."""
+    count, levels = 40_000, 6
+    chain, level = (each.ravel() for each in np.mgrid[0:count, 0:levels])
+    order = np.random.default_rng(7).permutation(chain.size)
+    shuffled = zip(chain[order].tolist(), level[order].tolist(), strict=True)
+    rows = [(c + 1, WORK if (c + d) % 2 else MAIN, PROG, 0, d) for c, d in shuffled]
+    samples = [(i + 1, 10 * i, 0, 1, tid(7), 1) for i in range(count)]
+    tables = {SAMPLES: samples, CHAINS: rows, OSRT: CALLS}
+    report = small_report(tmp_path / "r.sqlite", tables, STRINGS)
+    _, trace = translated([report], tmp_path, "os_runtime,cpu_samples", SourceOptions(stack_depth=3))
+    events = trace.events
+    for depth in range(3):
+        of_level = events[events["type"] == FUNCTION + depth]
+        numbers = (of_level["time"] // 10).to_numpy()
+        expected = np.where((numbers + depth) % 2, 2, 1)  # main is 1
+        assert len(of_level) == count
+        assert (of_level["value"].to_numpy() == expected).all()
+    assert FUNCTION + 3 not in trace.types
+
+
+def test_inspect_counts_samples_and_no_task_of_them(tmp_path: Path) -> None:
+    samples = [(1, 100, 0, 1, tid(7), 1), (2, 200, 0, 1, tid(9), 1)]
+    report = small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
+    found = inspect([report], Progress(), 1)
+    assert (found.reports[0].sources["cpu_samples"], found.tasks) == (2, 1)
+    assert found.reports[0].not_translated == []
+
+
+@pytest.mark.parametrize("depth", [0, -1, 101])
+def test_a_depth_that_there_is_not(depth: int, tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=f"--stack-depth {depth}: from 1 to 100" + ("; .*--sources" if depth == 0 else "$")
+    ):
+        translate(tmp_path / "r.sqlite", tmp_path / "t.prv", stack_depth=depth)

@@ -1,0 +1,385 @@
+"""GPU metrics against plain SQL, and what exports can hold that real ones rarely do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.families import FAMILIES, gpu_metric
+from nsys2prv_ng.report.database import Columns
+from nsys2prv_ng.sources.node import gpu_metrics
+from nsys2prv_ng.sources.shared.samples import join_blocks
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.sources.small_reports import UTC, account, export, trace_of
+from tests.trace_reader import Trace, differences
+
+GPU_TYPE = 281479271677952
+"""typeId of GPU 0's metrics in the reports."""
+FIRST = 9400
+
+SETS = {
+    "samples/ddp-2x2": (SAMPLES, "ddp-2x2.*.sqlite"),
+    "samples/single-graph": (SAMPLES, "single-graph.sqlite"),
+    "gpu/ddp-2x2": (REPORTS / "gpu", "ddp-2x2.*.sqlite"),
+    "gpu/single-node": (REPORTS / "gpu", "single-node.sqlite"),
+    "bench/ddplong-2x2": (REPORTS / "bench", "ddplong-2x2.*"),
+    "bench/torchrun-one-report": (REPORTS / "bench", "torchrun-one-report*"),
+}
+
+
+def _sql(report: Path, query: str) -> pd.DataFrame:
+    with contextlib.closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        return pd.read_sql_query(query, database)
+
+
+def _has_metrics(report: Path) -> bool:
+    return bool(_sql(report, "SELECT COUNT(*) AS n FROM sqlite_master WHERE name = 'GPU_METRICS'")["n"][0])
+
+
+def _utc(report: Path) -> int:
+    return int(_sql(report, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").iloc[0, 0])
+
+
+def _values(reports: Sequence[Path]) -> pd.DataFrame:
+    """All values of the reports: GPU, name, time (UTC), value."""
+    parts = []
+    for report in filter(_has_metrics, reports):
+        names = _sql(report, "SELECT typeId, metricId, metricName AS name FROM TARGET_INFO_GPU_METRICS")
+        values = _sql(report, "SELECT typeId, metricId, timestamp AS time, value FROM GPU_METRICS")
+        part = values.merge(names, on=["typeId", "metricId"])
+        assert len(part) == len(values)
+        parts.append(part.assign(gpu=part["typeId"] % 256, time=part["time"] + _utc(report)))
+    return pd.concat(parts, ignore_index=True)[["gpu", "name", "time", "value"]]
+
+
+def _values_of(trace: Trace, start: int) -> pd.DataFrame:
+    """All values in the trace: GPU, name, time (UTC), value, line."""
+    events = trace.events[(trace.events["type"] >= FIRST) & (trace.events["type"] < 9500)]
+    rows = trace.names["THREAD"]
+    gpu_of_row = {row: int(name.removeprefix("Metrics GPU")) for row, name in enumerate(rows) if "Metrics" in name}
+    return pd.DataFrame(
+        {
+            "gpu": events["row"].map(gpu_of_row),
+            "name": events["type"].map(trace.types),
+            "time": events["time"] + start,
+            "value": events["value"],
+            "line": events["line"],
+        }
+    )
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
+    folder, pattern = SETS[name]
+    reports = [unpacked(path) for path in sorted(folder.glob(pattern))]
+    if not reports:
+        assert folder != SAMPLES
+        pytest.skip(NO_REPORTS)
+    trace, summary = trace_of(reports, tmp_path / "x.prv", "gpu_metrics")
+    expected, found = _values(reports), _values_of(trace, summary.start_utc_ns)
+    assert len(expected) == len(found)
+    expected, found = (part.sort_values(["gpu", "name", "time"], ignore_index=True) for part in (expected, found))
+    for column in ("gpu", "name", "time", "value"):
+        assert expected[column].equals(found[column]), column
+
+    samples = expected.groupby(["gpu", "time"]).ngroups
+    assert found["line"].nunique() == samples
+    told = account(summary, "gpu_metrics")
+    assert (told.read, told.written, told.dropped) == (samples, samples, {})
+    if name == "bench/ddplong-2x2":
+        assert samples == 225_003
+    # Clocks are in Hz under a name that says MHz.
+    pcf = (tmp_path / "x.pcf").read_text()
+    scaled = re.findall(r"^0 \d+ (.*)\nPRECISION 6$", pcf, re.MULTILINE)
+    assert sorted(scaled) == sorted(n for n in set(expected["name"]) if n.endswith("[MHz]")) != []
+
+
+def test_rows_are_those_of_the_ranks_that_used_the_gpu(tmp_path: Path) -> None:
+    reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+    trace, _ = trace_of(reports, tmp_path / "x.prv", "gpu_metrics,kernels")
+    owner = {
+        name: trace.names["TASK"][trace.task_of_row[row] - 1]
+        for row, name in enumerate(trace.names["THREAD"])
+        if name.startswith("Metrics")
+    }
+    # The metrics of both GPUs of a node are in the report of its first rank.
+    assert owner == {f"Metrics GPU{rank}": f"rank {rank}" for rank in range(4)}
+
+
+def test_only_changes(tmp_path: Path) -> None:
+    """What is written is what differs from the value before of its metric and GPU."""
+    reports = [SAMPLES / "single-graph.sqlite"]
+    trace, summary = trace_of(reports, tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    values = _values(reports).sort_values("time")
+    values = values[values["value"] != values.groupby(["gpu", "name"])["value"].shift()]
+    found = _values_of(trace, summary.start_utc_ns)
+    assert differences(found, values, ["gpu", "name", "time", "value"]) == ""
+    assert 0 < len(found) < len(_values(reports)) / 2
+    told = account(summary, "gpu_metrics")
+    assert told.written == values.groupby(["gpu", "time"]).ngroups
+    assert told.dropped.get("unchanged", 0) == told.read - told.written
+
+
+@pytest.mark.parametrize(
+    ("patterns", "chosen"),
+    [
+        (("SM*", "DRAM*"), r"SM|DRAM"),
+        (("GPC Clock Frequency [MHz]",), r"GPC Clock"),
+        (("*[MHz]", "tensor active*"), r".*\[MHz\]|Tensor Active"),
+        (("?Rs?A*", "GR Active*"), r"GR Active"),
+    ],
+)
+def test_choice_of_metrics(patterns: tuple[str, ...], chosen: str, tmp_path: Path) -> None:
+    report = SAMPLES / "single-graph.sqlite"
+    names = {name for name in _values([report])["name"] if re.match(chosen, name)}
+    if patterns[0].startswith("?"):
+        with pytest.raises(UsageError, match=re.escape(patterns[0])):
+            trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
+        return
+    trace, summary = trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
+    found = _values_of(trace, summary.start_utc_ns)
+    expected = _values([report])
+    expected = expected[expected["name"].isin(names)]
+    assert names and set(found["name"]) == names
+    assert differences(found, expected, ["gpu", "name", "time", "value"]) == ""
+
+
+def test_a_pattern_that_fits_nothing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--metrics Nothing\*:.*known are .*SMs Active"):
+        trace_of(
+            [SAMPLES / "single-graph.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("Nothing*",))
+        )
+    with pytest.raises(UsageError, match="no GPU metrics"):
+        trace_of([SAMPLES / "mpi-4.rank0.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("SM*",)))
+    assert not list(tmp_path.iterdir())
+
+
+# ---- what real exports rarely hold -----------------------------------------------------------------------------------
+
+NAMES = ("typeId", "sourceId", "typeName", "metricId", "metricName")
+
+
+def _named(*metrics: tuple[int, int, str]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    return NAMES, [(GPU_TYPE + gpu, 0, "", metric, name) for gpu, metric, name in metrics]
+
+
+def _lines(trace: Trace) -> list[tuple[str, int, dict[str, int]]]:
+    """Row, time and values of each line."""
+    found = []
+    for _, line in trace.events.groupby("line"):
+        row, time = trace.names["THREAD"][line["row"].iloc[0]], int(line["time"].iloc[0])
+        labels = [trace.types.get(t, str(t)) for t in line["type"]]
+        found.append((row, time, dict(zip(labels, line["value"].tolist(), strict=True))))
+    return found
+
+
+def test_missing_values_times_and_names(tmp_path: Path) -> None:
+    rows = [
+        (100, 100, GPU_TYPE, 0, 5),
+        (100, 100, GPU_TYPE, 1, None),
+        (150, None, GPU_TYPE, 0, -3),
+        (150, None, GPU_TYPE, 7, 8),
+        (200, 200, GPU_TYPE, 1, None),
+        (None, None, GPU_TYPE, 0, 1),
+        (300, 300, None, 0, 1),
+        (400, 400, GPU_TYPE, None, 1),
+        (500, 500, GPU_TYPE, 1, "text"),
+        (600, 600, GPU_TYPE, 0, 1 << 40),
+    ]
+    columns = ("rawTimestamp", "timestamp", "typeId", "metricId", "value")
+    tables = {"GPU_METRICS": (columns, rows), "TARGET_INFO_GPU_METRICS": _named((0, 0, "A [%]"), (0, 1, "B"))}
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    assert _lines(trace) == [
+        ("Metrics GPU0", 0, {"A [%]": 5}),
+        ("Metrics GPU0", 50, {"A [%]": -3, "GPU metric 7": 8}),
+        ("Metrics GPU0", 500, {"A [%]": 1 << 40}),
+    ]
+    told = account(summary, "gpu_metrics")
+    assert (told.read, told.dropped) == (8, {"no time": 1, "no GPU": 1, "no value": 3})
+    assert summary.reports[0].warnings == ["4 values of GPU metrics are NULL and left out"]
+
+
+def test_an_export_with_raw_timestamps_only(tmp_path: Path) -> None:
+    tables = {
+        "GPU_METRICS": (("rawTimestamp", "typeId", "metricId", "value"), [(7, GPU_TYPE, 0, 1), (9, GPU_TYPE, 0, 2)]),
+        "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
+    }
+    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    assert summary.start_utc_ns == UTC + 7
+    assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1}), ("Metrics GPU0", 2, {"A": 2})]
+
+
+def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
+    """Whatever the order of the table, a sample is one line, and what changed is what changed in time."""
+    rng = random.Random(5)
+    rows = [
+        (time, GPU_TYPE + gpu, m, (time // 30 + m) % 3) for time in range(0, 200, 10) for gpu in (0, 3) for m in (0, 1)
+    ]
+    in_order = [(time, type_id - GPU_TYPE, m, value) for time, type_id, m, value in rows]
+    rng.shuffle(rows)
+    tables = {
+        "GPU_METRICS": (("timestamp", "typeId", "metricId", "value"), rows),
+        "TARGET_INFO_GPU_METRICS": _named((0, 0, "A"), (0, 1, "B"), (3, 0, "A"), (3, 1, "B")),
+    }
+    report = export(tmp_path / "a.sqlite", [], tables)
+    trace, _ = trace_of([report], tmp_path / "x.prv", "gpu_metrics")
+    expected: dict[tuple[str, int], dict[str, int]] = {}
+    for time, gpu, m, value in in_order:
+        expected.setdefault((f"Metrics GPU{gpu}", time), {})["AB"[m]] = value
+    assert {(row, time): values for row, time, values in _lines(trace)} == expected
+    assert len(_lines(trace)) == len(expected) == 40
+
+    trace, summary = trace_of([report], tmp_path / "y.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    last: dict[tuple[int, int], int] = {}
+    changes: dict[tuple[str, int], dict[str, int]] = {}
+    for time, gpu, m, value in in_order:
+        if last.get((gpu, m)) != value:
+            changes.setdefault((f"Metrics GPU{gpu}", time), {})["AB"[m]] = value
+            last[gpu, m] = value
+    assert {(row, time): values for row, time, values in _lines(trace)} == changes
+    assert account(summary, "gpu_metrics").dropped == {"unchanged": 40 - len(changes)}
+
+
+FEW = st.integers(0, 2)
+
+
+@given(
+    st.one_of(
+        st.lists(st.tuples(FEW, FEW, FEW), max_size=20),
+        st.tuples(st.integers(1, 4), FEW, st.lists(FEW, min_size=1, max_size=3)).map(
+            lambda drawn: [(time, drawn[1], metric) for time in range(drawn[0]) for metric in drawn[2]]
+        ),
+    ),
+    st.lists(st.integers(0, 20), max_size=4),
+)
+def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
+    rows: list[tuple[int, int, int]], cuts: list[int]
+) -> None:
+    """Rows are time, GPU and metric in any order, or samples of one GPU with the same metrics."""
+    limits = sorted({0, *(cut for cut in cuts if cut < len(rows)), len(rows)})
+    blocks = []
+    for low, high in pairwise(limits):
+        time, gpu, metric = np.array(rows[low:high], np.int64).T
+        numbers = {"timestamp": time, "typeId": GPU_TYPE + gpu, "metricId": metric, "value": np.arange(low, high)}
+        numbers["rawTimestamp"] = time
+        blocks.append(gpu_metrics._block(Columns(high - low, numbers, {})))
+    index = {(GPU_TYPE + gpu, metric): 10 * gpu + metric for gpu in range(3) for metric in range(3)}
+    samples = join_blocks(blocks, gpu_metrics._gpus(blocks), index)
+    found = [
+        (gpu, time, samples.metric[low:high].tolist(), samples.value[low:high].tolist())
+        for gpu, time, (low, high) in zip(
+            samples.device.tolist(), samples.time.tolist(), pairwise(samples.first.tolist()), strict=True
+        )
+    ]
+
+    expected: dict[tuple[int, int], list[int]] = {}
+    for i, (time, gpu, _) in enumerate(rows):
+        expected.setdefault((gpu, time), []).append(i)
+    if any(values != list(range(values[0], values[-1] + 1)) for values in expected.values()):
+        expected = dict(sorted(expected.items()))
+    assert found == [
+        (gpu, time, [10 * gpu + rows[i][2] for i in values], values) for (gpu, time), values in expected.items()
+    ]
+
+
+def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> None:
+    values = [3, 3, 4, 4, 4, 3, 5]
+    tables = {
+        "GPU_METRICS": (
+            ("timestamp", "typeId", "metricId", "value"),
+            [(10 * i, GPU_TYPE, 0, value) for i, value in reversed(list(enumerate(values)))],
+        ),
+        "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
+    }
+    report = export(tmp_path / "a.sqlite", [], tables)
+    trace, _ = trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    assert [(time, line["A"]) for _, time, line in _lines(trace)] == [(0, 3), (20, 4), (50, 3), (60, 5)]
+
+
+def test_kinds_of_gpu_that_number_their_metrics_differently(tmp_path: Path) -> None:
+    rows = [(10, GPU_TYPE, 0, 1), (10, GPU_TYPE, 1, 2), (10, GPU_TYPE + 1, 0, 3), (10, GPU_TYPE + 1, 1, 4)]
+    columns = ("timestamp", "typeId", "metricId", "value")
+    one = {"GPU_METRICS": (columns, rows[:2]), "TARGET_INFO_GPU_METRICS": _named((0, 0, "A"), (0, 1, "B"))}
+    two = {"GPU_METRICS": (columns, rows[2:]), "TARGET_INFO_GPU_METRICS": _named((1, 0, "B"), (1, 1, "C"))}
+    reports = [export(tmp_path / "1.sqlite", [], one), export(tmp_path / "2.sqlite", [], two)]
+    traces = [
+        trace_of(order, tmp_path / f"x{i}.prv", "gpu_metrics")[0] for i, order in enumerate((reports, reports[::-1]))
+    ]
+    for trace in traces:
+        assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1, "B": 2}), ("Metrics GPU1", 0, {"B": 3, "C": 4})]
+        assert sorted(trace.types.values()) == ["A", "B", "C"]
+        assert all(9_000_000 <= number < 9_100_000 for number in trace.types)
+    assert traces[0].types == traces[1].types
+
+
+def test_metrics_only_as_json_are_counted(tmp_path: Path) -> None:
+    data = json.dumps({"SMs Active": "52"})
+    tables = {
+        "GENERIC_EVENTS": (("rawTimestamp", "typeId", "data"), [(1, 5, data), (2, 5, data), (3, 6, "{}")]),
+        "GENERIC_EVENT_TYPES": (("typeId", "sourceId"), [(5, 50), (6, 60)]),
+        "GENERIC_EVENT_SOURCES": (("sourceId", "data"), [(50, '{"Name":"GpuMetrics"}'), (60, '{"Name":"Other"}')]),
+    }
+    _, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    told = account(summary, "gpu_metrics")
+    assert (told.read, told.written, list(told.dropped.values())) == (2, 0, [2])
+    assert "export the report with nsys" in next(iter(told.dropped))
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _numbers(metrics: Sequence[tuple[str, int]], known: Mapping[str, int] | None = None) -> dict[str, int]:
+    types: list[EventType] = [gpu_metric(name, metric_id) for name, metric_id in metrics]
+    return {event_type.member: number for event_type, number in FAMILIES["gpu_metrics"](types, known or {}).items()}
+
+
+def test_numbers_of_metrics() -> None:
+    assert _numbers([("A", 0), ("B", 1), ("C", 99)]) == {"A": 9400, "B": 9401, "C": 9499}
+    # B has 1 on one kind of GPU and 0, which is A's, on the other: it keeps 1.
+    assert _numbers([("A", 0), ("B", 0), ("B", 1)])["B"] == 9401
+    beyond = _numbers([("A", 100), ("B", 5), ("C", 5), ("D", 0)])
+    assert beyond["D"] == 9400
+    assert all(9_000_000 <= beyond[name] < 9_100_000 for name in "ABC")
+    # Numbers of another trace are kept, and no other metric has them.
+    assert _numbers([("A", 0), ("B", 1)], {"A": 9401, "C": 9400}) == {"A": 9401, "B": _numbers([("B", 200)])["B"]}
+    # A name's own number does not depend on what else there is.
+    assert beyond["A"] == _numbers([("A", 200)])["A"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCDEFGH"), st.integers(0, 120)), min_size=1), st.randoms())
+def test_numbers_are_distinct_and_do_not_depend_on_order(
+    metrics: list[tuple[str, int]], shuffle: random.Random
+) -> None:
+    numbers = _numbers(metrics)
+    assert len(set(numbers.values())) == len({name for name, _ in metrics})
+    assert all(9400 <= n < 9500 or 9_000_000 <= n < 9_100_000 for n in numbers.values())
+    shuffled = list(metrics)
+    shuffle.shuffle(shuffled)
+    assert _numbers(shuffled) == numbers
+
+
+def test_labels_units_and_precision() -> None:
+    def parts(name: str) -> tuple[str, str, int]:
+        event_type = gpu_metric(name, 0)
+        return event_type.label, event_type.unit, event_type.precision
+
+    assert parts("GPC Clock Frequency [MHz]") == ("GPC Clock Frequency", "MHz", 6)
+    assert parts("SMs Active [Throughput %]") == ("SMs Active", "Throughput %", 0)
+    assert parts("SMs Active") == ("SMs Active", "", 0)
+    assert parts("[MHz]") == ("[MHz]", "", 0)
+    assert parts("Odd [x] name") == ("Odd [x] name", "", 0)

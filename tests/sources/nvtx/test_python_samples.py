@@ -1,0 +1,78 @@
+"""Samples of Python: functions of the stack in the JSON of marks, against Python's own reader of JSON."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from tests.conftest import NO_REPORTS, REPORTS
+from tests.sources.small_reports import MAIN, Rows, export, trace_of
+from tests.trace_reader import Trace
+
+FUNCTION = 30000300
+COLUMNS = ("start", "end", "eventType", "globalTid", "domainId", "text", "jsonText")
+STRINGS = ["step", "/home/one/train.py", "main", "<module>", "/usr/lib/python3/runpy.py"]
+CREATED = (1, None, 75, MAIN, 1, "Python Periodic Sampling", None)
+
+
+def sample(time: int, *frames: tuple[int, int, int]) -> tuple[object, ...]:
+    said = [{"Function": function, "File": file, "Line": line} for function, file, line in frames]
+    stack = {"Thread state ID": 1, "Thread state": "Running", "Frames count": len(said), "Frames": said}
+    text = json.dumps({"Python Periodic Sampling": stack}, separators=(",", ":"))
+    return (time, None, 34, MAIN, 1, "", text)
+
+
+def shown(trace: Trace, level: int, start: int = 0) -> list[tuple[int, str]]:
+    events = trace.events[trace.events["type"] == FUNCTION + level]
+    return [(e.time + start, trace.values[e.type][e.value]) for e in events.itertuples()]
+
+
+def nvtx(*rows: tuple[object, ...]) -> dict[str, Rows]:
+    return {"NVTX_EVENTS": (COLUMNS, [CREATED, *rows])}
+
+
+def test_functions_by_level(tmp_path: Path) -> None:
+    tables = nvtx(
+        sample(10, (0, 1, 12), (2, 1, 40), (3, 4, 1)),
+        sample(20, (0, 1, 13)),
+        sample(30),
+        (40, None, 34, MAIN, 1, "", "{ damaged"),
+        (50, None, 34, MAIN, 1, "", None),
+        sample(60, (77, 99, 1)),  # names that the export lacks
+    )
+    report = export(tmp_path / "a.sqlite", STRINGS, tables)
+    trace, _ = trace_of([report], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=2))
+    assert shown(trace, 0, 10) == [(10, "step (train.py)"), (20, "step (train.py)"), (60, "name 77 (name 99)")]
+    assert shown(trace, 1, 10) == [(10, "main (train.py)")]
+    assert shown(trace, 2, 10) == []
+    assert not any("JSON" in label for label in trace.types.values())
+
+
+def test_one_level_unless_more_are_asked_for(tmp_path: Path) -> None:
+    report = export(tmp_path / "a.sqlite", STRINGS, nvtx(sample(10, (0, 1, 12), (2, 1, 40))))
+    trace, _ = trace_of([report], tmp_path / "x.prv", "nvtx")
+    assert [level for level in range(100) if FUNCTION + level in trace.types] == [0]
+
+
+@pytest.mark.skipif(not REPORTS.is_dir(), reason=NO_REPORTS)
+def test_a_real_report(tmp_path: Path) -> None:
+    path = REPORTS / "gpu/sampled-1.sqlite"
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as report:
+        names = dict(report.execute("SELECT id, value FROM StringIds"))
+        rows = report.execute("SELECT start, jsonText FROM NVTX_EVENTS WHERE eventType = 34 ORDER BY start").fetchall()
+    trace, _ = trace_of([path], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=100))
+    stacks = [(start, json.loads(text)["Python Periodic Sampling"]["Frames"]) for start, text in rows]
+    first = rows[0][0] - trace.events[trace.events["type"] == FUNCTION]["time"].min()
+    for level in (0, 1, 10, 30):
+        expected = []
+        for start, frames in stacks:
+            if level < len(frames):
+                function, file = (frames[level][key] for key in ("Function", "File"))
+                name, folder = names.get(function, f"name {function}"), names.get(file, f"name {file}")
+                expected.append((start, f"{name} ({folder.rpartition('/')[2]})"))
+        assert shown(trace, level, first) == expected

@@ -1,0 +1,205 @@
+"""Callers of calls against plain SQL on the reports; which frames of CUDA's own are none; chains in any order."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _first_of_each
+from nsys2prv_ng.sources.shared.source import SourceOptions
+from tests.conftest import NO_REPORTS, REPORTS
+from tests.sources.host.host_reports import UTC, row_of_thread, small_report, tid, translated
+from tests.sources.host.test_cpu_samples import Said, shown
+from tests.trace_reader import Trace
+
+OS_RUNTIME, PTHREAD, CUDA_API, CALLER = 66400000, 61000000, 63000000, 70000000
+OSRT = ("OSRT_API", "start end eventClass globalTid nameId callchainId")
+RUNTIME = ("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid nameId callchainId")
+COLUMNS = "id symbol module unresolved stackDepth"
+
+
+def begins(trace: Trace, utc: int, start: int, *of_types: int) -> list[tuple[int, int, Said]]:
+    """Row, begin and the labels of the callers at it, of each call that has some."""
+    events = trace.events
+    opening = set(events.loc[events["type"].isin(of_types) & (events["value"] != 0), "line"])
+    of_callers = events[events["type"].between(CALLER, CALLER + 100)]
+    assert set(of_callers["line"]) <= opening
+    found: dict[int, tuple[int, int, Said]] = {}
+    for event in of_callers.itertuples():
+        _, _, said = found.setdefault(event.line, (event.row, event.time + start - utc, {}))
+        said[event.type] = trace.values[event.type][event.value]
+    return list(found.values())
+
+
+def comparable(found: Sequence[tuple[int, int, Said]]) -> Counter[object]:
+    return Counter(
+        (row, time, tuple(sorted((t, label[:400]) for t, label in said.items()))) for row, time, said in found
+    )
+
+
+def _with_chains() -> list[object]:
+    found: list[object] = []
+    for path in sorted(REPORTS.glob("*/*.sqlite")):
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        has = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'OSRT_CALLCHAINS'").fetchone()[0]
+        some = has and connection.execute("SELECT COUNT(*) FROM OSRT_CALLCHAINS").fetchone()[0]
+        connection.close()
+        if some:
+            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return found or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
+
+
+@pytest.mark.parametrize(("depth", "shortest"), [(1, 10_000), (100, 1_000_000)])
+@pytest.mark.parametrize("path", _with_chains())
+def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int, tmp_path: Path) -> None:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
+    calls = connection.execute(
+        """SELECT rowid, start, globalTid FROM OSRT_API WHERE eventClass = 27 AND "end" - start >= ?""", (shortest,)
+    ).fetchall()
+    frames = connection.execute(
+        """SELECT o.rowid, stackDepth, s.value, m.value, unresolved FROM OSRT_API o
+        JOIN OSRT_CALLCHAINS c ON c.id = o.callchainId JOIN StringIds s ON s.id = symbol
+        JOIN StringIds m ON m.id = module WHERE stackDepth BETWEEN 1 AND ? AND "end" - start >= ?""",
+        (depth, shortest),
+    ).fetchall()
+    connection.close()
+    said: dict[int, Said] = {}
+    for call, level, symbol, module, unresolved in frames:
+        said.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
+    rows = row_of_thread(thread for _, _, thread in calls)
+    expected = [(rows[thread], time, said[call]) for call, time, thread in calls if call in said]
+    assert len(expected) > 10
+
+    summary, trace = translated([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest, stack_depth=depth))
+    got = begins(trace, utc, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
+    assert comparable(got) == comparable(expected)
+    assert trace.types[CALLER + 1] == "Caller at level 1"
+
+
+STRINGS = [
+    "poll",  # 0
+    "pthread_join",
+    "__poll",
+    "wait_for_work",
+    "main",
+    "/lib/libc.so.6",
+    "/home/u/prog",
+    "0x7f00",  # 7
+    "/usr/lib64/libcuda.so.525.105.17",
+    "cuMemAlloc_v2",
+    "cudart::cudaApiMalloc(void**, unsigned long)",
+    "cudaMalloc",
+    "cudaError cudaMalloc<float>(float**, unsigned long)",
+    "/venv/lib/libcudart-d0da41ae.so.11.0",  # 13
+    "__cudart516",
+    "cublasCreate_v2",
+    "/venv/lib/libcublas.so.13",
+    "cudaMalloc_v3020",
+    "custom_allocator",  # 18
+    "/opt/nsys/libToolsInjection64.so",
+    "cudaMallocChecked",  # a program's own
+]
+(POLL, JOIN, LEAF, WAIT, MAIN, LIBC, PROG, ADDRESS, LIBCUDA, DRIVER, RUNTIME_INSIDE, MALLOC, WRAPPER, LIBCUDART, STATIC,
+ CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION, OWN) = range(21)  # fmt: skip
+
+
+def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
+    chains = [(i, symbol, PROG, 0, depth) for i in range(1, 7) for depth, symbol in enumerate((LEAF, WAIT, MAIN))]
+    chains += [(7, LEAF, LIBC, 0, 0), (8, MAIN, PROG, 0, 2)]
+    main = tid(7)
+    calls = [
+        (100_000, 200_000, 27, main, POLL, 1),
+        (300_000, 309_999, 27, main, POLL, 2),  # shorter
+        (400_000, 500_000, 27, None, POLL, 3),
+        (400_000, 500_000, 27, main, JOIN, 4),
+        (450_000, 550_000, 27, main, POLL, 5),  # crosses
+        (0, 0, 31, main, POLL, 6),  # no call
+        (600_000, 700_000, 27, main, POLL, 7),  # of nothing but the call itself
+        (700_000, 800_000, 27, main, POLL, 8),  # of an outer frame only
+        (800_000, 900_000, 27, main, POLL, 0),
+        (900_000, 950_000, 27, main, POLL, None),
+        (950_000, 999_000, 27, main, POLL, 99),
+    ]
+    report = small_report(tmp_path / "r.sqlite", {OSRT: calls, ("OSRT_CALLCHAINS", COLUMNS): chains}, STRINGS)
+    summary, trace = translated([report], tmp_path, "os_runtime", SourceOptions(stack_depth=2))
+    both = {CALLER + 1: "wait_for_work", CALLER + 2: "main"}
+    expected = [(0, 100_000, both), (0, 400_000, both), (0, 700_000, {CALLER + 2: "main"})]
+    found = begins(trace, UTC, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
+    assert sorted(found, key=lambda each: each[1]) == expected
+    assert set(trace.values[CALLER + 1].values()) == {"wait_for_work", "main"}
+    _, trace = translated([report], tmp_path, "os_runtime")
+    assert CALLER + 2 not in trace.types
+
+
+def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
+    """Chains as in NVIDIA's documentation: of a call of the driver that the runtime makes, and others."""
+    of_chain = {
+        0: [(ADDRESS, LIBCUDA, 1), (DRIVER, LIBCUDA, 0), (RUNTIME_INSIDE, PROG, 0), (MALLOC, PROG, 0),
+            (WRAPPER, PROG, 0), (MAIN, PROG, 0)],
+        1: [(ADDRESS, LIBCUDART, 1), (MALLOC, LIBCUDART, 0), (ADDRESS, LIBCUBLAS, 1), (CUBLAS, LIBCUBLAS, 0),
+            (MAIN, PROG, 0)],
+        2: [(ADDRESS, INJECTION, 1), (STATIC, PROG, 0), (CUSTOM, PROG, 0), (ADDRESS, LIBCUDA, 1), (MAIN, PROG, 0)],
+        3: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0)],
+        5: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (OWN, PROG, 0), (MAIN, PROG, 0)],
+    }  # fmt: skip
+    chains = [(i, *frame, depth) for i, frames in of_chain.items() for depth, frame in enumerate(frames)]
+    calls = [(100_000 * i, 100_000 * i + 50_000, tid(7), MALLOC_CALL, i) for i in range(6)]
+    tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [*chains[::-1], (1, CUSTOM, PROG, 0, 2)]}
+    report = small_report(tmp_path / "r.sqlite", tables, STRINGS)
+    summary, trace = translated([report], tmp_path, "cuda_api", SourceOptions(stack_depth=3))
+    assert sorted(begins(trace, UTC, summary.start_utc_ns, CUDA_API), key=lambda each: each[1]) == [
+        (0, 0, {CALLER + 1: STRINGS[WRAPPER], CALLER + 2: "main"}),
+        (0, 100_000, {CALLER + 1: "(libcublas.so.13)", CALLER + 2: "cublasCreate_v2", CALLER + 3: "main"}),
+        (0, 200_000, {CALLER + 1: "custom_allocator", CALLER + 2: "(libcuda.so.525.105.17)", CALLER + 3: "main"}),
+        (0, 500_000, {CALLER + 1: "cudaMallocChecked", CALLER + 2: "main"}),
+    ]
+    summary, trace = translated([report], tmp_path, "cuda_api")
+    found = begins(trace, UTC, summary.start_utc_ns, CUDA_API)
+    assert sorted(said[CALLER + 1] for _, _, said in found) == [
+        "(libcublas.so.13)", STRINGS[WRAPPER], "cudaMallocChecked", "custom_allocator"
+    ]  # fmt: skip
+
+
+def test_a_report_without_chains_says_nothing_of_callers(tmp_path: Path) -> None:
+    calls = [(100_000, 200_000, tid(7), MALLOC_CALL)]
+    report = small_report(tmp_path / "r.sqlite", {(RUNTIME[0], "start end globalTid nameId"): calls}, STRINGS)
+    _, trace = translated([report], tmp_path, "cuda_api")
+    assert trace.types.keys() == {CUDA_API}
+
+
+SMALL = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=30)
+
+
+@given(SMALL, st.integers(1, 4))
+def test_the_first_frames_of_each_chain(rows: list[tuple[int, int]], count: int) -> None:
+    chain, depth = np.array(rows, np.int64).reshape(-1, 2).T
+    frames, level = _first_of_each(chain, depth, count)
+    expected = []
+    for each in sorted(set(chain.tolist())):
+        depths = sorted({d for c, d in rows if c == each})[:count]
+        expected += [(rows.index((each, d)), n) for n, d in enumerate(depths)]
+    assert list(zip(frames.tolist(), level.tolist(), strict=True)) == expected
+
+
+@given(st.lists(SMALL, max_size=3), st.lists(st.integers(-1, 6), max_size=10), st.integers(0, 6))
+def test_frames_are_found_by_chain_and_level(parts: list[list[tuple[int, int]]], wanted: list[int], level: int) -> None:
+    everything = [row for part in parts for row in part]
+    made, number = [], 0
+    for part in parts:
+        chain, at = np.array(part, np.int64).reshape(-1, 2).T
+        name = np.arange(number, number + len(part))
+        made.append(Frames(chain, at, name, name, np.zeros(len(part), np.bool_)))
+        number += len(part)
+    frames, present = Chains(made).find(level, np.array(wanted, np.int64))
+    assert present.tolist() == [(chain, level) in everything for chain in wanted]
+    expected = [everything.index((chain, level)) for chain in wanted if (chain, level) in everything]
+    assert frames.name.tolist() == expected

@@ -1,0 +1,192 @@
+"""The command summary as a user runs it, and the option of a translation that prints the same."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_program import assert_one_line, files, run
+from tests.translated import changed
+
+TABLES = (
+    "From the first to the last operation of each GPU",
+    "\nGPU ",
+    "Where the host thread was",
+    "\nNVTX range ",
+    "\nkernel ",
+    "\ncopies and sets ",
+    "\nNCCL ",
+)
+KEYS = {
+    "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
+        memory_operations nccl mpi absent left_out warnings""",
+    "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
+        longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
+    "ranges": "domain name depth tasks",
+    "kernels": "name kernel_class count total_ns min_ns max_ns",
+    "memory_operations": "operation count bytes total_ns rated_ns",
+    "nccl": "function calls bytes kernels kernel_ns carried_bytes carried_ns",
+    "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
+}
+"""What programs rely on: a change of these needs another version."""
+
+
+@pytest.fixture(scope="module")
+def ddp(samples: Path) -> list[Path]:
+    return sorted(samples.glob("ddp-2x2.rank*.sqlite"))
+
+
+@pytest.fixture(scope="module")
+def printed(ddp: list[Path]) -> str:
+    done = run("summary", *ddp, "-j", "1")
+    assert done.returncode == 0, done.stderr
+    assert "reading 4 reports" in done.stderr
+    return done.stdout
+
+
+def without(report: Path, copy: Path, *patterns: str) -> Path:
+    """A copy of a report without the tables whose names are like any of some patterns."""
+    with closing(sqlite3.connect(f"file:{report}?mode=ro&immutable=1", uri=True)) as database:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE ?"
+        names = [name for pattern in patterns for (name,) in database.execute(query, (pattern,))]
+    return changed(report, copy, [f"DROP TABLE {name}" for name in names])
+
+
+def numbers_in(value: Any) -> list[object]:
+    """All numbers of a JSON document."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for each in value for number in numbers_in(each)]
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_prints_every_table(printed: str) -> None:
+    for table in TABLES:
+        assert table in printed
+    assert printed.startswith("4 reports, 2 nodes, 4 ranks, 4 GPUs: ")
+    assert printed.endswith("Nothing found of: MPI\n")
+    assert max(map(len, printed.splitlines())) <= 100
+
+
+def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str, tmp_path: Path) -> None:
+    done = run("summary", *reversed(ddp), "-j", "2", "--memory", "1M", "--tmp", tmp_path, "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+
+def test_a_time_that_ends_before_it_begins(ddp: list[Path]) -> None:
+    done = run("summary", *ddp, "--time", "2s:1s")
+    assert done.returncode == 2 and "--time 2000000000ns:1000000000ns: FROM must be before TO" in done.stderr
+
+
+def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> None:
+    documents = [
+        json.loads(run("summary", *reports, "--json", "-q").stdout)
+        for reports in (ddp, [samples / "mpi-4.rank0.sqlite"])
+    ]
+    for document in documents:
+        assert document["version"] == 1
+        assert set(document) == set(KEYS[""].split())
+        assert all(isinstance(number, int) for number in numbers_in(document))
+    for section, keys in KEYS.items():
+        if section:
+            found = [row for document in documents for row in document[section]]
+            assert found and all(set(row) == set(keys.split()) for row in found), section
+    cause = documents[0]["gpus"][0]["idle_causes"][0]
+    assert set(cause) == {"cause", "range", "call", "ns", "gaps"}
+    task = documents[0]["ranges"][0]["tasks"][0]
+    assert set(task) == {"rank", "task", "count", "total_ns", "min_ns", "max_ns"}
+
+
+def test_leaves_no_file(samples: Path, tmp_path: Path) -> None:
+    before = files(samples)
+    done = run("summary", samples / "mpi-4.rank0.sqlite", "-q", cwd=tmp_path)
+    assert done.returncode == 0 and files(tmp_path) == [] and files(samples) == before
+
+
+def test_with_a_translation(ddp: list[Path], tmp_path: Path) -> None:
+    """The same numbers in the text and in the file of the summary; without the option, neither."""
+    time = "1.3s:1.8s"
+    done = run(*ddp, "out.prv", "--overview", "--summary", "out.json", "--time", time, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    alone = run("summary", *ddp, "--time", time, "-q")
+    assert done.stdout.endswith(f"\n\n{alone.stdout}") and "os_runtime" in done.stdout
+    as_json = json.loads(run("summary", *ddp, "--time", time, "-q", "--json").stdout)
+    assert json.loads((tmp_path / "out.json").read_text())["overview"] == as_json
+    done = run(ddp[0], "one.prv", "--summary", "one.json", cwd=tmp_path)
+    assert "Where the host" not in done.stdout
+    assert json.loads((tmp_path / "one.json").read_text())["overview"] is None
+
+
+def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
+    done = run(ddp[0], "out.prv", "--overview", "--sources", "kernels", "--no-derived", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\nkernel " in done.stdout and "Where the host" not in done.stdout
+    done = run(ddp[0], "out.prv", "--overview", "--sources", "kernels", "-q", "--force", cwd=tmp_path)
+    assert "From the first to the last operation" in done.stdout and "Where the host" not in done.stdout
+    done = run(ddp[0], "out.prv", "--overview", "--sources", "os_runtime", "-q", "--force", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing found of: operations of GPUs" in done.stdout
+
+
+# ---- reports that lack things ----------------------------------------------------------------------------------------
+
+
+def test_without_a_gpu(samples: Path, tmp_path: Path) -> None:
+    report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%")
+    done = run("summary", report, "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "MPI_Allreduce" in done.stdout and "iteration" in done.stdout and "1 rank, 0 GPUs" in done.stdout
+    assert "Nothing found of: operations of GPUs, memory of GPUs in use, NCCL" in done.stdout
+
+
+def test_with_nothing_at_all(samples: Path, tmp_path: Path) -> None:
+    tables = "CUPTI%", "CUDA%", "NVTX_EVENTS", "OSRT%", "MPI%", "SCHED%", "PROFILER%", "GPU_METRICS", "COMPOSITE%"
+    report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "empty.sqlite", *tables)
+    done = run("summary", report)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing found of: operations of GPUs" in done.stdout and "NCCL, MPI" in done.stdout
+
+
+def test_without_calls_the_causes_are_not_known(samples: Path, tmp_path: Path) -> None:
+    report = without(samples / "ddp-2x2.rank0.sqlite", tmp_path / "no-calls.sqlite", "CUPTI_ACTIVITY_KIND_RUNTIME")
+    [gpu] = json.loads(run("summary", report, "-q", "--json").stdout)["gpus"]
+    [cause] = gpu["idle_causes"]
+    assert (cause["cause"], cause["ns"], cause["gaps"]) == ("unknown", gpu["idle_ns"], gpu["gaps"])
+
+
+def test_reports_that_cannot_be_read(ddp: list[Path], tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"SQLite format 3\0" + bytes(100))
+    done = run("summary", ddp[0], damaged, ddp[1], "-q")
+    assert done.returncode == 0 and "warning: left out" in done.stderr
+    assert "no report of ranks 2-3 of 4" in done.stderr
+    assert f"left out: {damaged}: " in done.stdout and "2 reports" in done.stdout
+    assert str(damaged) in assert_one_line(run("summary", ddp[0], damaged, "--strict"), 1)
+    assert str(damaged) in assert_one_line(run("summary", damaged), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["missing.sqlite"], 1, "no such file"),
+        ([], 2, "Missing argument"),
+        (["REPORT", "--ranks", "7"], 2, "none of them is in the reports"),
+        (["REPORT", "--time", "9"], 2, "write FROM:TO"),
+        (["REPORT", "--time", "900s:"], 2, "after the start"),
+        (["REPORT", "--nvtx-range", "nothing"], 2, "no NVTX range has this text"),
+        (["REPORT", "--align", "somehow"], 2, "--align somehow"),
+        (["REPORT", "--memory", "2"], 2, "write a size with a unit"),
+        (["REPORT", "REPORT"], 2, "given twice"),
+        (["REPORT", "--tmp", "nowhere"], 1, "nowhere"),
+    ],
+)
+def test_errors_are_one_line(samples: Path, tmp_path: Path, arguments: list[str], code: int, says: str) -> None:
+    report = str(samples / "mpi-4.rank0.sqlite")
+    done = run("summary", *(report if each == "REPORT" else each for each in arguments), cwd=tmp_path)
+    assert says in assert_one_line(done, code)
