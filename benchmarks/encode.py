@@ -19,16 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.clock.alignment import ReportClock, align
-from nsys2prv_ng.clock.domains import nodes_of
+from nsys2prv_ng.clock.alignment import ReportClock, align_clocks
+from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.job.read_reports import read_reports
 from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair, Records, merge_parts
-from nsys2prv_ng.records.merge import merged_blocks
-from nsys2prv_ng.records.runs import get_all
+from nsys2prv_ng.records.merge import merge_blocks
+from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.runtime.progress import Progress
@@ -67,7 +67,7 @@ def synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, list[l
         end = begin + random.integers(1, 100_000, n)
         name, second = random.integers(1, 1000, n), random.integers(1, 500, n)
         pairs = [Pair(63000006, name), Pair(9101, second, random.random(n) < 0.2)]
-        gathered.append(rec.intervals(place, begin, end, pairs, [63000006]).sorted())
+        gathered.append(rec.make_intervals(place, begin, end, pairs, [63000006]).sorted())
     rows = np.arange(runs * THREADS)
     return gathered, RowNumbers(rows + 1, rows // THREADS + 1, rows % THREADS + 1), [gathered]
 
@@ -77,21 +77,21 @@ def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[l
     exports = locate_exports(paths, paths[0].parent, Progress())
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder), 1 << 40) as store:
         sources = SOURCES + DERIVED
-        read = read_reports(exports, sources, SourceOptions(), store, Progress(), processes=1, with_evidence=False)
-        nodes, names = nodes_of([report.metadata for report in read])
+        read = read_reports(exports, sources, SourceOptions(), store, Progress(), processes=1, collect_evidence=False)
+        nodes, names = assign_nodes([report.metadata for report in read])
         clocks = [ReportClock(node, r.metadata.utc_of_zero, r.evidence) for node, r in zip(nodes, read, strict=True)]
         places = []
-        for report, node, clock in zip(read, nodes, align("utc", clocks, names)[1], strict=True):
+        for report, node, clock in zip(read, nodes, align_clocks("utc", clocks, names)[1], strict=True):
             report.clock = clock
             places.append(ReportPlaces(report.metadata, report.places, node, *(report.limits() or (0, 0))))
         tree = build_tree(places, names)
         numbering = Numbering([report.labels for report in read])
         by_report = []
         for report, rows in zip(read, tree.rows, strict=True):
-            runs = [get_all(run, store) for run in report.runs()]
+            runs = [load_records(run, store) for run in report.runs()]
             for records in runs:
-                rec.shift(records, report.clock.offset)  # no source's records are on the common clock yet
-                rec.resolve(records, rows, *numbering.maps(report.labels))
+                rec.shift_times(records, report.clock.offset)  # no source's records are on the common clock yet
+                rec.resolve_maps(records, rows, *numbering.maps(report.labels))
             by_report.append(runs)
     return [run for runs in by_report for run in runs], tree.model.row_numbers(), by_report
 
@@ -110,7 +110,7 @@ def measured(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Se
 
 
 def merged(runs: Sequence[Records]) -> Iterator[Records]:
-    return (merge_parts(parts) for parts in merged_blocks([iter([run]) for run in runs]))
+    return (merge_parts(parts) for parts in merge_blocks([iter([run]) for run in runs]))
 
 
 def least(work: Callable[[], Iterator[object]]) -> float:

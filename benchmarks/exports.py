@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from nsys2prv_ng.report import export
-from nsys2prv_ng.report.nsys import export_help, find_nsys
+from nsys2prv_ng.report.nsys import find_nsys, read_export_help
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     nsys = find_nsys()
     if nsys is None:
         sys.exit("no nsys on this machine")
-    kinds = {kind: end for kind, end in export.KINDS.items() if kind in export_help(nsys.path)}
+    kinds = {kind: end for kind, end in export.KINDS.items() if kind in read_export_help(nsys.path)}
     found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, end in kinds.items():

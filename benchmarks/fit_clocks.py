@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from nsys2prv_ng.clock.alignment import from_matches
+from nsys2prv_ng.clock.alignment import fit_from_matches
 from nsys2prv_ng.clock.matching import Matches
 
 
@@ -38,10 +38,10 @@ def main() -> None:
     reports, collectives, nodes = [*map(int, sys.argv[1:]), *(1024, 10_000, 128)[len(sys.argv) - 1 :]]
     names = [f"node{i:04}" for i in range(nodes)]
     small, _, _ = world(8, 50, 4)
-    from_matches("auto", small, 0, names[:4])  # compiles
+    fit_from_matches("auto", small, 0, names[:4])  # compiles
     matches, offset, drift = world(reports, collectives, nodes)
     began = time.perf_counter()
-    alignment = from_matches("auto", matches, 0, names)
+    alignment = fit_from_matches("auto", matches, 0, names)
     seconds = time.perf_counter() - began
     times = np.linspace(0, 60e9, 9)
     wrong = []

@@ -71,8 +71,8 @@ def by_pandas(path: Path) -> Way:
 def by_database(path: Path, *, pages: bool = True) -> Way:
     database = Database(path)
     if not pages:
-        assert isinstance(database._room, SqliteFile)
-        database._room._pages = PageReader(path, small=sys.maxsize)
+        assert isinstance(database._table_reader, SqliteFile)
+        database._table_reader._pages = PageReader(path, small=sys.maxsize)
 
     def read(table: str, columns: tuple[str, ...]) -> list[np.ndarray]:
         numbers = database.read(Table(table, columns), "").numbers

@@ -12,7 +12,7 @@ from nsys2prv_ng.errors import UsageError
 if TYPE_CHECKING:
     from nsys2prv_ng.runtime.progress import Progress
     from nsys2prv_ng.sources.shared.source import Source, SourceOptions
-    from nsys2prv_ng.translation.result import Summary
+    from nsys2prv_ng.translation.result import TranslationResult
 
 # Numba, pandas and pyarrow are imported where they are used, so that the command line's --help answers at once.
 
@@ -47,7 +47,7 @@ def translate(
     summary: AnyPath | None = None,
     overview: bool = False,
     progress: Progress | None = None,
-) -> Summary:
+) -> TranslationResult:
     """Translate reports, of one job and in any order, into a Paraver trace; returns what was read, written and dropped.
 
     The keywords are the options of `nsys2prv-ng translate`. Times and lengths are ns, memory is bytes.
@@ -77,13 +77,13 @@ def translate(
     cannot be read. Nothing is left under the name of the trace then, unless it is `align_report` or `summary` that
     cannot be written.
     """
-    from nsys2prv_ng.clock.alignment import parse_way
-    from nsys2prv_ng.job.selection import Choice
+    from nsys2prv_ng.clock.alignment import parse_alignment
+    from nsys2prv_ng.job.selection import Selection
     from nsys2prv_ng.paraver.event_types import STACK_LEVELS
     from nsys2prv_ng.runtime import jit as compiling
-    from nsys2prv_ng.runtime.limits import Resources, default_memory, usable_cores
+    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
     from nsys2prv_ng.runtime.progress import Progress
-    from nsys2prv_ng.sources import choose
+    from nsys2prv_ng.sources import select_sources
     from nsys2prv_ng.sources.shared.source import SourceOptions
     from nsys2prv_ng.translation.translate import Options
     from nsys2prv_ng.translation.translate import translate as run
@@ -99,7 +99,7 @@ def translate(
         raise UsageError(f"--stack-depth {stack_depth}: from 1 to {STACK_LEVELS}{out}")
     if metrics_changes and (time is not None or nvtx_range):
         raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
-    of_sources = SourceOptions(
+    source_options = SourceOptions(
         nvtx_domains=tuple(nvtx_domain),
         nvtx_range=nvtx_range,
         demangled_names=kernel_names == "demangled",
@@ -108,20 +108,20 @@ def translate(
         osrt_min=osrt_min,
         stack_depth=stack_depth,
     )
-    chosen = choose(None if sources is None else ",".join(sources), derived=derived)
+    chosen = select_sources(None if sources is None else ",".join(sources), derived=derived)
     shortest = dict(min_duration or {})
-    _check_sources(chosen, of_sources, shortest)
+    _check_sources(chosen, source_options, shortest)
     options = Options(
         sources=chosen,
-        of_sources=of_sources,
-        choice=Choice(
+        source_options=source_options,
+        selection=Selection(
             window=time,
             nvtx_range=nvtx_range,
             ranks=None if ranks is None else frozenset(ranks),
             gpus=None if gpus is None else frozenset(gpus),
             shortest=shortest,
         ),
-        align=parse_way(os.fspath(align)),
+        align=parse_alignment(os.fspath(align)),
         align_report=_path(align_report),
         summary=_path(summary),
         labels_from=_path(labels_from),
@@ -129,11 +129,13 @@ def translate(
         force=force,
         overview=overview,
         resources=Resources(
-            jobs=jobs or usable_cores(), memory=default_memory() if memory is None else memory, folder=_path(tmp)
+            jobs=jobs or count_usable_cores(),
+            memory=get_default_memory() if memory is None else memory,
+            folder=_path(tmp),
         ),
     )
     shown = progress or Progress()
-    with compiling.told(shown.note):
+    with compiling.announce_compilation(shown.note):
         return run(given, Path(output), options, shown)
 
 

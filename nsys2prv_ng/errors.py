@@ -7,7 +7,7 @@ import re
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Text of reports and names of files on one line, without what a terminal obeys or no encoding has."""
     return _UNPRINTABLE.sub("?", text)
 
@@ -18,7 +18,7 @@ class TranslationError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return escape_unprintable(super().__str__())
 
 
 class ReportError(TranslationError):

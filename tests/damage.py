@@ -136,7 +136,11 @@ class Report:
 
     def some_rows(self) -> str:
         """A condition on rows: all of them, some, one."""
-        factor, offset, every = self.rng.randrange(1, 1000, 2), self.rng.randrange(100), self.rng.choice((2, 10, 100))
+        factor, offset, every = (
+            self.rng.randrange(1, 1000, 2),
+            self.rng.randrange(100),
+            self.rng.choice((2, 10, 100)),
+        )
         some = f"(rowid * {factor} + {offset}) % {every} = 0"
         one = f"rowid = 1 + {self.rng.randrange(1000)}"
         return self.rng.choice(("1", some, one, "rowid = 1"))
@@ -305,7 +309,9 @@ def one_pair(report: Report) -> str:
     if not table:
         return "none"
     name = report.rng.choice(known)
-    variable = report.rng.choice(("RANK", "SLURM_PROCID", "WORLD_SIZE", "SLURM_NTASKS", "NSYS_HW_ID", "SLURM_NODEID"))
+    variable = report.rng.choice(
+        ("RANK", "SLURM_PROCID", "WORLD_SIZE", "SLURM_NTASKS", "NSYS_HW_ID", "SLURM_NODEID")
+    )
     number = report.rng.choice((*map(str, NUMBERS), "9" * 30, "9" * 5000, "x", "", "٣", "true"))
     text = number if name.startswith("EXPORT") else f"{variable}={number}"
     text = report.rng.choice((text, text, report.rng.choice(NAMES)))
@@ -461,7 +467,9 @@ def name_of_one(report: Report) -> str:
     """All names are one, or differ in their last character only."""
     if "value" not in report.columns("StringIds"):
         return "none"
-    value = report.rng.choice((text_of(report.rng.choice(NAMES)), f"{text_of('y' * 9000)} || id", "value || char(10)"))
+    value = report.rng.choice(
+        (text_of(report.rng.choice(NAMES)), f"{text_of('y' * 9000)} || id", "value || char(10)")
+    )
     _set(report, "StringIds", "value", value, "1")
     return value[:60]
 

@@ -170,7 +170,7 @@ def _side_files(options: dict[str, Any], rng: random.Random, done: list[str]) ->
 def run_case(case: Case) -> str:
     """What is wrong with how it ended, or the empty string."""
     import nsys2prv_ng
-    from nsys2prv_ng.errors import TranslationError, printable
+    from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.report.pages import PageReader
 
     PageReader.__init__.__defaults__ = (case.pages,)  # type: ignore[attr-defined]
@@ -184,7 +184,7 @@ def run_case(case: Case) -> str:
     except TranslationError as error:
         line = str(error)
         case.done.append(f"error: {line}")
-        if not line or line != printable(line):
+        if not line or line != escape_unprintable(line):
             return f"not one line of text: {line!r}"
         after = {path.name: path.read_bytes() for path in out.iterdir()}
         return "" if after == before else f"left behind: {sorted(after)}"

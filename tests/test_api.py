@@ -113,7 +113,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     broken.write_text("no database")
     summary = nsys2prv_ng.translate([*DDP, broken], tmp_path / "trace.prv")
     assert capfd.readouterr() == ("", "")
-    assert [report.file for report in summary.left_out] == [str(broken)]
+    assert [report.file for report in summary.skipped] == [str(broken)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import translate
 
 MAKE_JOB = Path(__file__).parents[1] / "benchmarks/make_job.py"
@@ -40,10 +40,10 @@ def test_events_of_each_source_and_nodes_and_tasks_are_so_many_times(
 ) -> None:
     one, many = (translate(job, tmp_path / f"{len(job)}.prv") for job in jobs)
 
-    def counts(summary: Summary) -> list[int]:
-        of_sources = [(s.read, s.written, sum(s.dropped.values())) for s in summary.sources]
+    def counts(summary: TranslationResult) -> list[int]:
+        source_options = [(s.read, s.written, sum(s.dropped.values())) for s in summary.sources]
         of_trace = (summary.nodes, summary.tasks, summary.rows, summary.states, summary.events, summary.communications)
-        return [count for source in of_sources for count in source] + list(of_trace)
+        return [count for source in source_options for count in source] + list(of_trace)
 
     assert one.tasks == 4 and one.nodes == 2
     assert [COPIES * count for count in counts(one)] == counts(many)

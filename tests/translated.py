@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.job.selection import Choice
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import Options, translate
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report, name_and_number
@@ -30,7 +30,7 @@ LAUNCH, COPY = 55001, 55002
 class Translated:
     """A trace and the reports that it was made of."""
 
-    summary: Summary
+    summary: TranslationResult
     trace: Trace
     objects: Objects
 
@@ -73,17 +73,17 @@ def translated_set(
     reports: Sequence[Path],
     folder: Path,
     sources: str = SOURCES,
-    choice: Choice | None = None,
+    selection: Selection | None = None,
     *,
     derived: bool = True,
 ) -> Translated:
     """Translate reports into a trace in a folder, which is made."""
     folder.mkdir(exist_ok=True)
     output = folder / "trace.prv"
-    choice = choice or Choice()
-    of_sources = SourceOptions(nvtx_range=choice.nvtx_range)
-    chosen = choose(sources, derived=derived)
-    summary = translate(reports, output, Options(sources=chosen, of_sources=of_sources, choice=choice))
+    selection = selection or Selection()
+    source_options = SourceOptions(nvtx_range=selection.nvtx_range)
+    chosen = select_sources(sources, derived=derived)
+    summary = translate(reports, output, Options(sources=chosen, source_options=source_options, selection=selection))
     return Translated(summary, read_trace(output), Objects([Report(path) for path in reports]))
 
 

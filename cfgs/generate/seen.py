@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nsys2prv_ng.bundled.presets import Preset, presets
+from nsys2prv_ng.bundled.presets import Preset, list_presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
@@ -35,7 +35,7 @@ def main(paramedir: str, *named: str) -> None:
     print(_INTRODUCTION)
     print(f"| preset | {' | '.join(traces)} |")
     print(f"|---|{'---|' * len(traces)}")
-    for preset in presets():
+    for preset in list_presets():
         figures = [_figure(paramedir, Path(trace), preset) for trace in traces.values()]
         print(f"| `{preset.name}` | {' | '.join(figures)} |")
 

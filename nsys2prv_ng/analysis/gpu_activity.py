@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY
-from nsys2prv_ng.intervals.step_functions import lasting, peaks
-from nsys2prv_ng.job.open_job import Placed
+from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
-from nsys2prv_ng.objects.tree import gpu_key
+from nsys2prv_ng.objects.tree import make_gpu_key
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.runs import Run, get_all
+from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.cuda import cuda_memory, device_activity
 
@@ -38,28 +38,28 @@ class Devices:
     rows: dict[int, DeviceRow]
     of_places: list[IntArray]
 
-    def reports_of(self, rows: IntArray) -> list[int]:
+    def find_reports(self, rows: IntArray) -> list[int]:
         """Reports, by index, with operations on any of some GPUs."""
         return [index for index, of_report in enumerate(self.of_places) if np.isin(of_report, rows).any()]
 
 
-def devices(job: Placed) -> Devices:
+def list_devices(job: Job) -> Devices:
     """GPUs of which something as a whole is in the trace."""
     rows: dict[int, DeviceRow] = {}
     row_of: dict[tuple[int, tuple[str, int]], int] = {}
-    for report, row_of_place in zip(job.read, job.tree.rows, strict=True):
+    for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         for place, row in zip(report.places.all, row_of_place.tolist(), strict=True):
             if isinstance(place, Device) and row >= 0:
                 gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
                 node = job.tree.model.nodes[job.tree.model.tasks[job.tree.task_of_row[row]].node]
                 rows.setdefault(row, DeviceRow(node, gpu))
-                row_of[report.node, gpu_key(gpu)] = row
+                row_of[report.node, make_gpu_key(gpu)] = row
     of_places = []
-    for report, row_of_place in zip(job.read, job.tree.rows, strict=True):
+    for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         found = np.full(row_of_place.size, -1, np.int64)
         for number, (place, row) in enumerate(zip(report.places.all, row_of_place.tolist(), strict=True)):
             if isinstance(place, Stream) and row >= 0:
-                key = report.node, gpu_key(report.metadata.gpu(place.process, place.device))
+                key = report.node, make_gpu_key(report.metadata.gpu(place.process, place.device))
                 found[number] = row_of.get(key, -1)
                 if found[number] >= 0:
                     rows[int(found[number])].tasks.add(int(job.tree.task_of_row[row]))
@@ -95,17 +95,17 @@ class Activity(NamedTuple):
 NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0)
 
 
-def activity(job: Placed, run: Run) -> tuple[dict[int, Activity], Gaps]:
+def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
     """Activity by row, and the gaps, of the GPUs of a run of `activity_runs`."""
-    records = get_all(run, job.store)
+    records = load_records(run, job.store)
     row, time, value = _values(records, types.GPU_ACTIVITY.number)
-    length = lasting(row, time)
+    length = measure_durations(row, time)
     found = {int(each): _activity(value[row == each], length[row == each]) for each in np.unique(row)}
     row, end, stretch = _values(records, types.GPU_IDLE_STRETCH.number)
     return found, Gaps(row, end - stretch, end)
 
 
-def activity_runs(job: Placed) -> list[Run]:
+def list_activity_runs(job: Job) -> list[Run]:
     """What GPUs do as a whole, one run for those that have reports in common."""
     return _runs(job, device_activity.NAME)
 
@@ -133,22 +133,22 @@ class PeakMemory(NamedTuple):
     time: int
 
 
-def peak_memory(job: Placed, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
+def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
     """By row of a GPU: those of which allocations are known."""
     numbers = [each.number for each in types.MEMORY_LEVELS]
     found: dict[int, PeakMemory] = {}
     for run in _runs(job, cuda_memory.LEVEL):
-        records = get_all(run, job.store)
+        records = load_records(run, job.store)
         parts = [(kind, *_values(records, number)) for kind, number in enumerate(numbers)]
         row, time, level = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
         kind = np.repeat([part[0] for part in parts], [part[1].size for part in parts])
         of_gpus = np.isin(row, list(rows))
         columns = (column[of_gpus] for column in (row, kind, time, level))
-        found |= {row: PeakMemory(*peak) for row, peak in peaks(*columns).items()}
+        found |= {row: PeakMemory(*peak) for row, peak in find_peaks(*columns).items()}
     return found
 
 
-def _runs(job: Placed, name: str) -> list[Run]:
+def _runs(job: Job, name: str) -> list[Run]:
     return [run for each in job.joined if name in each.accounts for run in each.accounts[name].runs]
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.gpu_activity import Devices, Gaps
-from nsys2prv_ng.analysis.opened_events import ABSENT, Openings, openings, records_of
-from nsys2prv_ng.arrays.row_keys import duplicated, find
+from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.states import Flat, flatten, innermost
-from nsys2prv_ng.intervals.step_functions import Steps, split, steps_of
-from nsys2prv_ng.job.open_job import Placed
+from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
+from nsys2prv_ng.intervals.step_functions import StepFunction, make_steps, split_at_steps
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
@@ -36,7 +36,7 @@ NEEDED = ("launch_lines", "cuda_api")
 """Sources without which nothing is known of any cause."""
 
 
-def causes(job: Placed, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
+def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
     """Time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST by `range` and `call` ("" for none).
 
     `group`: all reports, by index, of the GPUs. A gap in several parts counts in each.
@@ -47,8 +47,8 @@ def causes(job: Placed, devices: Devices, group: Sequence[int], gaps: Gaps) -> p
         parts.append(_whole(gaps.take(np.flatnonzero(cut)), CUT))
         gaps = gaps.take(np.flatnonzero(~cut))
     for index in group:
-        report = job.read[index]
-        calls = openings(report, "cuda_api", job.store)
+        report = job.reports[index]
+        calls = load_opened_events(report, "cuda_api", job.store)
         begins = np.array([low for low, _ in job.windows], np.int64)
         launches = _launches(report, calls, devices.of_places[index], gaps, begins, job.store)
         ended = gaps.take(launches.gap)
@@ -58,7 +58,7 @@ def causes(job: Placed, devices: Devices, group: Sequence[int], gaps: Gaps) -> p
         parts.append(_of_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
         gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
     for index in group:
-        of_graph = _ended_by_graph(job.read[index], devices.of_places[index], gaps, job.store)
+        of_graph = _ended_by_graph(job.reports[index], devices.of_places[index], gaps, job.store)
         parts.append(_whole(gaps.take(np.flatnonzero(of_graph)), GRAPH))
         gaps = gaps.take(np.flatnonzero(~of_graph))
     parts.append(_whole(gaps, UNKNOWN))
@@ -84,24 +84,24 @@ class _Launches(NamedTuple):
 
 
 def _launches(
-    report: ReportRecords, calls: Openings, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
+    report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
 ) -> _Launches:
     """The first launch of what begins at the end of each gap, where a report has it and its call.
 
     `begins` of windows: a line from a launch before one begins there, where the call is not.
     """
-    lines = records_of(report, "launch_lines", store)
+    lines = load_source_records(report, "launch_lines", store)
     words = lines.first[:-1]
     gpu, start = gpu_of_place[lines.handle[words]], lines.value[words + 1]
-    gap = find([gaps.row, gaps.end], [gpu, start])
+    gap = find_rows([gaps.row, gaps.end], [gpu, start])
     rows = np.flatnonzero(gap >= 0)
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
-    rows = rows[~duplicated(gap[rows])]
+    rows = rows[~mark_duplicates(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
     longest_first = np.argsort(-calls.length, kind="stable")  # of calls that began at once the outermost
     place, begin = calls.place[longest_first], calls.begin[longest_first]
-    first = longest_first[~duplicated(place, begin)]
-    call = find([calls.place[first], calls.begin[first]], [thread, sent])
+    first = longest_first[~mark_duplicates(place, begin)]
+    call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
     returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[first], _NO_CALL)[call])
     known = np.flatnonzero(returned != _NO_CALL)
     return _Launches(gap[known], thread[known], returned[known])
@@ -111,9 +111,9 @@ def _ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, s
     """Whether each gap ends with a node of a graph. (The first one of a launch has a line from it.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
-        found = openings(report, source, store)
+        found = load_opened_events(report, source, store)
         nodes = np.flatnonzero(found.values(types.GRAPH_NODE_ID) != ABSENT)
-        gap = find([gaps.row, gaps.end], [gpu_of_place[found.place[nodes]], found.begin[nodes]])
+        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[found.place[nodes]], found.begin[nodes]])
         ended[gap[gap >= 0]] = True
     return ended
 
@@ -124,23 +124,23 @@ def _ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, s
 class _Layer(NamedTuple):
     """What threads were in, one thing at a time, and the names of it."""
 
-    flat: Flat
+    flat: FlatStates
     names: list[str]
 
-    def of(self, thread: int) -> Steps:
+    def of(self, thread: int) -> StepFunction:
         low, high = np.searchsorted(self.flat.row, [thread, thread + 1])
-        return steps_of(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
+        return make_steps(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
 
 
-def _of_host(report: ReportRecords, cuda: Openings, gaps: Gaps, thread: IntArray, store: Store) -> pd.DataFrame:
+def _of_host(report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntArray, store: Store) -> pd.DataFrame:
     """Parts of the gaps by what the thread of each was in."""
     threads = np.unique(thread)
     ranges, calls = _ranges(report, threads, store), _calls(report, cuda, threads, store)
     parts = []
     for each in threads.tolist():
         mine = np.flatnonzero(thread == each)
-        of_range = split(gaps.begin[mine], gaps.end[mine], ranges.of(each))
-        of_call = split(of_range.begin, of_range.end, calls.of(each))
+        of_range = split_at_steps(gaps.begin[mine], gaps.end[mine], ranges.of(each))
+        of_call = split_at_steps(of_range.begin, of_range.end, calls.of(each))
         parts.append(
             pd.DataFrame(
                 {
@@ -161,24 +161,24 @@ def _of_host(report: ReportRecords, cuda: Openings, gaps: Gaps, thread: IntArray
 
 
 def _ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
-    found = openings(report, "nvtx", store)
+    found = load_opened_events(report, "nvtx", store)
     push_pop = [each for each in found.types("nvtx") if each.number == families.nvtx_range("").number]
     intervals, names = _gather([(found, push_pop)], threads)
-    return _Layer(innermost(*intervals), names)
+    return _Layer(flatten_innermost(*intervals), names)
 
 
-def _calls(report: ReportRecords, cuda: Openings, threads: IntArray, store: Store) -> _Layer:
-    parts: list[tuple[Openings, list[EventType]]] = [
+def _calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> _Layer:
+    parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
-        (openings(report, "mpi", store), list(types.MPI_CALLS.values())),
-        (openings(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
+        (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
+        (load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
     intervals, names = _gather(parts, threads)
     return _Layer(flatten(*intervals), names)
 
 
 def _gather(
-    parts: Iterable[tuple[Openings, Sequence[EventType]]], threads: IntArray
+    parts: Iterable[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
 ) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str]]:
     """(place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
     names: list[str] = []
@@ -191,7 +191,7 @@ def _gather(
             known = found.names(event_type)
             index = np.full(max(known, default=0) + 1, -1, np.int64)
             index[list(known)] = len(names) + np.arange(len(known))
-            names += [range_name(event_type.member, name) for name in known.values()]
+            names += [shorten_range_name(event_type.member, name) for name in known.values()]
             columns.append((found.place[lines], found.begin[lines], found.end[lines], index[value[lines]]))
     place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else _NONE
     return (place, begin, end, index), names
@@ -200,6 +200,6 @@ def _gather(
 _NONE = tuple(np.zeros(0, np.int64) for _ in range(4))
 
 
-def range_name(domain: str, name: str) -> str:
+def shorten_range_name(domain: str, name: str) -> str:
     """A range with its domain, as in NVIDIA's tables; those of the default domain and all calls by their name."""
     return f"{domain}:{name}" if domain else name

@@ -12,14 +12,14 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.runs import get_all
+from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a type that a line does not have. (Of the types that are asked for here none takes it.)"""
 
 
-class Openings:
+class OpenedEvents:
     """Intervals and points of one source of a report, of n: place, begin and length (ns, on the common clock).
 
     An interval that windows of time cut into pieces is one for each, as in the trace.
@@ -68,15 +68,15 @@ class Openings:
         return [each for each in self._labels.types if each.family == family]
 
 
-def openings(report: ReportRecords, source: str, store: Store) -> Openings:
+def load_opened_events(report: ReportRecords, source: str, store: Store) -> OpenedEvents:
     """Those of a source of a report, which may not have been read."""
-    return Openings(records_of(report, source, store), report.labels)
+    return OpenedEvents(load_source_records(report, source, store), report.labels)
 
 
-def records_of(report: ReportRecords, source: str, store: Store) -> Records:
+def load_source_records(report: ReportRecords, source: str, store: Store) -> Records:
     """All records of a source of a report on the common clock, with its own places and values."""
     runs = report.results[source].runs if source in report.results else []
-    parts = [get_all(run, store) for run in runs]
+    parts = [load_records(run, store) for run in runs]
     for run, part in zip(runs, parts, strict=True):
-        rec.shift(part, 0 if run.on_common_clock else report.clock.offset)
+        rec.shift_times(part, 0 if run.on_common_clock else report.clock.offset)
     return rec.concatenate(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def shipped(name: str, in_clone: str) -> Path:
+def locate_bundled(name: str, in_clone: str) -> Path:
     """Where a file or folder is: within the package where that is installed, in its own place in a clone."""
     installed = Path(__file__).parent / name
     return installed if installed.exists() else Path(__file__).parents[2] / in_clone

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsys2prv_ng.bundled.files import shipped
+from nsys2prv_ng.bundled.files import locate_bundled
 
-_TEMPLATE = shipped("slurm.sh", "samples/slurm.sh")
+_TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
 _TORCHRUN = (
     '(torchrun --nnodes="$SLURM_NNODES" --nproc-per-node={gpus} --rdzv-backend=c10d'
@@ -18,7 +18,7 @@ _TORCHRUN = (
 
 
 @dataclass(frozen=True)
-class Job:
+class ScriptOptions:
     """What the script is printed for. The defaults are those of slurm.sh itself."""
 
     command: Sequence[str] = ()
@@ -35,7 +35,7 @@ class Job:
     modules: Sequence[str] = ()
 
 
-def script(job: Job) -> str:
+def render_script(job: ScriptOptions) -> str:
     """The script as text."""
     tasks = 1 if job.per_node else job.gpus_per_node
     lines = {

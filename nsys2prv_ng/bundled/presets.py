@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsys2prv_ng.bundled.files import shipped
+from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import TranslationError, UsageError
 
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
@@ -21,14 +21,14 @@ class Preset:
     path: Path
 
 
-def preset_folder() -> Path:
+def locate_presets() -> Path:
     """Where the presets are."""
-    return shipped("cfgs", "cfgs")
+    return locate_bundled("cfgs", "cfgs")
 
 
-def presets() -> list[Preset]:
+def list_presets() -> list[Preset]:
     """All presets, by name."""
-    folder = preset_folder()
+    folder = locate_presets()
     return [
         Preset(path.relative_to(folder).with_suffix("").as_posix(), _summary(path), path)
         for path in sorted(folder.glob("*/*.cfg"))
@@ -40,12 +40,12 @@ def _summary(path: Path) -> str:
     return lines[lines.index(_BEGIN) + 1 : lines.index(_END)][0]
 
 
-def install(directory: Path, *, force: bool) -> list[Path]:
+def install_presets(directory: Path, *, force: bool) -> list[Path]:
     """Copy the presets into a directory, with their folders; returns the copies.
 
     Raises UsageError where that would replace other files without `force`, TranslationError where it cannot be written.
     """
-    copies = [(preset.path, directory / f"{preset.name}.cfg") for preset in presets()]
+    copies = [(preset.path, directory / f"{preset.name}.cfg") for preset in list_presets()]
     try:
         others = [copy for source, copy in copies if copy.exists() and copy.read_bytes() != source.read_bytes()]
         if others and not force:

@@ -171,7 +171,7 @@ def translate(
     from nsys2prv_ng import api as library
     from nsys2prv_ng.job import selection as choose
     from nsys2prv_ng.runtime.limits import parse_size
-    from nsys2prv_ng.runtime.progress import progress_for
+    from nsys2prv_ng.runtime.progress import choose_progress
 
     done = library.translate(
         reports,
@@ -184,7 +184,7 @@ def translate(
         nvtx_range=nvtx_range,
         ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
         gpus=choose.parse_numbers("--gpus", gpus) if gpus is not None else None,
-        min_duration=choose.parse_shortest(min_duration or []),
+        min_duration=choose.parse_min_durations(min_duration or []),
         nvtx_domain=_list(nvtx_domain),
         kernel_names=kernel_names,  # type: ignore[arg-type]
         metrics=_list(metrics),
@@ -199,14 +199,14 @@ def translate(
         force=force,
         summary=summary,
         overview=overview,
-        progress=progress_for(quiet=quiet),
+        progress=choose_progress(quiet=quiet),
     )
     if not quiet:
         print(done.text(verbose=verbose))
     if done.overview is not None:
-        from nsys2prv_ng.summary.text import printed
+        from nsys2prv_ng.summary.text import format_summary
 
-        print(f"\n{printed(done.overview)}")
+        print(f"\n{format_summary(done.overview)}")
 
 
 @app.command()
@@ -224,22 +224,22 @@ def inspect(
     Exit code 1 if some cannot be read or translated.
     """
     from nsys2prv_ng.inspection.inspect import inspect as run
-    from nsys2prv_ng.inspection.text import inspection_text, shown
+    from nsys2prv_ng.inspection.text import escape_path, format_inspection
     from nsys2prv_ng.runtime import jit as compiling
-    from nsys2prv_ng.runtime.limits import usable_cores
-    from nsys2prv_ng.runtime.progress import progress_for
+    from nsys2prv_ng.runtime.limits import count_usable_cores
+    from nsys2prv_ng.runtime.progress import choose_progress
 
-    progress = progress_for(quiet=quiet)
-    with compiling.told(progress.note):
-        found = run(reports, progress, jobs or usable_cores())
+    progress = choose_progress(quiet=quiet)
+    with compiling.announce_compilation(progress.note):
+        found = run(reports, progress, jobs or count_usable_cores())
     if as_json:
         print(json.dumps(found.to_dict(), indent=2))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_OF_FILES
-        print(inspection_text(found, width))
+        print(format_inspection(found, width))
     if found.faults:
         more = f" (and {len(found.faults) - 1} more, listed above)" if len(found.faults) > 1 else ""
-        raise TranslationError(shown(found.faults[0]) + more)
+        raise TranslationError(escape_path(found.faults[0]) + more)
 
 
 @app.command()
@@ -266,38 +266,38 @@ def summary(
 
     What GPUs and ranks did and waited for, without a trace.
     """
-    from nsys2prv_ng.clock.alignment import parse_way
+    from nsys2prv_ng.clock.alignment import parse_alignment
     from nsys2prv_ng.job import selection as choose
-    from nsys2prv_ng.job.open_job import ReadOptions, placed
+    from nsys2prv_ng.job.open_job import ReadOptions, open_job
     from nsys2prv_ng.runtime import jit as compiling
-    from nsys2prv_ng.runtime.limits import Resources, default_memory, parse_size, usable_cores
-    from nsys2prv_ng.runtime.progress import progress_for
-    from nsys2prv_ng.sources import choose as choose_sources
+    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory, parse_size
+    from nsys2prv_ng.runtime.progress import choose_progress
+    from nsys2prv_ng.sources import select_sources as choose_sources
     from nsys2prv_ng.sources.shared.source import SourceOptions
-    from nsys2prv_ng.summary.compute import overview
-    from nsys2prv_ng.summary.text import printed
+    from nsys2prv_ng.summary.compute import compute_summary
+    from nsys2prv_ng.summary.text import format_summary
 
-    choice = choose.Choice(
+    selection = choose.Selection(
         window=choose.parse_window(time) if time is not None else None,
         nvtx_range=nvtx_range,
         ranks=choose.parse_numbers("--ranks", ranks) if ranks is not None else None,
     )
     options = ReadOptions(
         sources=choose_sources(None),
-        of_sources=SourceOptions(nvtx_range=nvtx_range),
-        choice=choice,
-        align=parse_way(align),
+        source_options=SourceOptions(nvtx_range=nvtx_range),
+        selection=selection,
+        align=parse_alignment(align),
         strict=strict,
         resources=Resources(
-            jobs=jobs or usable_cores(), memory=parse_size(memory) if memory is not None else default_memory()
+            jobs=jobs or count_usable_cores(), memory=parse_size(memory) if memory is not None else get_default_memory()
         ),
     )
-    progress = progress_for(quiet=quiet)
-    with compiling.told(progress.note), placed(reports, tmp or Path(), options, progress) as job:
-        found = overview(job)
+    progress = choose_progress(quiet=quiet)
+    with compiling.announce_compilation(progress.note), open_job(reports, tmp or Path(), options, progress) as job:
+        found = compute_summary(job)
     for warning in found.warnings:
         progress.warn(warning)
-    print(json.dumps(found.to_dict(), indent=2) if as_json else printed(found))
+    print(json.dumps(found.to_dict(), indent=2) if as_json else format_summary(found))
 
 
 @app.command()
@@ -313,14 +313,14 @@ def check(
 
     Exit code 1 if they do not keep every rule.
     """
-    from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_contents
+    from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_trace_contents
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.runtime import jit as compiling
-    from nsys2prv_ng.runtime.progress import progress_for
+    from nsys2prv_ng.runtime.progress import choose_progress
 
     size = trace.stat().st_size if trace.is_file() else 0
-    progress = progress_for(quiet=quiet)
-    with compiling.told(progress.note), progress.step(f"checking {trace}", size, "B") as step:
+    progress = choose_progress(quiet=quiet)
+    with compiling.announce_compilation(progress.note), progress.step(f"checking {trace}", size, "B") as step:
         report = check_trace(trace, progress=step.update)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
     counts += f"; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes"
@@ -328,7 +328,7 @@ def check(
     wrong = [f"{trace}: {len(report.problems)} kinds of problem"] if report.problems else []
     if cfg:
         with progress.step(f"event types of {trace}", size, "B") as step:
-            contents = read_contents(trace, progress=step.update)
+            contents = read_trace_contents(trace, progress=step.update)
     for each in cfg or []:
         found = check_cfg(each, contents.config, contents.header, contents.types)
         counts = f"{found.windows:,} windows, {found.histograms:,} histograms"
@@ -361,10 +361,10 @@ def cfgs(
     from nsys2prv_ng.bundled import presets
 
     if install is not None:
-        copies = presets.install(install, force=force)
+        copies = presets.install_presets(install, force=force)
         print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
         return
-    found = presets.presets()
+    found = presets.list_presets()
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         for preset in found:
@@ -407,9 +407,9 @@ def slurm(
 
     It profiles a job and translates its reports; submit it with sbatch.
     """
-    from nsys2prv_ng.bundled.job_script import Job, script
+    from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
 
-    job = Job(
+    job = ScriptOptions(
         command=command or (),
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -420,7 +420,7 @@ def slurm(
         venv=venv,
         modules=module or (),
     )
-    print(script(job), end="")
+    print(render_script(job), end="")
 
 
 def _reports_and_output(paths: list[Path], compress: bool) -> tuple[list[Path], Path]:

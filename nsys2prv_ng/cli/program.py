@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from nsys2prv_ng.cli.app import app
-from nsys2prv_ng.errors import TranslationError, printable
+from nsys2prv_ng.errors import TranslationError, escape_unprintable
 
 COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 
@@ -49,7 +49,7 @@ def _mistyped(word: str) -> str:
     from difflib import get_close_matches
 
     nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
-    return f"{printable(word)}: no such command or report; did you mean {nearest[0]}?" if nearest else ""
+    return f"{escape_unprintable(word)}: no such command or report; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _open_closed_streams() -> None:

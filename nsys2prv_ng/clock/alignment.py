@@ -10,10 +10,10 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
-from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
+from nsys2prv_ng.clock.causality import Lines, Violations, count_within_bounds, find_violations
 from nsys2prv_ng.clock.collectives import Evidence
-from nsys2prv_ng.clock.fit import UTC, Fitted, fit
-from nsys2prv_ng.clock.matching import Matches, match
+from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_clocks
+from nsys2prv_ng.clock.matching import Matches, match_rows
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.report.metadata import FARTHEST
 
@@ -30,7 +30,7 @@ class ReportClock:
     evidence: Evidence = field(default_factory=Evidence)
 
 
-def parse_way(text: str) -> str | Path:
+def parse_alignment(text: str) -> str | Path:
     """One of WAYS, or the path of a file that must exist. Raises UsageError for anything else."""
     if text in WAYS:
         return text
@@ -45,7 +45,9 @@ def uses_collectives(way: str | Path) -> bool:
     return way in (AUTO, COLLECTIVES)
 
 
-def align(way: str | Path, reports: Sequence[ReportClock], names: Sequence[str]) -> tuple[Alignment, list[ClockMap]]:
+def align_clocks(
+    way: str | Path, reports: Sequence[ReportClock], names: Sequence[str]
+) -> tuple[Alignment, list[ClockMap]]:
     """Corrections of the nodes with these names, and the map of each report to the common clock.
 
     The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
@@ -79,24 +81,24 @@ def _from_file(path: Path, base: int, names: Sequence[str]) -> Alignment:
 def _from_collectives(
     way: str, reports: Sequence[ReportClock], offsets: Sequence[int], base: int, names: Sequence[str]
 ) -> Alignment:
-    matches = match([r.evidence for r in reports], [r.node for r in reports], offsets)
-    return from_matches(way, matches, base, names)
+    matches = match_rows([r.evidence for r in reports], [r.node for r in reports], offsets)
+    return fit_from_matches(way, matches, base, names)
 
 
-def from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:
+def fit_from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:
     """Corrections by matched operations, whose times are on a UTC that counts from `base` (ns)."""
-    fitted = fit(matches, len(names), names, always=way == COLLECTIVES)
+    fitted = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
     lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
-    before = violations(matches, lines)
+    before = find_violations(matches, lines)
     lines = _bounded(matches, fitted, lines)
-    alignment = Alignment(way, base, [NodeClock(name) for name in names], before, violations(matches, lines))
+    alignment = Alignment(way, base, [NodeClock(name) for name in names], before, find_violations(matches, lines))
     for each in fitted:
         _describe(alignment, each, lines)
     alignment.warnings += _warnings(way, fitted, alignment.after, names)
     return alignment
 
 
-def _bounded(matches: Matches, fitted: Sequence[Fitted], lines: Lines) -> Lines:
+def _bounded(matches: Matches, fitted: Sequence[ClockFit], lines: Lines) -> Lines:
     """The lines of all sets, moved within their errors to where causality holds."""
     limit = np.zeros(lines.offset.size)
     fixed = np.ones(lines.offset.size, np.bool_)
@@ -108,10 +110,10 @@ def _bounded(matches: Matches, fitted: Sequence[Fitted], lines: Lines) -> Lines:
         lines.since[each.domains] = each.since
         limit[each.domains] = np.fmax(each.bound, each.scale)
         fixed[each.domains[1:]] = False
-    return within_bounds(matches, lines, limit, fixed)
+    return count_within_bounds(matches, lines, limit, fixed)
 
 
-def _describe(alignment: Alignment, fitted: Fitted, lines: Lines) -> None:
+def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:
     for i, domain in enumerate(fitted.domains.tolist()):
         node = alignment.nodes[domain]
         if fitted.model != UTC:
@@ -131,7 +133,7 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _warnings(way: str, fitted: Sequence[Fitted], after: Violations, names: Sequence[str]) -> list[str]:
+def _warnings(way: str, fitted: Sequence[ClockFit], after: Violations, names: Sequence[str]) -> list[str]:
     warnings = []
     connected = {int(domain) for each in fitted for domain in each.domains}
     alone = [name for domain, name in enumerate(names) if domain not in connected]

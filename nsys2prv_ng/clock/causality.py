@@ -35,13 +35,13 @@ class Lines(NamedTuple):
     since: FloatArray
 
 
-def violations(matches: Matches, lines: Lines) -> Violations:
+def find_violations(matches: Matches, lines: Lines) -> Violations:
     """How many operations break causality."""
     count, checked, worst = _count(matches.first, matches.domain, matches.enter, matches.leave, *lines)
     return Violations(int(count), int(checked), float(worst))
 
 
-def within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
+def count_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
     """Lines moved as little as causality asks for; unchanged where that would take more than `limit` (ns) of any clock.
 
     Clocks that are `fixed` stay where they are.
@@ -55,7 +55,7 @@ def within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: Bool
         _push_apart(missing, fixed, moved.offset)
     if (np.abs(moved.offset - lines.offset) > limit).any():
         return lines
-    return moved if violations(matches, moved).broken < violations(matches, lines).broken else lines
+    return moved if find_violations(matches, moved).broken < find_violations(matches, lines).broken else lines
 
 
 def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:

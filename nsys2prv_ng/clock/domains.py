@@ -11,7 +11,7 @@ SAME_BOOT_NS = 10**9
 """NVIDIA takes two reports for one target if their clocks' offsets differ by less than a second (User Guide)."""
 
 
-def nodes_of(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
+def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     """(index of each report's node, names of the nodes).
 
     Reports are of one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from machines
@@ -47,7 +47,7 @@ _GENERIC = re.compile(
 )
 
 
-def doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
+def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
     """Warnings of host names that several machines may have: generic ones, of which two reports have the same pid.
 
     `processes`: keys of the processes that each report has events of. Reports that do not overlap in time may well be

@@ -17,7 +17,15 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.matching import Matches
-from nsys2prv_ng.clock.normal import BLOCKS, Problem, Solution, corrected_ends, residuals, solve, without_blocks
+from nsys2prv_ng.clock.normal import (
+    BLOCKS,
+    NormalProblem,
+    Solution,
+    compute_residuals,
+    correct_ends,
+    drop_blocks,
+    solve,
+)
 from nsys2prv_ng.runtime.jit import compiled
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,7 +50,7 @@ UTC, OFFSET, DRIFT = "utc", "offset", "offset and drift"
 
 
 @dataclass(frozen=True)
-class Fitted:
+class ClockFit:
     """A connected set of domains. Arrays have a value for each of `domains`, the first of which is the reference.
 
     `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard
@@ -67,7 +75,7 @@ class Fitted:
     """Held-out residual (ns) by model; empty where nothing can be held out."""
 
 
-def fit(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[Fitted]:
+def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[ClockFit]:
     """Corrections of every set of two or more domains that operations connect.
 
     `always`: correct also where that does not lower the held-out residual, or nothing can be held out.
@@ -118,7 +126,7 @@ def _thinned(matches: Matches, operations: IntArray) -> IntArray:
     return operations[(np.arange(group.size) - start) % stride == 0]
 
 
-def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> Fitted:
+def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> ClockFit:
     problem, domains, since = _problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
@@ -148,7 +156,7 @@ def _chosen(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolAr
     return best if always or held_out[best] < BETTER * held_out[UTC] else UTC
 
 
-def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[Problem, IntArray, int]:
+def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[NormalProblem, IntArray, int]:
     """(the problem, domain of each of its clocks, middle of its window)."""
     count = np.diff(matches.first)[operations]
     first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
@@ -168,11 +176,11 @@ def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tu
     s = end / half
     of_operation = s[first[:-1]]
     block = np.clip(((of_operation + 1.0) / 2.0 * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
-    problem = Problem(domains.size, first, clock[of_row], end, s, block, half)
+    problem = NormalProblem(domains.size, first, clock[of_row], end, s, block, half)
     return problem.part(np.argsort(block, kind="stable")), domains, since
 
 
-def _may_drift(problem: Problem) -> BoolArray:
+def _may_drift(problem: NormalProblem) -> BoolArray:
     """Clocks with operations over enough time, enough of them, and in enough blocks."""
     n = problem.clocks
     low, high = np.full(n, np.inf), np.full(n, -np.inf)
@@ -186,7 +194,7 @@ def _may_drift(problem: Problem) -> BoolArray:
     return np.asarray(enough, np.bool_)
 
 
-def _operations(problem: Problem) -> IntArray:
+def _operations(problem: NormalProblem) -> IntArray:
     """Number of operations of each clock."""
     of_row = problem.operation
     key = np.unique(of_row * problem.clocks + problem.clock)
@@ -196,7 +204,7 @@ def _operations(problem: Problem) -> IntArray:
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _held_out(problem: Problem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
+def _held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
     """Residual (ns) of operations that were not fitted: the mean over clocks of the median of each."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
@@ -210,7 +218,7 @@ def _held_out(problem: Problem, models: dict[str, tuple[Solution, BoolArray]]) -
         limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
         for name, (solution, drifting) in models.items():
             predicted = solution if name == UTC else solve(train, drifting, solution)
-            residual = np.abs(residuals(test.first, corrected_ends(test, predicted)))[order]
+            residual = np.abs(compute_residuals(test.first, correct_ends(test, predicted)))[order]
             sums[name] += _medians(residual, limits)
     return {name: float(np.mean(of_model)) for name, of_model in sums.items()}
 
@@ -223,10 +231,10 @@ def _medians(values: FloatArray, limits: IntArray) -> list[float]:
 
 
 def _standard_errors(
-    problem: Problem, solution: Solution, drifting: BoolArray
+    problem: NormalProblem, solution: Solution, drifting: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
     """Of each clock's offset, drift (relative) and correction at either end of the window; and Student's quantile."""
-    replicates = without_blocks(problem, solution, drifting)
+    replicates = drop_blocks(problem, solution, drifting)
     count = len(replicates)
     offset = np.stack([r.offset for r in replicates])
     drift = np.stack([r.drift for r in replicates])
@@ -240,24 +248,24 @@ def _standard_errors(
     return error(offset), error(drift) / problem.half_window, at_ends, _STUDENT[min(count - 1, len(_STUDENT) - 1)]
 
 
-def _is_significant(problem: Problem, solution: Solution, drifting: BoolArray) -> bool:
+def _is_significant(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> bool:
     """Whether the drift of some clock is more than twice its standard error."""
     _, error, _, _ = _standard_errors(problem, solution, drifting)
     return bool((np.abs(solution.drift[drifting]) / problem.half_window > 2 * error[drifting]).any())
 
 
 def _described(
-    problem: Problem,
+    problem: NormalProblem,
     domains: IntArray,
     since: int,
     model: str,
     models: dict[str, tuple[Solution, BoolArray]],
     held_out: dict[str, float],
-) -> Fitted:
+) -> ClockFit:
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
     offset_error, drift_error, at_ends, quantile = _standard_errors(problem, *estimate)
-    residual = np.abs(residuals(problem.first, corrected_ends(problem, solution)))
+    residual = np.abs(compute_residuals(problem.first, correct_ends(problem, solution)))
     order = np.argsort(problem.clock, kind="stable")
     limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
     of_clocks = [residual[order[low:high]] for low, high in pairwise(limits)]
@@ -270,7 +278,7 @@ def _described(
     if not drifting[1:].all():
         bound += ~drifting * _possible_drift(problem) * problem.half_window
     bound[0] = 0.0
-    return Fitted(
+    return ClockFit(
         domains=domains,
         model=model,
         since=since,
@@ -287,7 +295,7 @@ def _described(
     )
 
 
-def _possible_drift(problem: Problem) -> FloatArray:
+def _possible_drift(problem: NormalProblem) -> FloatArray:
     """Drift (relative) that each clock may have by these operations, however few; at most MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)

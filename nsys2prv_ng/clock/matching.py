@@ -38,7 +38,7 @@ class Matches:
         return self.first.size - 1
 
 
-def match(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]) -> Matches:
+def match_rows(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]) -> Matches:
     """Operations that ranks of several reports took part in, or several ranks of one.
 
     For each report: what it tells, its clock's domain, and what brings its times onto UTC (ns).
@@ -47,13 +47,13 @@ def match(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequenc
     messages = _messages([(e.messages, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
     messages["group"] += len(collectives)
     filled = [part for part in (*collectives, messages) if len(part)]
-    return matches_of(pd.concat(filled, ignore_index=True) if filled else _empty())
+    return match_reports(pd.concat(filled, ignore_index=True) if filled else _empty())
 
 
 _COLUMNS = ("group", "instance", "fits", "domain", "enter", "leave")
 
 
-def matches_of(rows: pd.DataFrame) -> Matches:
+def match_reports(rows: pd.DataFrame) -> Matches:
     """Matches from rows with group, instance (within the group), fits, domain, enter and leave.
 
     Operations of a single domain say nothing of clocks and are left out.

@@ -37,7 +37,7 @@ _MOST_GRADIENTS = 4
 
 
 @dataclass(frozen=True)
-class Problem:
+class NormalProblem:
     """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
 
     `end` in ns from the middle of the window; `s` the same in halves of the window, from -1 to 1. `block` (0 .. 7) is
@@ -52,13 +52,13 @@ class Problem:
     block: IntArray
     half_window: float
 
-    def part(self, operations: IntArray) -> Problem:
+    def part(self, operations: IntArray) -> NormalProblem:
         """The same clocks and window with some of the operations."""
         count = np.diff(self.first)[operations]
         first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         rows = np.repeat(self.first[operations] - first[:-1], count) + np.arange(first[-1])
         columns = (self.clock[rows], self.end[rows], self.s[rows])
-        return Problem(self.clocks, first, *columns, self.block[operations], self.half_window)
+        return NormalProblem(self.clocks, first, *columns, self.block[operations], self.half_window)
 
     @property
     def operation(self) -> IntArray:
@@ -76,7 +76,7 @@ class Solution:
     weight: FloatArray
 
 
-def solve(problem: Problem, drifting: BoolArray, start: Solution | None = None) -> Solution:
+def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = None) -> Solution:
     """Corrections of all clocks but the first, which stays; drift only of those that are `drifting`."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
@@ -85,7 +85,9 @@ def solve(problem: Problem, drifting: BoolArray, start: Solution | None = None) 
     weight, scale = np.ones(problem.end.size), np.inf
     first_tukey = _HUBER_STEPS if start is None else 0
     for step in range(_STEPS):
-        residual = residuals(problem.first, _corrected(problem.clock, problem.end, problem.s, theta[:n], theta[n:]))
+        residual = compute_residuals(
+            problem.first, _corrected(problem.clock, problem.end, problem.s, theta[:n], theta[n:])
+        )
         if step or start is not None:
             scale = max(1.4826 * float(np.median(np.abs(residual))) if residual.size else 0.0, _LEAST_SCALE_NS)
             weight = _weights(residual / scale, huber=step < first_tukey)
@@ -96,17 +98,17 @@ def solve(problem: Problem, drifting: BoolArray, start: Solution | None = None) 
     return Solution(theta[:n], theta[n:], scale, weight)
 
 
-def residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
+def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
     """Distance of each end (ns) from the median of its operation."""
     return np.asarray(_from_median(first, corrected), np.float64)
 
 
-def without_blocks(problem: Problem, solution: Solution, drifting: BoolArray) -> list[Solution]:
+def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> list[Solution]:
     """Corrections that each block's operations being left out would give, with the same weights: for a jackknife."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.concatenate([solution.offset, solution.drift])
-    residual = residuals(problem.first, corrected_ends(problem, solution))
+    residual = compute_residuals(problem.first, correct_ends(problem, solution))
     replicates = []
     for block in np.unique(problem.block).tolist():
         replicate = theta + _change(problem, solution.weight, residual, free, without=block)
@@ -114,7 +116,7 @@ def without_blocks(problem: Problem, solution: Solution, drifting: BoolArray) ->
     return replicates
 
 
-def corrected_ends(problem: Problem, solution: Solution) -> FloatArray:
+def correct_ends(problem: NormalProblem, solution: Solution) -> FloatArray:
     """Ends of all rows (ns from the middle of the window) with the corrections of a solution."""
     return np.asarray(_corrected(problem.clock, problem.end, problem.s, solution.offset, solution.drift), np.float64)
 
@@ -130,7 +132,7 @@ def _weights(x: FloatArray, *, huber: bool) -> FloatArray:
 
 
 def _change(
-    problem: Problem, weight: FloatArray, residual: FloatArray, free: BoolArray, without: int = NO_BLOCK
+    problem: NormalProblem, weight: FloatArray, residual: FloatArray, free: BoolArray, without: int = NO_BLOCK
 ) -> FloatArray:
     """Changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.metadata import Metadata, Strings, main_thread_of, process_of, read_metadata
+from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, SourceOptions
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, SourceOptions
 
 NO_SOURCE = "no source reads it"
 NO_PAYLOADS = "payloads of NCCL's calls are not in this export; make it with nsys export --include-blobs=true"
@@ -50,7 +50,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True)
-class Held:
+class ReportContents:
     """What a report holds: its rows by source and by table of events, the processes whose they are."""
 
     metadata: Metadata
@@ -68,7 +68,7 @@ class Held:
     warnings: list[str]
 
 
-def look(path: Path) -> Held:
+def read_contents(path: Path) -> ReportContents:
     """What an export holds. Raises ReportError for one that cannot be read."""
     database = Database(path)
     try:
@@ -77,37 +77,37 @@ def look(path: Path) -> Held:
         database.close()
 
 
-def _look(database: Database) -> Held:
+def _look(database: Database) -> ReportContents:
     strings = Strings(database)
     metadata = read_metadata(database, strings)
     exported = _exported(database)
-    rows_of = lru_cache(maxsize=None)(database.rows_of)
+    count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
     sources: dict[str, int] = {}
     for source in SOURCES:
         if source.rows:
             sources[source.name] = 0
         for rows in source.rows:
-            if rows.count is not None and rows_of(rows.table) and not any(map(database.missing_of, source.tables)):
-                reading = Reading(database, metadata, strings, (source,), SourceOptions())
-                sources[source.name] += rows.count(reading)
+            if rows.count is not None and count_rows(rows.table) and not any(map(database.list_missing, source.tables)):
+                reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
+                sources[source.name] += rows.count(reader)
             elif not (rows.otherwise and sources[source.name]):
-                sources[source.name] += _see(database, strings, rows, rows_of, places)
+                sources[source.name] += _see(database, strings, rows, count_rows, places)
     made = (
         source.name
         for source in SOURCES + DERIVED
-        if source.made_of and all(any(map(rows_of, group)) for group in source.made_of)
+        if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
     )
     tables = {rows.table for source in SOURCES for rows in source.rows} & database.tables
-    not_translated = _not_translated(database, metadata, strings, rows_of)
-    no_payloads = _lacks_payloads(exported) and rows_of(SCHEMAS.name)
+    not_translated = _not_translated(database, metadata, strings, count_rows)
+    no_payloads = _lacks_payloads(exported) and count_rows(SCHEMAS.name)
     if sources[nccl.SOURCE.name] and no_payloads:
         not_translated.append(NotTranslated("NVTX_EVENTS", sources[nccl.SOURCE.name], NO_PAYLOADS))
-    return Held(
+    return ReportContents(
         metadata=metadata,
         places=places,
         sources=sources,
-        tables={table: rows_of(table) for table in sorted(tables)},
+        tables={table: count_rows(table) for table in sorted(tables)},
         made=tuple(made),
         not_translated=not_translated,
         obstacles=_obstacles(database, metadata.schema_version),
@@ -119,21 +119,23 @@ def _look(database: Database) -> Held:
 # ---- rows of sources -------------------------------------------------------------------------------------------------
 
 
-def _see(database: Database, strings: Strings, rows: EventRows, rows_of: Callable[[str], int], places: Places) -> int:
+def _see(
+    database: Database, strings: Strings, rows: EventRows, count_rows: Callable[[str], int], places: Places
+) -> int:
     """Number of the rows, whose processes and devices are noted in `places`."""
-    if not rows_of(rows.table) or not rows.process:
-        return rows_of(rows.table)
+    if not count_rows(rows.table) or not rows.process:
+        return count_rows(rows.table)
     ids = strings.ids_matching(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
-    columns = [*rows.of_process, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
+    columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
     # Whether columns that are required are there is told apart from this.
     parts = database.by_block(
         Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _see_block(block, rows, ids)
     )
     found = sorted({each for _, of_block in parts for each in of_block})
     _note(rows, np.array(found, np.int64).reshape(-1, 2), places)
-    return rows_of(rows.table) if ids is None else sum(count for count, _ in parts)
+    return count_rows(rows.table) if ids is None else sum(count for count, _ in parts)
 
 
 def _see_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> tuple[int, list[tuple[int, ...]]]:
@@ -145,9 +147,9 @@ def _see_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> 
     kept &= rows.make_task(columns)
     if rows.device:
         kept &= columns[rows.device] != NULL
-    process = process_of(columns[rows.process][kept])
+    process = get_process(columns[rows.process][kept])
     device = columns[rows.device][kept] if rows.device else np.zeros(process.size, np.int64)
-    return count, tuples_of(process, device)[1] if process.size else []
+    return count, find_distinct_rows(process, device)[1] if process.size else []
 
 
 def _note(rows: EventRows, found: IntArray, places: Places) -> None:
@@ -155,7 +157,7 @@ def _note(rows: EventRows, found: IntArray, places: Places) -> None:
     process, device = found.T
     if not process.size:
         return
-    main = main_thread_of(process)
+    main = get_main_thread(process)
     places.threads(main, application=rows.application, system_calls=rows.system_calls)
     if rows.device:
         none = np.zeros(process.size, np.int64)
@@ -166,35 +168,35 @@ def _note(rows: EventRows, found: IntArray, places: Places) -> None:
 
 
 def _not_translated(
-    database: Database, metadata: Metadata, strings: Strings, rows_of: Callable[[str], int]
+    database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[NotTranslated]:
     """Events that no source reads; what cannot be read of them does not hinder a translation."""
     declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
     found = []
     for table in sorted(database.tables - declared - {diagnostics.TABLE}):
         try:
-            rows = rows_of(table) if _TIMES & database.columns_of(table) else 0
+            rows = count_rows(table) if _TIMES & database.list_columns(table) else 0
         except ReportError:
             found.append(NotTranslated(table, None, "cannot be read, and no source does"))
             continue
         if rows:
             found.append(NotTranslated(table, rows, NO_SOURCE))
-    return found + _generic(database, metadata, strings, rows_of)
+    return found + _generic(database, metadata, strings, count_rows)
 
 
 def _generic(
-    database: Database, metadata: Metadata, strings: Strings, rows_of: Callable[[str], int]
+    database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[NotTranslated]:
     """Generic events that are no values of plugins: metrics of GPUs, which newer exports have in a table as well, and
     what tracers wrote."""
     table = gpu_metrics.GENERIC.name
-    rows = rows_of(table)
+    rows = count_rows(table)
     sources = gpu_metrics.SOURCE, plugin_metrics.SOURCE
-    if not rows or any(database.missing_of(each) for source in sources for each in source.tables):
+    if not rows or any(database.list_missing(each) for source in sources for each in source.tables):
         return []  # what is missing is told as an obstacle
-    reading = Reading(database, metadata, strings, sources, SourceOptions())
-    samples = gpu_metrics.json_samples(reading)
-    of_tracers = plugin_metrics.rows_of_tracers(reading)
+    reader = ReportReader(database, metadata, strings, sources, SourceOptions())
+    samples = gpu_metrics.read_json_samples(reader)
+    of_tracers = plugin_metrics.count_tracer_rows(reader)
     found = []
     if samples and gpu_metrics.METRICS not in database.tables:
         found.append(NotTranslated(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
@@ -209,7 +211,7 @@ def _obstacles(database: Database, schema_version: str) -> list[Obstacle]:
     sources: dict[str, dict[str, None]] = {}
     for source in SOURCES + DERIVED:
         for table in source.tables:
-            if missing := database.missing_of(table):
+            if missing := database.list_missing(table):
                 columns.setdefault(table.name, {}).update(dict.fromkeys(missing))
                 sources.setdefault(table.name, {})[source.name] = None
     return [

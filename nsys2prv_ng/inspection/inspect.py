@@ -9,22 +9,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
-from nsys2prv_ng.errors import ReportError, TranslationError, printable
-from nsys2prv_ng.inspection.contents import Held, NotTranslated, Obstacle, look
-from nsys2prv_ng.job.read_reports import order_of
-from nsys2prv_ng.objects.missing import missing_ranks
+from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
+from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
+from nsys2prv_ng.inspection.contents import NotTranslated, Obstacle, ReportContents, read_contents
+from nsys2prv_ng.job.read_reports import make_sort_key
+from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.report.files import bytes_of, export_of_each, is_to_be_exported
+from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, in_processes
+from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import SOURCES
-from nsys2prv_ng.text.formatting import counted, utc_text
+from nsys2prv_ng.text.formatting import count_noun, format_utc
 
 INSPECTION_VERSION = 1
 
@@ -86,8 +86,8 @@ class Inspected:
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
-        messages = [{**asdict(each), "tells_of_lost_data": each.tells_of_lost_data} for each in self.messages]
-        begin = {"begin_utc": None if self.begin_utc_ns is None else utc_text(self.begin_utc_ns)}
+        messages = [{**asdict(each), "tells_of_lost_data": each.reports_lost_data} for each in self.messages]
+        begin = {"begin_utc": None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)}
         return {**asdict(self), **begin, "rows": self.rows, "messages": messages}
 
 
@@ -159,14 +159,17 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspectio
     with _exports(reports, progress, jobs) as found:
         exports = {report: export for report, export in found.items() if isinstance(export, Path)}
         looked = _look_at_each(list(exports.values()), progress, jobs)
-    held: dict[Path, Held] = {}
+    held: dict[Path, ReportContents] = {}
     unreadable: dict[Path, str] = {report: str(error) for report, error in found.items() if report not in exports}
     for (report, export), answer in zip(exports.items(), looked, strict=True):
-        if isinstance(answer, Held):
+        if isinstance(answer, ReportContents):
             held[report] = answer
         else:
             unreadable[report] = str(answer).replace(str(export), str(report))
-    left = [Unreadable(str(path), why.removeprefix(f"{printable(str(path))}: ")) for path, why in unreadable.items()]
+    left = [
+        Unreadable(str(path), why.removeprefix(f"{escape_unprintable(str(path))}: "))
+        for path, why in unreadable.items()
+    ]
     left.sort(key=lambda each: each.file)
     return _together(held, left) if held else Inspection([], left)
 
@@ -179,12 +182,12 @@ def _exports(
 
     They are made beside the first report: temporary folders of compute nodes are small.
     """
-    to_export = [report for report in reports if is_to_be_exported(report)]
+    to_export = [report for report in reports if needs_export(report)]
     if not to_export:
-        yield export_of_each(reports, Path(), progress, jobs, returned=(TranslationError,))
+        yield export_each(reports, Path(), progress, jobs, returned=(TranslationError,))
         return
     with _temporary_folder(to_export[0].parent) as folder:
-        yield export_of_each(reports, folder, progress, jobs, returned=(TranslationError,), keep=False)
+        yield export_each(reports, folder, progress, jobs, returned=(TranslationError,), keep=False)
 
 
 @contextmanager
@@ -199,26 +202,26 @@ def _temporary_folder(parent: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[Held | ReportError]:
+def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
     """What each export holds, or why it cannot be read; up to `jobs` at once, the largest first."""
     if not exports:
         return []
-    sizes = [bytes_of(export) for export in exports]
+    sizes = [get_report_size(export) for export in exports]
     order = sorted(range(len(exports)), key=sizes.__getitem__, reverse=True)
 
-    def look_at(index: int, tick: Callable[[int], object]) -> Held | ReportError:
+    def look_at(index: int, tick: Callable[[int], object]) -> ReportContents | ReportError:
         try:
-            return look(exports[order[index]])
+            return read_contents(exports[order[index]])
         except ReportError as error:
             return error
         finally:
             tick(1)
 
     processes = min(jobs, len(exports))
-    with progress.step(f"looking at {counted(len(exports), 'report')}", len(exports), "report") as step:
+    with progress.step(f"looking at {count_noun(len(exports), 'report')}", len(exports), "report") as step:
         if processes > 1:
             load_numba()
-            answers = in_processes(Work(len(exports), look_at), processes, step.update, lambda _: None)
+            answers = run_in_processes(Work(len(exports), look_at), processes, step.update, lambda _: None)
         else:
             answers = [look_at(index, step.update) for index in range(len(exports))]
     answer_of = dict(zip(order, answers, strict=True))
@@ -228,20 +231,20 @@ def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> lis
 # ---- all reports together --------------------------------------------------------------------------------------------
 
 
-def _together(held: Mapping[Path, Held], unreadable: list[Unreadable]) -> Inspection:
+def _together(held: Mapping[Path, ReportContents], unreadable: list[Unreadable]) -> Inspection:
     """Nodes, tasks and ranks as a translation of all reports would find them."""
-    paths = sorted(held, key=lambda path: order_of(path, held[path].metadata))
+    paths = sorted(held, key=lambda path: make_sort_key(path, held[path].metadata))
     every = [held[path] for path in paths]
     metadata = [each.metadata for each in every]
-    nodes, names = nodes_of(metadata)
+    nodes, names = assign_nodes(metadata)
     parts = [
         ReportPlaces(each.metadata, each.places, node, *_window(each.metadata))
         for each, node in zip(every, nodes, strict=True)
     ]
     tree = build_tree(parts, names)
-    warnings = [*tree.warnings, *doubtful_hosts(metadata, [each.places.called for each in every])]
+    warnings = [*tree.warnings, *find_doubtful_hosts(metadata, [each.places.called for each in every])]
     if len(held) + len(unreadable) > 1:
-        warnings += missing_ranks(metadata, tree.ranks)
+        warnings += find_missing_ranks(metadata, tree.ranks)
     warnings += _too_long(metadata)
     found = [
         (node, _inspected(path, each, names[node], tree, part))
@@ -253,25 +256,25 @@ def _together(held: Mapping[Path, Held], unreadable: list[Unreadable]) -> Inspec
 
 def _what_made(report: Inspected) -> tuple[str, ...]:
     """What reports of one job have in common."""
-    day = "" if report.begin_utc_ns is None else utc_text(report.begin_utc_ns).split("T")[0]
+    day = "" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
     return report.nsys_version, report.schema_version, day
 
 
-def _inspected(path: Path, held: Held, node: str, tree: ObjectTree, part: int) -> Inspected:
+def _inspected(path: Path, held: ReportContents, node: str, tree: ObjectTree, part: int) -> Inspected:
     metadata, places = held.metadata, held.places
-    of_process: dict[int, int] = {}
+    process_columns: dict[int, int] = {}
     for place, row in zip(places.all, tree.rows[part].tolist(), strict=True):
-        of_process.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
+        process_columns.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
     tasks = [
         TaskFound(tree.model.tasks[task].name, process & PID_MASK, metadata.process_name(process), tree.ranks[task])
-        for process, task in sorted(of_process.items(), key=lambda item: (item[1], item[0]))
+        for process, task in sorted(process_columns.items(), key=lambda item: (item[1], item[0]))
     ]
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
     numbers = sorted(metadata.gpus.keys() | used)
     gpus = [metadata.gpus.get(number) for number in numbers]
     return Inspected(
         file=str(path),
-        bytes=bytes_of(path),
+        bytes=get_report_size(path),
         node=node,
         host=metadata.host,
         nsys_version=metadata.nsys_version,
@@ -280,7 +283,7 @@ def _inspected(path: Path, held: Held, node: str, tree: ObjectTree, part: int) -
         duration_ns=metadata.duration,
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
-        other_processes=len(metadata.processes.keys() - of_process.keys()),
+        other_processes=len(metadata.processes.keys() - process_columns.keys()),
         gpus=[
             GpuFound(number, gpu.name if gpu else "", gpu.uuid if gpu else "", number in used)
             for number, gpu in zip(numbers, gpus, strict=True)
@@ -311,7 +314,7 @@ def _too_long(reports: Sequence[Metadata]) -> list[str]:
     return [f"these reports span {days:,.0f} days, and a trace at most 104: they are not of one job"]
 
 
-def messages_of(reports: Sequence[Inspected]) -> list[tuple[Message, int]]:
+def count_messages(reports: Sequence[Inspected]) -> list[tuple[Message, int]]:
     """Messages over all reports, most frequent first, and how many reports have each."""
     count: Counter[tuple[str, str]] = Counter()
     having: Counter[tuple[str, str]] = Counter()

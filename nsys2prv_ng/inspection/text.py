@@ -9,11 +9,11 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.inspection.inspect import Inspected, Inspection, messages_of
+from nsys2prv_ng.inspection.inspect import Inspected, Inspection, count_messages
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
-from nsys2prv_ng.report.files import name_of_report
+from nsys2prv_ng.report.files import get_report_name
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.text.formatting import runs, utc_text
+from nsys2prv_ng.text.formatting import format_number_ranges, format_utc
 
 NARROWEST = 72
 _SHORTEST_NAME = 12
@@ -28,7 +28,7 @@ _COLUMNS = ("report", "ranks", "tasks", "GPUs", "UTC", "s", "MB", "rows")
 Row = tuple[str, ...]
 
 
-def inspection_text(inspection: Inspection, width: int) -> str:
+def format_inspection(inspection: Inspection, width: int) -> str:
     """Tables of at most `width` characters, unless there is no room for what they must say."""
     width = max(width, NARROWEST)
     parts = []
@@ -44,7 +44,7 @@ def inspection_text(inspection: Inspection, width: int) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def shown(text: str) -> str:
+def escape_path(text: str) -> str:
     """A text in one line, in which nothing is hidden: control characters, and what is no character, are escaped."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
@@ -74,18 +74,18 @@ def _reports(inspection: Inspection, width: int) -> str:
 
 def _head(report: Inspected) -> Row:
     """What a report has in common with others of its node."""
-    day = "time of capture unknown" if report.begin_utc_ns is None else utc_text(report.begin_utc_ns).split("T")[0]
-    version = f"nsys {shown(report.nsys_version)} (schema {shown(report.schema_version)})"
-    return f"node {shown(report.node)}", version, day
+    day = "time of capture unknown" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
+    version = f"nsys {escape_path(report.nsys_version)} (schema {escape_path(report.schema_version)})"
+    return f"node {escape_path(report.node)}", version, day
 
 
 def _cells(report: Inspected) -> Row:
     used = [gpu.number for gpu in report.gpus if gpu.used]
-    begin = "-" if report.begin_utc_ns is None else utc_text(report.begin_utc_ns)[11:21]
+    begin = "-" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns)[11:21]
     return (
-        runs(report.ranks) or "-",
+        format_number_ranges(report.ranks) or "-",
         _of_all(len(report.tasks), report.other_processes),
-        runs(used) or "-",
+        format_number_ranges(used) or "-",
         begin,
         f"{report.duration_ns / 1e9:,.3f}",
         _megabytes([report]),
@@ -100,7 +100,7 @@ def _gpus(reports: Sequence[Inspected], width: int) -> list[str]:
     for gpu in sorted(known.values(), key=lambda gpu: gpu.number):
         uuid = gpu.uuid.removeprefix(_UUID_PREFIX)[:_UUID_SHOWN]
         by_name.setdefault(gpu.name, []).append(f"{gpu.number}:{uuid}" if uuid else str(gpu.number))
-    texts = [f"{shown(name or 'GPU')}: {shown(', '.join(numbers))}" for name, numbers in by_name.items()]
+    texts = [f"{escape_path(name or 'GPU')}: {escape_path(', '.join(numbers))}" for name, numbers in by_name.items()]
     return _wrapped("; ".join(texts), width)
 
 
@@ -110,14 +110,14 @@ def _tasks(report: Inspected, width: int) -> list[str]:
         return []
     names = [task.name if task.rank is None else f"{task.name} ({task.process} {task.pid})" for task in report.tasks]
     more = [f"{len(names) - _MOST_TASKS} more"] if len(names) > _MOST_TASKS else []
-    text = shown(", ".join([*names[:_MOST_TASKS], *more]))
+    text = escape_path(", ".join([*names[:_MOST_TASKS], *more]))
     return _wrapped(text, width, 2 * _INDENT)
 
 
 def _names(reports: Sequence[Inspected]) -> dict[str, str]:
     """What reports are called: without folder and ending where that tells them apart."""
-    for name in (lambda file: name_of_report(Path(file)), lambda file: Path(file).name, str):
-        names = {report.file: shown(name(report.file)) for report in reports}
+    for name in (lambda file: get_report_name(Path(file)), lambda file: Path(file).name, str):
+        names = {report.file: escape_path(name(report.file)) for report in reports}
         if len(set(names.values())) == len(names):
             break
     return names
@@ -200,10 +200,10 @@ def _diagnostics(reports: Sequence[Inspected], width: int) -> str:
     if not any(counts.values()):
         return ""
     texts: dict[str, list[str]] = {"data is missing": [], "data might be missing": [], "others": []}
-    for message, having in messages_of(reports):
+    for message, having in count_messages(reports):
         lost = "data is missing" if message.is_certain else "data might be missing"
         text = f"{'error: ' if message.severity == ERROR else ''}{message.text}{_in_reports(having, reports)}"
-        texts[lost if message.tells_of_lost_data else "others"].append(text)
+        texts[lost if message.reports_lost_data else "others"].append(text)
     title = "messages of nsys: " + ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     return "\n".join([title, *(_section(f"{what}:", found, width) for what, found in texts.items() if found)])
 
@@ -236,7 +236,7 @@ def _section(title: str, texts: Sequence[str], width: int) -> str:
         return ""
     lines = [title]
     for text in texts:
-        lines += _wrapped(shown(text), width)
+        lines += _wrapped(escape_path(text), width)
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 
-def latest(group: IntArray, time: IntArray, of_group: IntArray, at: IntArray) -> IntArray:
+def find_latest(group: IntArray, time: IntArray, of_group: IntArray, at: IntArray) -> IntArray:
     """For each (of_group, at) the index of the last (group, time) of its group that is not later; -1 for none."""
     both_groups, both_times = np.concatenate([group, of_group]), np.concatenate([time, at])
     is_query = np.repeat([0, 1], [group.size, of_group.size])

@@ -23,7 +23,7 @@ IN_FLIGHT = 0
 """Kind of the intervals from launch to end."""
 
 
-class Changes(NamedTuple):
+class DeviceChanges(NamedTuple):
     """Times at which anything changes on a device, of n, by device and time; each column lasts until the next change.
 
     `activity`: sum of the kinds of operation that run, IDLE between operations, 0 before the first and after the last.
@@ -43,7 +43,7 @@ class Changes(NamedTuple):
         return (self.changed & bit) != 0
 
 
-def device_activity(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> Changes:
+def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> DeviceChanges:
     """Changes of devices, from their operations (kind COMPUTE, COMMUNICATION or MEMORY) and flights (IN_FLIGHT), of n.
 
     `begin` <= `end` (ns). Times of a device at which nothing changes are left out.
@@ -53,7 +53,7 @@ def device_activity(device: IntArray, begin: IntArray, end: IntArray, kind: IntA
     columns = np.zeros((6, 2 * device.size), np.int64)
     who = np.empty(2 * device.size, np.int64)
     count = _sweep(device, begin, end, kind, starts, ends, who, columns)
-    return Changes(who[:count], *columns[:, :count])
+    return DeviceChanges(who[:count], *columns[:, :count])
 
 
 @compiled
@@ -115,12 +115,12 @@ def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignor
 class Cut(NamedTuple):
     """Changes in windows of time: how many of those before are in none, and how many more their limits make."""
 
-    changes: Changes
+    changes: DeviceChanges
     outside: int
     more: int
 
 
-def cut_to_windows(changes: Changes, windows: Sequence[tuple[int, int]]) -> Cut:
+def cut_to_windows(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> Cut:
     """Changes within windows (ns), which are sorted and apart, limits included.
 
     At the begin of a window stands what is then in force, at its end everything becomes 0. An idle stretch that
@@ -132,7 +132,7 @@ def cut_to_windows(changes: Changes, windows: Sequence[tuple[int, int]]) -> Cut:
     who = np.empty(columns.shape[1], np.int64)
     before = np.stack([changes.time, changes.activity, changes.kernels, changes.in_flight, changes.idle])
     count, kept = _cut(changes.device, before, lows, highs, who, columns)
-    return Cut(Changes(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
+    return Cut(DeviceChanges(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
 
 
 @compiled

@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def free_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Lane (from 0) of each interval, such that those of one group and lane do not overlap.
 
     Intervals are taken by their begin, those of equal begin in the order of the columns, and take the first free lane.
@@ -38,7 +38,7 @@ def _free_lanes(group, begin, end, order):  # type: ignore[no-untyped-def]
     return lane
 
 
-def crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     """Intervals that begin within an earlier one of their group and end after it: they do not nest.
 
     Without them the others nest. Of equal intervals the first in the columns is the outer one.
@@ -68,7 +68,7 @@ def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
     return crosses
 
 
-def ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
+def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
     """Ends of intervals of which some have none (`forever`): within an earlier one that ends, they end with it."""
     order = np.lexsort((-end, begin, group))
     return _ends_within_parents(group, begin, end, order, forever)

@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Of each interval in how many of its group it begins, itself among them: 1 for an outermost one.
 
     One that ends when another begins does not hold it. Of equal intervals the first in the columns is the outer one.

@@ -15,7 +15,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
-class Flat(NamedTuple):
+class FlatStates(NamedTuple):
     """States that do not overlap: row, begin and end (ns), state, of n."""
 
     row: IntArray
@@ -24,7 +24,7 @@ class Flat(NamedTuple):
     state: IntArray
 
 
-def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Flat:
+def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
     """States of n without overlaps, ordered by row and begin.
 
     What lies within an earlier state of its row is left out; what begins within one and ends after it, begins at its
@@ -35,7 +35,7 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
     kept = np.zeros(row.size, np.bool_)
     begin = begin.copy()
     _flatten(row, begin, end, kept)
-    return Flat(row[kept], begin[kept], end[kept], state[kept])
+    return FlatStates(row[kept], begin[kept], end[kept], state[kept])
 
 
 @compiled
@@ -51,7 +51,7 @@ def _flatten(row, begin, end, kept):  # type: ignore[no-untyped-def]
             busy_until = end[i]
 
 
-def innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Flat:
+def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
     """States of n that nest, flat: of those at a time the innermost shows.
 
     What ends after the state that it began within ends with that.
@@ -62,7 +62,7 @@ def innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) ->
     row, state = row[order], state[order]
     piece, begin, end = _innermost(row, begin[order], end[order])
     by_time = np.lexsort((begin, row[piece]))
-    return Flat(row[piece][by_time], begin[by_time], end[by_time], state[piece][by_time])
+    return FlatStates(row[piece][by_time], begin[by_time], end[by_time], state[piece][by_time])
 
 
 @compiled
@@ -97,16 +97,16 @@ def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
     return index[:pieces], piece_begin[:pieces], piece_end[:pieces]
 
 
-def overlay(under: Flat, over: Flat) -> Flat:
+def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
     """Flat states of which those of `over` replace what of `under` they cover, ordered by row and begin.
 
     Both are ordered by row and begin.
     """
     piece, begin, end = _cut(under.row, under.begin, under.end, over.row, over.begin, over.end)
-    left = Flat(under.row[piece], begin, end, under.state[piece])
+    left = FlatStates(under.row[piece], begin, end, under.state[piece])
     row, begin, end, state = (np.concatenate(columns) for columns in zip(left, over, strict=True))
     order = np.lexsort((begin, row))
-    return Flat(row[order], begin[order], end[order], state[order])
+    return FlatStates(row[order], begin[order], end[order], state[order])
 
 
 @compiled
@@ -136,7 +136,7 @@ def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-un
     return index[:pieces], left_begin[:pieces], left_end[:pieces]
 
 
-def fill(flat: Flat, first: IntArray, last: IntArray, filling: int) -> Flat:
+def fill_gaps(flat: FlatStates, first: IntArray, last: IntArray, filling: int) -> FlatStates:
     """The gaps between flat states, from first[r] to last[r] of each row r, as states `filling`.
 
     The states of a row lie within its limits. A row with first[r] > last[r] is not filled.
@@ -150,4 +150,4 @@ def fill(flat: Flat, first: IntArray, last: IntArray, filling: int) -> Flat:
     order = np.lexsort((position, begin, row))
     row, begin, end = row[order], begin[order], end[order]
     gap = (row[1:] == row[:-1]) & (begin[1:] > end[:-1]) & (first <= last)[row[1:]]
-    return Flat(row[1:][gap], end[:-1][gap], begin[1:][gap], np.full(int(gap.sum()), filling, np.int64))
+    return FlatStates(row[1:][gap], end[:-1][gap], begin[1:][gap], np.full(int(gap.sum()), filling, np.int64))

@@ -13,7 +13,7 @@ NOTHING = -1
 """Value where none is in force."""
 
 
-class Steps(NamedTuple):
+class StepFunction(NamedTuple):
     """A step function: times (ns, ascending, all different) from which each value is in force."""
 
     time: IntArray
@@ -29,15 +29,15 @@ class Pieces(NamedTuple):
     value: IntArray
 
 
-def steps_of(begin: IntArray, end: IntArray, value: IntArray) -> Steps:
+def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
     """Steps of intervals that are in order and do not overlap; NOTHING is between them."""
     time = np.stack([begin, end], axis=1).ravel()
     values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
     last = np.append(time[1:] != time[:-1], True)[: time.size]  # of what changes at one time
-    return Steps(time[last], values[last])
+    return StepFunction(time[last], values[last])
 
 
-def split(begin: IntArray, end: IntArray, steps: Steps) -> Pieces:
+def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Pieces:
     """Intervals, begin < end (ns), cut where a step function changes."""
     first = np.searchsorted(steps.time, begin, "right")
     count = 1 + np.searchsorted(steps.time, end, "left") - first
@@ -53,7 +53,7 @@ def split(begin: IntArray, end: IntArray, steps: Steps) -> Pieces:
     )
 
 
-def lasting(row: IntArray, time: IntArray) -> IntArray:
+def measure_durations(row: IntArray, time: IntArray) -> IntArray:
     """How long (ns) each value of several rows lasts, in the order of rows and times; 0 for the last of a row."""
     length = np.zeros(row.size, np.int64)
     same = row[1:] == row[:-1]
@@ -61,7 +61,7 @@ def lasting(row: IntArray, time: IntArray) -> IntArray:
     return length
 
 
-def peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
+def find_peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
     """(highest sum, when first) of the levels of all parts of each row, which are 0 until they are first told."""
     order = np.lexsort((time, part, row))
     row, part, time, level = row[order], part[order], time[order], level[order]

@@ -9,7 +9,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 
-def pieces_in_windows(
+def cut_to_windows(
     begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]]
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """(index of the interval, index of the window, begin, end) of every piece of intervals within windows.

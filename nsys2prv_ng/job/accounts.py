@@ -19,7 +19,7 @@ class ReportAccount:
 
 
 @dataclass
-class LeftOut:
+class SkippedReport:
     """A report that could not be read, as the user named it or its export, and why."""
 
     file: str

@@ -13,30 +13,30 @@ from pathlib import Path
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.alignment import ReportClock, align, uses_collectives
+from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, uses_collectives
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.collectives import Evidence
-from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
-from nsys2prv_ng.errors import ReportError, TranslationError, UsageError, printable
-from nsys2prv_ng.job.accounts import LeftOut
+from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError, escape_unprintable
+from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import ReportRecords, read_reports
-from nsys2prv_ng.job.repeated_samples import leave_out_repeated
-from nsys2prv_ng.job.selection import Choice, chosen_rows, cut, drop_short, prune, windows_of
-from nsys2prv_ng.job.spill import in_memory, put_away_records
-from nsys2prv_ng.objects.missing import missing_ranks
+from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
+from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows, prune_tree, select_rows
+from nsys2prv_ng.job.spill import load_for_change, spill_records
+from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.report.diagnostics import lost_data
-from nsys2prv_ng.report.files import locate_exports, size_of
+from nsys2prv_ng.report.diagnostics import describe_lost_data
+from nsys2prv_ng.report.files import get_export_size, locate_exports
 from nsys2prv_ng.runtime.limits import Resources
-from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.shared.source import UNWANTED, Joined, Part, Result, Source, SourceOptions
+from nsys2prv_ng.sources.shared.source import NOT_SELECTED, JoinInput, JoinResult, Result, Source, SourceOptions
 
 _BUFFERED = 1 << 27
 """Bytes of all runs together that are in memory while they are merged; a report has about _RUNS of them."""
@@ -50,8 +50,8 @@ class ReadOptions:
     """What to read of reports, with what of the machine, and how to place it in time."""
 
     sources: tuple[Source, ...] = SOURCES + DERIVED
-    of_sources: SourceOptions = field(default_factory=SourceOptions)
-    choice: Choice = field(default_factory=Choice)
+    source_options: SourceOptions = field(default_factory=SourceOptions)
+    selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"
     """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
     strict: bool = False
@@ -60,19 +60,19 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class Placed:
+class Job:
     """The reports of a job. Their records, and those that were made of all together, are in the store."""
 
-    read: list[ReportRecords]
+    reports: list[ReportRecords]
     store: Store
     at_once: int
     """Of how many reports the records may be in memory at a time."""
-    left_out: list[LeftOut]
+    skipped: list[SkippedReport]
     is_empty: bool
     """Whether no event was found: then the records are those of the captures."""
     alignment: Alignment
     whole: ObjectTree
-    """All objects, with the rows that `read` has places for."""
+    """All objects, with the rows that `reports` has places for."""
     tree: ObjectTree
     """Those that the user chose."""
     new_row: IntArray
@@ -84,7 +84,7 @@ class Placed:
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
-    joined: list[Joined]
+    joined: list[JoinResult]
     """What sources made of all reports together, put away on rows of the chosen tree."""
     warnings: list[str]
 
@@ -109,69 +109,69 @@ class Placed:
 
 
 @contextmanager
-def placed(reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress) -> Iterator[Placed]:
+def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress) -> Iterator[Job]:
     """Read reports and place what they hold. `folder` takes the exports and the file that find no other place.
 
     Raises TranslationError (UsageError among them).
     """
-    resources, choice = options.resources, options.choice
+    resources, selection = options.resources, options.selection
     broken: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
     exports = locate_exports(reports, folder, progress, resources.jobs, broken)
-    sizes = {export: size_of(export) for export in exports}
+    sizes = {export: get_export_size(export) for export in exports}
     processes = resources.processes(list(sizes.values()))
     with _open_store(resources, folder, len(exports), processes) as store:
         read = read_reports(
             sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end
             options.sources,
-            options.of_sources,
+            options.source_options,
             store,
             progress,
             processes=processes,
-            with_evidence=uses_collectives(options.align) and len(exports) > 1,
-            left_out=broken,
+            collect_evidence=uses_collectives(options.align) and len(exports) > 1,
+            skipped=broken,
         )
-        left_out = _left_out(broken or {}, progress)
+        skipped = _left_out(broken or {}, progress)
         node_names, alignment = _place_on_common_clock(read, options.align)
         is_empty = not any(report.limits() for report in read)
         if is_empty:
             _show_captures(read, store)
-        leave_out_repeated(read, store, processes)
+        drop_repeated_samples(read, store, processes)
         whole = _build_tree(read, node_names)
-        kept = chosen_rows(whole, choice)
+        kept = select_rows(whole, selection)
         _leave_out_rows(read, whole, kept, store, processes)
         first, last = _limits(read)
         _close_unended(read, last, store)
         spans = [report.spans() for report in read]
-        windows = _windows(read, choice, first, last)
-        _settle(read, choice, windows, store, processes)
+        windows = _windows(read, selection, first, last)
+        _settle(read, selection, windows, store, processes)
         if windows:
             first, last = max(first, windows[0][0]), min(last, windows[-1][1])
         limits = windows or [(first, last)]
         joined = _join(read, whole, kept, options.sources, limits)
-        tree, new_row = prune(whole, kept)
+        tree, new_row = prune_tree(whole, kept)
         for each in joined:
             _put_away(each, new_row, limits, store)
 
         warnings = [*tree.warnings, *alignment.warnings]
         if len(reports) > 1:  # one alone was chosen
-            warnings += missing_ranks([report.metadata for report in read], whole.ranks)
-        warnings += lost_data({str(report.path): report.diagnostics for report in read})
-        yield Placed(
-            read,
-            store,
-            processes,
-            left_out,
-            is_empty,
-            alignment,
-            whole,
-            tree,
-            new_row,
-            spans,
-            windows,
-            first,
-            last,
-            joined,
-            warnings,
+            warnings += find_missing_ranks([report.metadata for report in read], whole.ranks)
+        warnings += describe_lost_data({str(report.path): report.diagnostics for report in read})
+        yield Job(
+            reports=read,
+            store=store,
+            at_once=processes,
+            skipped=skipped,
+            is_empty=is_empty,
+            alignment=alignment,
+            whole=whole,
+            tree=tree,
+            new_row=new_row,
+            spans=spans,
+            windows=windows,
+            first=first,
+            last=last,
+            joined=joined,
+            warnings=warnings,
         )
 
 
@@ -183,11 +183,14 @@ def _open_store(resources: Resources, trace_folder: Path, reports: int, processe
     return Store(resources.folder or trace_folder, resources.memory, shelves, chunk)
 
 
-def _left_out(broken: Mapping[Path, ReportError], progress: Progress) -> list[LeftOut]:
+def _left_out(broken: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:
     """Tell the user which reports are left out, and why; in an order that does not depend on the command line's."""
     for path in sorted(broken):
         progress.warn(f"left out, as it cannot be read: {broken[path]}")
-    return [LeftOut(str(path), str(broken[path]).removeprefix(f"{printable(str(path))}: ")) for path in sorted(broken)]
+    return [
+        SkippedReport(str(path), str(broken[path]).removeprefix(f"{escape_unprintable(str(path))}: "))
+        for path in sorted(broken)
+    ]
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
@@ -195,13 +198,13 @@ def _left_out(broken: Mapping[Path, ReportError], progress: Progress) -> list[Le
 
 def _place_on_common_clock(read: Sequence[ReportRecords], way: str | Path) -> tuple[list[str], Alignment]:
     """Move each report to the common clock, and note which node it is of; returns the names of the nodes."""
-    nodes, names = nodes_of([report.metadata for report in read])
+    nodes, names = assign_nodes([report.metadata for report in read])
     clocks = [
         ReportClock(node, report.metadata.utc_of_zero, report.evidence)
         for report, node in zip(read, nodes, strict=True)
     ]
-    alignment, maps = align(way, clocks, names)
-    alignment.warnings += doubtful_hosts([r.metadata for r in read], [r.places.called for r in read])
+    alignment, maps = align_clocks(way, clocks, names)
+    alignment.warnings += find_doubtful_hosts([r.metadata for r in read], [r.places.called for r in read])
     for report, node, clock in zip(read, nodes, maps, strict=True):
         report.node, report.clock, report.evidence = node, clock, Evidence()
         for result in report.results.values():
@@ -228,8 +231,8 @@ def _close_unended(read: Sequence[ReportRecords], last: int, store: Store) -> No
         for result in report.results.values():
             for place, begin, opening, closing in result.unended:
                 begin = report.clock(begin)
-                result.records.append(rec.intervals(place, begin, np.maximum(begin, last), opening, closing))
-            put_away_records(result, store, on_common_clock=True)
+                result.records.append(rec.make_intervals(place, begin, np.maximum(begin, last), opening, closing))
+            spill_records(result, store, on_common_clock=True)
             result.unended = []
 
 
@@ -243,21 +246,21 @@ def _show_captures(read: Sequence[ReportRecords], store: Store) -> None:
         handle = one.labels.handle(CAPTURE)
         place = np.array([one.places.node()], np.int64)
         limits = np.array([[begin], [max(end, begin + 1)]], np.int64)
-        capture = rec.intervals(place, limits[0], limits[1], [Pair(handle, 1)], [handle])
+        capture = rec.make_intervals(place, limits[0], limits[1], [Pair(handle, 1)], [handle])
         one.results[CAPTURE.source] = Result(records=[capture])
-        put_away_records(one.results[CAPTURE.source], store, on_common_clock=True)
+        spill_records(one.results[CAPTURE.source], store, on_common_clock=True)
 
 
-def _windows(read: Sequence[ReportRecords], choice: Choice, first: int, last: int) -> list[tuple[int, int]]:
+def _windows(read: Sequence[ReportRecords], selection: Selection, first: int, last: int) -> list[tuple[int, int]]:
     """The windows of the chosen time on the common clock, none if all time is wanted."""
-    if choice.window is None and not choice.nvtx_range:
+    if selection.window is None and not selection.nvtx_range:
         return []
     ranges = [result.windows for report in read for result in report.results.values()]
-    return windows_of(choice, ranges, first, last)
+    return find_windows(selection, ranges, first, last)
 
 
 def _settle(
-    read: Sequence[ReportRecords], choice: Choice, windows: Sequence[tuple[int, int]], store: Store, at_once: int
+    read: Sequence[ReportRecords], selection: Selection, windows: Sequence[tuple[int, int]], store: Store, at_once: int
 ) -> None:
     """Change what cannot be changed record by record as it is written: put it on a clock that drifts, leave out what is
     too short for the user, cut it to the windows.
@@ -267,19 +270,19 @@ def _settle(
 
     def settle(change: tuple[ReportRecords, str, Result]) -> None:
         report, name, result = change
-        with in_memory(result, store, report.clock):
-            if name in choice.shortest:
-                drop_short(result, choice.shortest[name])
+        with load_for_change(result, store, report.clock):
+            if name in selection.shortest:
+                drop_short(result, selection.shortest[name])
             if windows:
-                cut(result, windows)
+                cut_result(result, windows)
 
     changes = (
         (report, name, result)
         for report in read
         for name, result in report.results.items()
-        if report.clock.drift or windows or name in choice.shortest
+        if report.clock.drift or windows or name in selection.shortest
     )
-    for _ in in_threads(settle, changes, at_once):
+    for _ in run_in_threads(settle, changes, at_once):
         pass
     if not any(report.limits() for report in read):
         remedy = "a longer or another one" if windows else "shorter intervals"
@@ -304,13 +307,13 @@ def _join(
     kept: BoolArray,
     sources: Sequence[Source],
     windows: Sequence[tuple[int, int]],
-) -> list[Joined]:
+) -> list[JoinResult]:
     """What sources make of all reports together."""
     joined = []
     for source in sources:
         if source.join is not None:
             parts = [
-                Part(
+                JoinInput(
                     report.metadata,
                     report.places,
                     rows,
@@ -332,8 +335,8 @@ def _leave_out_rows(
 
     def leave_out(change: tuple[Result, BoolArray]) -> None:
         result, unwanted = change
-        with in_memory(result, store):
-            result.drop_places(unwanted, UNWANTED)
+        with load_for_change(result, store):
+            result.drop_places(unwanted, NOT_SELECTED)
 
     changes = (
         (result, unwanted)
@@ -341,31 +344,31 @@ def _leave_out_rows(
         if (unwanted := (rows >= 0) & ~kept[rows]).any()
         for result in report.results.values()
     )
-    for _ in in_threads(leave_out, changes, at_once):
+    for _ in run_in_threads(leave_out, changes, at_once):
         pass
     if not any(report.limits() for report in read):
         raise UsageError("no event is left in the trace; choose more ranks or GPUs")
 
 
-def _put_away(joined: Joined, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> None:
+def _put_away(joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> None:
     """Put the records of a join away, from the rows of the whole tree to those of the trace, cut to its time."""
 
     def put_away(result: Result) -> None:
         before = result.written
-        result.records = [rec.on_rows(records, new_row) for records in result.records]
-        result.drop(UNWANTED, before - result.written)
+        result.records = [rec.move_to_rows(records, new_row) for records in result.records]
+        result.drop(NOT_SELECTED, before - result.written)
         if len(windows) > 1:
-            cut(result, windows)
-        put_away_records(result, store, on_common_clock=True)
+            cut_result(result, windows)
+        spill_records(result, store, on_common_clock=True)
         # Only a chosen time ends within what was joined, or calls that are not shown themselves, as damage makes them.
         if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
-            with in_memory(result, store):
-                cut(result, windows)
+            with load_for_change(result, store):
+                cut_result(result, windows)
 
     for result in joined.accounts.values():
         put_away(result)
-    if joined.in_parts is not None:
-        name, parts = joined.in_parts
+    if joined.partial_results is not None:
+        name, parts = joined.partial_results
         whole = joined.accounts[name] = Result()
         for result in parts:
             put_away(result)

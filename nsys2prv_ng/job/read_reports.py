@@ -15,21 +15,21 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.job.accounts import ReportAccount
-from nsys2prv_ng.job.spill import StoredStates, in_memory, put_away_records, put_states
+from nsys2prv_ng.job.spill import SpilledStates, load_for_change, spill_records, spill_states
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.files import name_of_report, refuse_none
+from nsys2prv_ng.report.files import get_report_name, refuse_no_reports
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, in_processes
+from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, SourceOptions
-from nsys2prv_ng.text.formatting import counted
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, SourceOptions
+from nsys2prv_ng.text.formatting import count_noun
 
 
 @dataclass
@@ -42,7 +42,7 @@ class ReportRecords:
     labels: Labels
     results: dict[str, Result]
     evidence: Evidence
-    states: StoredStates
+    states: SpilledStates
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     """What nsys said of the capture."""
     clock: ClockMap = field(default_factory=ClockMap)
@@ -94,8 +94,8 @@ def read_reports(
     progress: Progress,
     *,
     processes: int,
-    with_evidence: bool,
-    left_out: dict[Path, ReportError] | None = None,
+    collect_evidence: bool,
+    skipped: dict[Path, ReportError] | None = None,
 ) -> list[ReportRecords]:
     """Every source of every report, in an order of reports that does not depend on the command line's.
 
@@ -106,26 +106,26 @@ def read_reports(
 
     def read_one(index: int, tick: Callable[[int], object]) -> ReportRecords | ReportError:
         try:
-            return _read(exports[index], sources, options, store, tick, with_evidence)
+            return _read(exports[index], sources, options, store, tick, collect_evidence)
         except ReportError as error:
-            if left_out is None:
+            if skipped is None:
                 raise
             return error
 
-    with progress.step(f"reading {counted(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
+    with progress.step(f"reading {count_noun(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
         if processes > 1:
             load_numba()
-            answers = in_processes(
+            answers = run_in_processes(
                 Work(len(exports), read_one), processes, step.update, lambda n: store.use_shelf(n + 1)
             )
         else:
             answers = [read_one(index, step.update) for index in range(len(exports))]
-    if left_out is not None:
+    if skipped is not None:
         errors = zip(exports, answers, strict=True)
-        left_out.update({path: error for path, error in errors if isinstance(error, ReportError)})
+        skipped.update({path: error for path, error in errors if isinstance(error, ReportError)})
     read = [answer for answer in answers if isinstance(answer, ReportRecords)]
-    read.sort(key=lambda report: order_of(report.path, report.metadata))
-    refuse_none(read, left_out)
+    read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
+    refuse_no_reports(read, skipped)
     for report in read:
         for warning in report.metadata.warnings:
             progress.warn(f"{report.path}: {warning}")
@@ -138,52 +138,52 @@ def _read(
     options: SourceOptions,
     store: Store,
     tick: Callable[[int], object],
-    with_evidence: bool,
+    collect_evidence: bool,
 ) -> ReportRecords:
     """One report, with its records in the store."""
     database = Database(path)
     try:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
-        reading = Reading(database, metadata, strings, sources, options)
+        reader = ReportReader(database, metadata, strings, sources, options)
         results = {}
         for source in sources:
-            result = results[source.name] = source.read(reading)
-            put_away_records(result, store, on_common_clock=False)
+            result = results[source.name] = source.read(reader)
+            spill_records(result, store, on_common_clock=False)
             tick(1)
-        evidence = _evidence(reading, results) if with_evidence else Evidence()
-        if reading.places.only_observed:
-            _note_other_calls(database, reading)
+        evidence = _evidence(reader, results) if collect_evidence else Evidence()
+        if reader.places.only_observed:
+            _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
     finally:
         database.close()
-    _drop_without_row(reading.places, results, store)
-    reading.labels.note_used(_used_handles(results))
-    states = put_states([states for result in results.values() for states in result.states], store)
+    _drop_without_row(reader.places, results, store)
+    reader.labels.note_used(_used_handles(results))
+    states = spill_states([states for result in results.values() for states in result.states], store)
     for result in results.values():
         result.states = []
-    return ReportRecords(path, metadata, reading.places, reading.labels, results, evidence, states, diagnostics)
+    return ReportRecords(path, metadata, reader.places, reader.labels, results, evidence, states, diagnostics)
 
 
-def order_of(path: Path, metadata: Metadata) -> tuple[Any, ...]:
+def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
     """Reports are ordered by what they say, then by their names, which are those of their exports of any kind."""
-    return metadata.utc_of_zero or 0, metadata.host, name_of_report(path), str(path.parent), path.name
+    return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
 
 
-def _evidence(reading: Reading, results: dict[str, Result]) -> Evidence:
+def _evidence(reader: ReportReader, results: dict[str, Result]) -> Evidence:
     """What a report tells of its clock, by the sources that were chosen and those that were not."""
     together = Evidence()
     for source in WITH_EVIDENCE:
-        result = results.get(source.name) or source.read(reading.apart(source))
+        result = results.get(source.name) or source.read(reader.apart(source))
         together.collectives += result.evidence.collectives
         together.messages += result.evidence.messages
         result.evidence = Evidence()
     return together
 
 
-def _note_other_calls(database: Database, reading: Reading) -> None:
+def _note_other_calls(database: Database, reader: ReportReader) -> None:
     """Which threads made calls that the user did not choose: what was observed of them is shown all the same."""
-    others = (rows for source in SOURCES if source.name not in reading.chosen for rows in source.rows)
+    others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.rows)
     for rows in others:
         if not rows.process or rows.names is not None or rows.table not in database.tables:
             continue
@@ -192,8 +192,10 @@ def _note_other_calls(database: Database, reading: Reading) -> None:
             return np.unique(columns[rows.process][rows.make_task(columns)])
 
         with suppress(ReportError):  # what was not chosen may be damaged
-            for found in database.by_block(Table(rows.table, (), dict.fromkeys(rows.of_process, NULL)), "", calling):
-                reading.places.note_calls(found, rows.application, rows.system_calls)
+            for found in database.by_block(
+                Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL)), "", calling
+            ):
+                reader.places.note_calls(found, rows.application, rows.system_calls)
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:
@@ -212,7 +214,7 @@ def _drop_without_row(places: Places, results: dict[str, Result], store: Store) 
     observed = np.array(sorted(places.only_observed), np.int64)
     for result in results.values():
         has_some = any(run.facts.has_events_on(observed) for run in result.runs)
-        with in_memory(result, store) if has_some else nullcontext():
+        with load_for_change(result, store) if has_some else nullcontext():
             result.drop_places(no_task, "its process made no traced call")
             result.drop_places(no_call, "its thread made no traced call")
 

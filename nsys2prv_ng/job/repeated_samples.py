@@ -12,15 +12,15 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import put_away_records
+from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import NODE_METRICS
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import EVENT, Records
-from nsys2prv_ng.records.runs import get_all
+from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.shared.source import Result
 
 REPEATED = "of a time of which another report of the node has them"
@@ -32,7 +32,7 @@ _Series = dict[tuple[NodePart, EventType], IntArray]
 """Times (ns, on the common clock, sorted) of the values that the trace has of each metric of each part."""
 
 
-def leave_out_repeated(read: Sequence[ReportRecords], store: Store, at_once: int) -> None:
+def drop_repeated_samples(read: Sequence[ReportRecords], store: Store, at_once: int) -> None:
     """Drop values that repeat those of reports which began before, by metric and part of the node (see `repeated`).
 
     Of each of `at_once` nodes a result is in memory.
@@ -45,11 +45,11 @@ def leave_out_repeated(read: Sequence[ReportRecords], store: Store, at_once: int
                 if any(run.facts.has_events_on(np.flatnonzero(of_parts)) for run in result.runs):
                     _leave_out(report, result, of_parts, series, store)
 
-    for _ in in_threads(leave_out, _shared(read), at_once):
+    for _ in run_in_threads(leave_out, _shared(read), at_once):
         pass
 
 
-def repeated(series: IntArray, times: IntArray) -> BoolArray:
+def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
     """Which of some times (ns, sorted) are those of a series, or between two of it without a gap.
 
     A gap is longer than MOST_PERIODS of the median periods of both.
@@ -90,7 +90,7 @@ def _shared(read: Sequence[ReportRecords]) -> Iterator[list[tuple[ReportRecords,
 
 def _leave_out(report: ReportRecords, result: Result, of_parts: BoolArray, series: _Series, store: Store) -> None:
     """Drop the values of which the series have others, and add the rest to these."""
-    records = rec.concatenate([get_all(run, store) for run in result.runs])
+    records = rec.concatenate([load_records(run, store) for run in result.runs])
     kept = _not_repeated(report, records, of_parts, series)
     if kept.all():
         return
@@ -112,7 +112,7 @@ def _leave_out(report: ReportRecords, result: Result, of_parts: BoolArray, serie
     ]
     result.runs = []
     result.drop(REPEATED, before - result.written)
-    put_away_records(result, store, on_common_clock=False)
+    spill_records(result, store, on_common_clock=False)
 
 
 def _not_repeated(report: ReportRecords, records: Records, of_parts: BoolArray, series: _Series) -> BoolArray:
@@ -135,7 +135,7 @@ def _not_repeated(report: ReportRecords, records: Records, of_parts: BoolArray, 
         assert isinstance(part, NodePart)
         metric, times = (part, types[handle_of]), time[low:high]
         if metric in series:
-            is_repeated = repeated(series[metric], times)
+            is_repeated = mark_repeated(series[metric], times)
             kept[candidates[low:high][is_repeated]] = False
             times = np.sort(np.concatenate([series[metric], times[~is_repeated]]))
         series[metric] = times

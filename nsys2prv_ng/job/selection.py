@@ -10,10 +10,10 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.windows import pieces_in_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
-from nsys2prv_ng.records.clip import clip_to_windows, without_short
+from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.sources.shared.source import Result, StateIntervals
 
@@ -25,7 +25,7 @@ _TIME = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|ms|s)")
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """What the user wants; what is None or empty restricts nothing.
 
     `window`: limits in ns from the start of the trace. `nvtx_range`: only while such a range is open on any rank (its
@@ -82,7 +82,7 @@ def parse_numbers(option: str, text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def parse_shortest(texts: Iterable[str]) -> dict[str, int]:
+def parse_min_durations(texts: Iterable[str]) -> dict[str, int]:
     """Lengths by source, of SOURCE=TIME."""
     shortest = {}
     for text in texts:
@@ -99,28 +99,28 @@ def parse_shortest(texts: Iterable[str]) -> dict[str, int]:
 def drop_short(result: Result, shortest: int) -> None:
     """Leave out intervals that last less than `shortest` (ns); nesting and states stay as they were."""
     before = result.written
-    result.records = [without_short(records, shortest) for records in result.records]
+    result.records = [drop_short_intervals(records, shortest) for records in result.records]
     result.drop("shorter than --min-duration", before - result.written)
 
 
-def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
+def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
     """The times to show on the common clock, sorted and apart from each other. Raises UsageError where none is left.
 
     `ranges`: begin and end of the chosen NVTX ranges, n x 2 of each report; first and last: limits of the trace.
     """
-    low, high = choice.window or (None, None)
+    low, high = selection.window or (None, None)
     low = first if low is None else first + low
     high = last if high is None else first + high
     if low >= last:
         length = (last - first) / 1e9
         raise UsageError(f"--time begins {(low - first) / 1e9:g} s after the start of a trace of {length:g} s")
-    if not choice.nvtx_range:
+    if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
     if not len(every):
         raise UsageError(
-            f"--nvtx-range '{choice.nvtx_range}': no NVTX range has this text in any report; where the texts end in"
-            f" numbers, try '{choice.nvtx_range}*'"
+            f"--nvtx-range '{selection.nvtx_range}': no NVTX range has this text in any report; where the texts end in"
+            f" numbers, try '{selection.nvtx_range}*'"
         )
     begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
     long = end > begin
@@ -132,7 +132,7 @@ def windows_of(choice: Choice, ranges: Sequence[IntArray], first: int, last: int
     return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
 
 
-def cut(result: Result, windows: Sequence[tuple[int, int]]) -> None:
+def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
     """Cut records to windows; what lies outside is counted as dropped."""
     before = result.written
     parts: list[Records] = []
@@ -146,19 +146,19 @@ def cut(result: Result, windows: Sequence[tuple[int, int]]) -> None:
 
 def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
     """The pieces of states within windows, which are sorted and apart."""
-    index, _, begin, end = pieces_in_windows(states.begin, states.end, windows)
+    index, _, begin, end = cut_to_windows(states.begin, states.end, windows)
     return StateIntervals(states.place[index], begin, end, states.state[index])
 
 
 # ---- on the objects --------------------------------------------------------------------------------------------------
 
 
-def chosen_rows(tree: ObjectTree, choice: Choice) -> BoolArray:
+def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
     """Rows of the chosen ranks (with their children, and the nodes they ran on) and GPUs; UsageError if none is."""
     kept = np.ones(tree.model.row_count, np.bool_)
-    if choice.ranks is not None:
+    if selection.ranks is not None:
         ranks = np.array([-1 if rank is None else rank for rank in tree.belongs_to], np.int64)
-        wanted = np.isin(ranks, list(choice.ranks))
+        wanted = np.isin(ranks, list(selection.ranks))
         nodes = {task.node for task, is_wanted in zip(tree.model.tasks, wanted, strict=True) if is_wanted}
         for i, task in enumerate(tree.model.tasks):
             wanted[i] |= tree.is_node[i] and task.node in nodes
@@ -166,8 +166,8 @@ def chosen_rows(tree: ObjectTree, choice: Choice) -> BoolArray:
         if not kept.any():
             known = ", ".join(str(rank) for rank in sorted(set(ranks.tolist())) if rank >= 0)
             raise UsageError(f"--ranks: none of them is in the reports, which hold {known or 'no ranks'}")
-    if choice.gpus is not None:
-        kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(choice.gpus))
+    if selection.gpus is not None:
+        kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(selection.gpus))
         if not (kept & (tree.gpu_of_row >= 0)).any():
             known = ", ".join(map(str, sorted(set(tree.gpu_of_row[tree.gpu_of_row >= 0].tolist()))))
             raise UsageError(
@@ -176,7 +176,7 @@ def chosen_rows(tree: ObjectTree, choice: Choice) -> BoolArray:
     return kept
 
 
-def prune(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]:
+def prune_tree(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]:
     """The tree without some rows, and the new row of each old one (-1 for those left out)."""
     new_row = np.where(kept, np.cumsum(kept) - 1, -1)
     tasks = [i for i in range(len(tree.model.tasks)) if kept[tree.task_of_row == i].any()]

@@ -10,30 +10,30 @@ import numpy as np
 
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Records, shift
+from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime
-from nsys2prv_ng.records.runs import get_all, put_away
+from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.sources.shared.source import Result, StateIntervals
 
 
 @dataclass(frozen=True)
-class StoredStates:
+class SpilledStates:
     """States that the events of a report ask for, with its own places and times."""
 
     slot: Slot | None
     count: int
 
 
-def put_away_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
+def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
     """Put the records that a result has in memory away."""
     records = result.records[0] if len(result.records) == 1 else rec.concatenate(result.records)
     result.records = []
-    result.runs += put_away(records, store, on_common_clock=on_common_clock)
+    result.runs += store_records(records, store, on_common_clock=on_common_clock)
 
 
 @contextmanager
-def in_memory(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
+def load_for_change(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
     """Have the records of a result in memory, to change them, and put them away again.
 
     With its report's `clock` they are on the common clock from then on; without they must all be of one clock.
@@ -42,18 +42,18 @@ def in_memory(result: Result, store: Store, clock: ClockMap | None = None) -> It
     common = clock is not None or not of_report
     assert common or len(of_report) == len(result.runs)
     for run in result.runs:
-        records = get_all(run, store)
+        records = load_records(run, store)
         result.records.append(records if clock is None or run.on_common_clock else _moved(records, clock))
     result.runs = []
     yield
-    put_away_records(result, store, on_common_clock=common)
+    spill_records(result, store, on_common_clock=common)
 
 
 def _moved(records: Records, clock: ClockMap) -> Records:
     """Records of a report's times on the common clock; may be the same ones."""
     if clock.drift:
         return retime(records, clock)
-    shift(records, clock.offset)
+    shift_times(records, clock.offset)
     return records
 
 
@@ -61,16 +61,16 @@ _STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
 """Place, begin, end and state as they are stored."""
 
 
-def put_states(states: Sequence[StateIntervals], store: Store) -> StoredStates:
+def spill_states(states: Sequence[StateIntervals], store: Store) -> SpilledStates:
     """Put states away."""
     columns = [np.concatenate(column) for column in zip(*states, strict=True)]
     if not columns or not columns[0].size:
-        return StoredStates(None, 0)
+        return SpilledStates(None, 0)
     stored = [column.astype(dtype, copy=False) for column, dtype in zip(columns, _STATE_COLUMNS, strict=True)]
-    return StoredStates(store.put(stored), columns[0].size)
+    return SpilledStates(store.put(stored), columns[0].size)
 
 
-def get_states(states: StoredStates, store: Store) -> StateIntervals:
+def load_states(states: SpilledStates, store: Store) -> StateIntervals:
     """States that were put away."""
     columns = [np.empty(states.count, dtype) for dtype in _STATE_COLUMNS]
     if states.slot is not None:

@@ -9,7 +9,7 @@ from nsys2prv_ng.report.metadata import Metadata
 _MOST_SHOWN = 20
 
 
-def missing_ranks(reports: Sequence[Metadata], ranks_of_tasks: Iterable[int | None]) -> list[str]:
+def find_missing_ranks(reports: Sequence[Metadata], ranks_of_tasks: Iterable[int | None]) -> list[str]:
     """A warning for each kind of launcher whose ranks do not all have a report, by what it told those that do.
 
     `ranks_of_tasks`: those found in the reports by any means, since one report can hold several ranks.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 
 
@@ -116,7 +116,7 @@ class Places:
         self, process: IntArray, device: IntArray, context: IntArray, stream: IntArray, lane: IntArray
     ) -> IntArray:
         """Ids of the streams that these operations ran on."""
-        codes, distinct = tuples_of(process, device, context, stream, lane)
+        codes, distinct = find_distinct_rows(process, device, context, stream, lane)
         ids = np.array([self._id(Stream(*key)) for key in distinct], np.int64)
         self._call({key[0] for key in distinct}, application=True)
         return ids[codes]

@@ -13,7 +13,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
-from nsys2prv_ng.text.formatting import unique_names
+from nsys2prv_ng.text.formatting import make_unique
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
             return task_of[id(report), place.process], (1, gpu.number, place.stream, place.context, place.lane)
         if isinstance(place, Device):
             gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
-            owner = owners.get((report.node, gpu_key(gpu)), own_tasks[report.node])
-            return owner, (2, gpu.number, gpu_key(gpu))
+            owner = owners.get((report.node, make_gpu_key(gpu)), own_tasks[report.node])
+            return owner, (2, gpu.number, make_gpu_key(gpu))
         if isinstance(place, NodePart):
             part = *_by_number(place.name), place.key, repeats.get((id(report), place), 0)
             return own_tasks[report.node], (4, part, place.port, place.suffix, place.of_report)
@@ -129,7 +129,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
     )
 
 
-def sharing_rows(rows: Sequence[IntArray]) -> list[list[int]]:
+def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
     """Indices of arrays of rows by group, in order: arrays with a row in common are in one; negative rows are none."""
     group_of_row: dict[int, int] = {}
     groups: dict[int, list[int]] = {}
@@ -144,7 +144,7 @@ def sharing_rows(rows: Sequence[IntArray]) -> list[list[int]]:
     return sorted(groups.values())
 
 
-def gpu_key(gpu: Gpu) -> tuple[str, int]:
+def make_gpu_key(gpu: Gpu) -> tuple[str, int]:
     """What makes a GPU of a node the same in several reports: its uuid; its number only where that is unknown."""
     return (gpu.uuid, 0) if gpu.uuid else ("", gpu.number)
 
@@ -157,7 +157,7 @@ def _gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, tuple[str, int]], Task
             for place in member.places.all:
                 if isinstance(place, Stream) and place.process == task.process:
                     gpu = member.metadata.gpu(place.process, place.device)
-                    owners.setdefault((task.node, gpu_key(gpu)), task)
+                    owners.setdefault((task.node, make_gpu_key(gpu)), task)
     return owners
 
 
@@ -274,7 +274,7 @@ def _names_of_parts(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place
             alike = parts.setdefault(place.name, {})
             number = alike.setdefault(key[1], len(alike) + 1)
             names.append(f"{place.name}{f'-{number}' if number > 1 else ''}{place.suffix}")
-    return unique_names(names)
+    return make_unique(names)
 
 
 def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:

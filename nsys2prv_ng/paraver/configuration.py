@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver.event_types import STATES
 from nsys2prv_ng.paraver.labels import Numbering
 
 
-def pcf_text(numbering: Numbering) -> str:
+def format_pcf(numbering: Numbering) -> str:
     """The whole .pcf. Types that share a name space form one block, so that their values are written once."""
     return "\n".join(_lines(numbering)) + "\n"
 

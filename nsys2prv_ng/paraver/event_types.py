@@ -8,7 +8,7 @@ rely on are theirs (63000000 ...); the rest live in free ranges beside them. Typ
 from __future__ import annotations
 
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.mpi_values import CLASSES, labels_of
+from nsys2prv_ng.paraver.mpi_values import CLASSES, list_labels
 from nsys2prv_ng.paraver.value_tables import (
     ACCESSES,
     BARRIERS,
@@ -250,7 +250,7 @@ IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
     of_class: EventType(
-        50000001 + i, label, "mpi", interval=True, values=labels_of(of_class), names=f"mpi {of_class} calls"
+        50000001 + i, label, "mpi", interval=True, values=list_labels(of_class), names=f"mpi {of_class} calls"
     )
     for i, (of_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
 }

@@ -20,14 +20,14 @@ GPU_METRIC_OTHERS = 9000000
 GPU_METRIC_OTHERS_COUNT = 100000
 
 
-def gpu_metric(name: str, metric_id: int) -> EventType:
+def make_gpu_metric(name: str, metric_id: int) -> EventType:
     """A metric by nsys's name for it, which ends in its unit. What is called MHz holds Hz: Paraver shows it as MHz."""
-    label, unit = name_and_unit(name)
+    label, unit = split_name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
     return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
 
 
-def name_and_unit(name: str) -> tuple[str, str]:
+def split_name_and_unit(name: str) -> tuple[str, str]:
     """What precedes the unit that a metric's name ends in, in brackets, and the unit."""
     stem, bracket, unit = name.rpartition(" [")
     return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
@@ -108,7 +108,7 @@ REAL_PRECISION = 6
 """Real values are held times 10^6."""
 
 
-def node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
+def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
     """A metric of what is no GPU, by the name and unit that nsys has for it; `counter_id` of a raw counter of CPUs."""
     name, unit = one_line(name), one_line(unit) if unit.strip() else ""
     return EventType(
@@ -207,7 +207,7 @@ def nvtx_on_gpu(domain: str, lane: int) -> EventType:
     )
 
 
-def nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
+def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
     """First number of each domain's block. The same set of domain names gives the same numbers.
 
     The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains theirs; the others follow from 9700
@@ -230,7 +230,7 @@ def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[
     """A type's `number` is its offset in its domain's block."""
     types = list(types)
     known_bases = {each.member: known[each.title] - each.number for each in types if each.title in known}
-    bases = nvtx_bases((event_type.member for event_type in types), known_bases)
+    bases = assign_nvtx_bases((event_type.member for event_type in types), known_bases)
     return {event_type: bases[event_type.member] + event_type.number for event_type in types}
 
 

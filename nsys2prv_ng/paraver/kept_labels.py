@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.labels import MAX_TYPE, Kept
+from nsys2prv_ng.paraver.labels import MAX_TYPE, KeptLabels
 from nsys2prv_ng.paraver.read.pcf_reader import read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
 
 
-def read_kept_labels(path: Path) -> Kept:
+def read_kept_labels(path: Path) -> KeptLabels:
     """Types and values of a .pcf by their labels. Raises TranslationError for a file that is none."""
     try:
         config = read_pcf(path, Findings(path), Findings(path))
@@ -24,4 +24,4 @@ def read_kept_labels(path: Path) -> Kept:
         for number, declared in config.types.items()
         if declared.values
     }
-    return Kept(types, values)
+    return KeptLabels(types, values)

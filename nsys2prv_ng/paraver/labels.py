@@ -68,7 +68,7 @@ Assigned = Mapping[str, Mapping[str, Value]]
 """Values by name space and name: of names whose value or label is known only from all reports together."""
 
 
-class Kept(NamedTuple):
+class KeptLabels(NamedTuple):
     """Labels of another trace whose numbers are kept: types by their title, and values by type number and label."""
 
     types: Mapping[str, int]
@@ -78,8 +78,10 @@ class Kept(NamedTuple):
 class Numbering:
     """Final numbers of the types and names of all reports. Name spaces in `assigned` have the values given there."""
 
-    def __init__(self, labels: Sequence[Labels], assigned: Assigned | None = None, kept: Kept | None = None) -> None:
-        kept = kept or Kept({}, {})
+    def __init__(
+        self, labels: Sequence[Labels], assigned: Assigned | None = None, kept: KeptLabels | None = None
+    ) -> None:
+        kept = kept or KeptLabels({}, {})
         types: dict[EventType, None] = {t: None for each in labels for t in each.types}
         self._numbers: dict[EventType, int] = {}
         for family, numbers_of in FAMILIES.items():
@@ -103,7 +105,7 @@ class Numbering:
             else:
                 self.values[space] = _dense_values(names, self._kept_values(space, kept))
 
-    def _kept_values(self, space: str, kept: Kept) -> Mapping[str, int]:
+    def _kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
         """Values of a name space in the other trace, by label."""
         of_types = [
             kept.values[self.number(t)] for t in self.types if t.names == space and self.number(t) in kept.values

@@ -78,7 +78,9 @@ class TraceModel:
         return RowNumbers(*(np.concatenate(part).astype(np.int64) for part in (cpu, task_number, thread)))
 
 
-def prv_header(model: TraceModel, start_utc_ns: int, duration: int, communicators: Sequence[Communicator] = ()) -> str:
+def format_prv_header(
+    model: TraceModel, start_utc_ns: int, duration: int, communicators: Sequence[Communicator] = ()
+) -> str:
     """First lines of the .prv: date (UTC of time 0), duration (ns), nodes, CPUs, tasks, threads, communicators."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
     cpus = ",".join(map(str, model.cpus_of_nodes()))
@@ -91,7 +93,7 @@ def prv_header(model: TraceModel, start_utc_ns: int, duration: int, communicator
     return "\n".join(lines) + "\n"
 
 
-def row_text(model: TraceModel, application: str) -> str:
+def format_row(model: TraceModel, application: str) -> str:
     """The whole .row: a section with the name of every object for each level."""
     rows = [(task.node, thread) for task in model.tasks for thread in task.threads]
     by_node = sorted(range(len(rows)), key=lambda i: rows[i][0])

@@ -89,16 +89,16 @@ _OF_CLASS = (
 )
 
 
-def class_of(name: str) -> str:
+def classify_call(name: str) -> str:
     """Class of a call, by its name alone: nsys's tables mix them (MPI_File_open is among its collectives)."""
     return next((each for each, pattern in _OF_CLASS if pattern.fullmatch(name)), OTHER)
 
 
-def labels_of(of_class: str) -> dict[int, str]:
+def list_labels(of_class: str) -> dict[int, str]:
     """Label of each fixed value of a class."""
     found: dict[int, str] = {}
     for name, value in VALUES.items():
-        if class_of(name) == of_class:
+        if classify_call(name) == of_class:
             found.setdefault(value, name)
     return found
 

@@ -24,7 +24,7 @@ class TraceOutput:
     def __init__(self, path: Path, *, force: bool, jobs: int = 1) -> None:
         self.path = path
         self.compressed = path.name.endswith(".gz")
-        self._final = dict(zip(("pcf", "row", "prv"), files_of(path), strict=True))
+        self._final = dict(zip(("pcf", "row", "prv"), list_trace_files(path), strict=True))
         self._temporary: dict[str, Path] = {}
         self._jobs = jobs
         self._raw: BinaryIO | None = None
@@ -95,7 +95,7 @@ class TraceOutput:
             path.unlink(missing_ok=True)
 
 
-def files_of(path: Path) -> tuple[Path, Path, Path]:
+def list_trace_files(path: Path) -> tuple[Path, Path, Path]:
     """The .pcf, .row and .prv (or .prv.gz) of a trace by the name of the last."""
     stem = path.name.removesuffix(".gz").removesuffix(".prv")
     return path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row"), path

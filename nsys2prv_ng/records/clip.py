@@ -21,7 +21,7 @@ from nsys2prv_ng.records.columns import (
 )
 
 
-def clip(records: Records, low: int, high: int) -> Records:
+def clip_records(records: Records, low: int, high: int) -> Records:
     """Records within [low, high] (ns), as `clip_to_windows` keeps them."""
     return clip_to_windows(records, [(low, high)])[0]
 
@@ -68,7 +68,7 @@ def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: 
     return clipped
 
 
-def without_short(records: Records, shortest: int) -> Records:
+def drop_short_intervals(records: Records, shortest: int) -> Records:
     """Records without the intervals that last less than `shortest` ns; points, states and communications stay."""
     is_interval = np.isin(records.tie_class, (BEGIN, END, EMPTY))
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.records.sorting import changes_nothing, gather, time_order
+from nsys2prv_ng.records.sorting import changes_nothing, gather_rows, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled
 
 Int32Array = npt.NDArray[np.int32]
@@ -84,7 +84,7 @@ class Records:
         first = np.empty(n + 1, np.int64)
         pairs = np.empty(words, np.int32), np.empty(words, np.int64)
         own = self.time, self.tie, self.place, self.kind
-        gather(order, own, self.first, (self.handle, self.value), columns, first, pairs)
+        gather_rows(order, own, self.first, (self.handle, self.value), columns, first, pairs)
         return Records(*columns, first, *pairs)
 
     def part(self, low: int, high: int) -> Records:
@@ -97,7 +97,7 @@ class Records:
 
     def sorted(self) -> Records:
         """Ordered by time and tie; records that agree in both keep their order. Itself, where they are in order."""
-        order = time_order(self.time, self.tie)
+        order = sort_by_time(self.time, self.tie)
         return self if changes_nothing(order) else self._take(order, self.value.size)
 
 
@@ -155,12 +155,12 @@ def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs
     return Records(time, tie, np.asarray(place, np.int32), kinds, first, handle, value)
 
 
-def events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
+def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
     """Events at a point in time: `place` and `time` of n, pairs of n."""
     return _lines(place, time, np.full(time.size, POINT << CLASS_SHIFT, np.int64), EVENT, pairs)
 
 
-def intervals(
+def make_intervals(
     place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int | IntArray]
 ) -> Records:
     """Intervals of n, begin <= end (ns): a line with the pairs `opening` and one that sets the types `closing` to 0.
@@ -199,7 +199,7 @@ def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
     ]
 
 
-def states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
+def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
     """State records of n; those of a row must not overlap. States without length, which show nothing, are left out."""
     long = end > begin
     place, begin, end, state = place[long], begin[long], end[long], state[long]
@@ -207,7 +207,7 @@ def states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> 
     return _lines(place, begin, tie, STATE, [Pair(state, end)])
 
 
-def communications(
+def make_communications(
     sender: IntArray,
     send: IntArray,
     receiver: IntArray,
@@ -224,7 +224,7 @@ def communications(
     return _lines(sender, send, tie, COMMUNICATION, words)
 
 
-def shift(records: Records, offset: int) -> None:
+def shift_times(records: Records, offset: int) -> None:
     """Move records in time by `offset` ns, in place."""
     if offset:
         _shift(records.kind, records.first, records.value, records.time, offset)
@@ -241,7 +241,7 @@ def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
                 value[j] += offset
 
 
-def without_places(records: Records, without: BoolArray) -> Records:
+def drop_places(records: Records, without: BoolArray) -> Records:
     """The records none of whose places is in a mask by place."""
     out = without[records.place]
     is_communication = records.kind == COMMUNICATION
@@ -249,16 +249,16 @@ def without_places(records: Records, without: BoolArray) -> Records:
     return records.take(np.flatnonzero(~out)) if out.any() else records
 
 
-def on_rows(records: Records, rows: IntArray) -> Records:
+def move_to_rows(records: Records, rows: IntArray) -> Records:
     """The records with `rows[place]` for their places; those of which a place has no row (-1) are left out."""
-    moved = without_places(records, rows < 0)
+    moved = drop_places(records, rows < 0)
     words = moved.first[:-1][moved.kind == COMMUNICATION]
     handle = moved.handle.copy()
     handle[words] = rows[handle[words]]
     return replace(moved, place=rows[moved.place].astype(np.int32), handle=handle)
 
 
-def resolve(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
+def resolve_maps(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
     """From a report's own ids to those of the trace, in place: place -> row, handle -> type number, name id -> value.
 
     `rows` by place; `types`, `starts`, `tables` as `Numbering.maps` gives them.

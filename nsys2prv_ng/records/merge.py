@@ -70,7 +70,7 @@ class _Cursor:
                 self._read_one()
 
 
-def merged_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
+def merge_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
     """Blocks of about `block` records, by default of more the more streams there are.
 
     Each is a list of sorted parts, those of a stream in the order of the streams; no record of a block is later than

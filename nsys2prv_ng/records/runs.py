@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
     words: int
 
 
-class Facts(NamedTuple):
+class RunFacts(NamedTuple):
     """What a translation must know of records before it sees them again, with the times that they were stored with."""
 
     first: int
@@ -55,7 +55,7 @@ class Run:
     """Records sorted by time and tie, in a store. At least one."""
 
     chunks: list[Chunk]
-    facts: Facts
+    facts: RunFacts
     on_common_clock: bool
     """Whether its times are those of the trace; else those of its report."""
 
@@ -63,7 +63,7 @@ class Run:
         return sum(chunk.records for chunk in self.chunks)
 
 
-def put_away(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
+def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
     """Sort records and keep them: as one run, or none if there are none."""
     if not len(records):
         return []
@@ -79,15 +79,15 @@ def put_away(records: Records, store: Store, *, on_common_clock: bool) -> list[R
     return [Run(chunks, facts, on_common_clock)]
 
 
-def get_chunks(run: Run, store: Store) -> Iterator[Records]:
+def load_chunks(run: Run, store: Store) -> Iterator[Records]:
     """The records of a run, some at a time, in memory of their own."""
     for chunk in run.chunks:
         yield _get(chunk, store)
 
 
-def get_all(run: Run, store: Store) -> Records:
+def load_records(run: Run, store: Store) -> Records:
     """The records of a run."""
-    return rec.concatenate(list(get_chunks(run, store)))
+    return rec.concatenate(list(load_chunks(run, store)))
 
 
 def _get(chunk: Chunk, store: Store) -> Records:
@@ -105,7 +105,7 @@ def _columns(records: Records) -> list[Array]:
     return [records.time, records.tie, records.value, records.place, first, records.handle, records.kind]
 
 
-def _facts_of(records: Records) -> Facts:
+def _facts_of(records: Records) -> RunFacts:
     places = int(records.place.max()) + 1
     place_first = np.full(places, _NEVER[0], np.int64)
     place_last = np.full(places, _NEVER[1], np.int64)
@@ -125,7 +125,7 @@ def _facts_of(records: Records) -> Facts:
         kinds,
     )
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
-    return Facts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events)
+    return RunFacts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events)
 
 
 @compiled

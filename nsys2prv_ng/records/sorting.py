@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def time_order(time: IntArray, tie: IntArray) -> IntArray:
+def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
     """Stable order by (time, tie)."""
     n = time.size
     if n == 0:
@@ -58,7 +58,7 @@ def _mark_wrong_ties(times, tie, order, wrong):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def gather(order, columns, words_from, words, to_columns, to_words_from, to_words):  # type: ignore[no-untyped-def]
+def gather_rows(order, columns, words_from, words, to_columns, to_words_from, to_words):  # type: ignore[no-untyped-def]
     """Fill columns, offsets and words with those of the records at `order`.
 
     Column by column: arrays at equal offsets of pages share their place in the cache, and all at once are too many.

@@ -22,11 +22,11 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Nanoseconds of each unit of time."""
 
 
-def checked(array: pa.Array) -> pa.Array:
+def check_values(array: pa.Array) -> pa.Array:
     """An array from a file, without its dictionary. Raises pa.ArrowInvalid where it is damaged."""
     if types.is_dictionary(array.type):
         array.indices.validate(full=True)
-        return checked(array.dictionary).take(array.indices)
+        return check_values(array.dictionary).take(array.indices)
     if _is_text(array.type) or _is_bytes(array.type):
         _bytes(array).validate(full=True)  # as bytes, because text need not be UTF-8
     else:
@@ -34,7 +34,7 @@ def checked(array: pa.Array) -> pa.Array:
     return array
 
 
-def integers(array: pa.Array) -> IntArray:
+def read_integers(array: pa.Array) -> IntArray:
     """A new array of integers: as SQLite casts real numbers, times in ns, and NULL for what is no number."""
     if types.is_floating(array.type):
         return _truncated(array.to_numpy(zero_copy_only=False).astype(np.float64))
@@ -46,7 +46,7 @@ def integers(array: pa.Array) -> IntArray:
     return np.array(whole.fill_null(NULL).to_numpy(zero_copy_only=False), np.int64)
 
 
-def reals(array: pa.Array) -> RealArray:
+def read_reals(array: pa.Array) -> RealArray:
     """A new array of floating point numbers; what is no number is not a number."""
     if types.is_floating(array.type):
         return np.array(array.to_numpy(zero_copy_only=False), np.float64)
@@ -60,7 +60,7 @@ def reals(array: pa.Array) -> RealArray:
     return found
 
 
-def texts(array: pa.Array) -> pa.Array:
+def read_texts(array: pa.Array) -> pa.Array:
     """Strings, with a sign of replacement for what is not UTF-8 (nsys writes names in the code page of a locale)."""
     if not _is_text(array.type):
         return pa.nulls(len(array), pa.string())
@@ -72,31 +72,31 @@ def texts(array: pa.Array) -> pa.Array:
         return pa.array(decoded, pa.string())
 
 
-def blobs(array: pa.Array) -> pa.Array:
+def read_blobs(array: pa.Array) -> pa.Array:
     """Bytes, those of text as well."""
     if _is_text(array.type) or _is_bytes(array.type):
         return _bytes(array)
     return pa.nulls(len(array), pa.binary())
 
 
-def objects(array: pa.Array) -> list[object]:
+def read_objects(array: pa.Array) -> list[object]:
     """Values of any kind: int, float, str, bytes or None."""
     if types.is_floating(array.type):
         return array.to_pylist()
     if types.is_decimal(array.type):
         return [None if value is None else _number(value) for value in array.to_pylist()]
     if _is_text(array.type):
-        return texts(array).to_pylist()
+        return read_texts(array).to_pylist()
     if _is_bytes(array.type):
         return _bytes(array).to_pylist()
     whole = _whole(array)
     return [None] * len(array) if whole is None else whole.to_pylist()
 
 
-def among(array: pa.Array, values: list[int]) -> pa.Array:
+def select_among(array: pa.Array, values: list[int]) -> pa.Array:
     """Whether each value is one of some integers, as SQL's IN."""
     if types.is_floating(array.type) or types.is_decimal(array.type):
-        return pa.array(np.isin(reals(array), np.array(values, np.int64)))
+        return pa.array(np.isin(read_reals(array), np.array(values, np.int64)))
     whole = _whole(array)
     if whole is None:
         return pa.array(np.zeros(len(array), np.bool_))

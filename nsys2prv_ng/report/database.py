@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import TableFolder
-from nsys2prv_ng.report.table_reader import NULL, Among, RealArray, Room
+from nsys2prv_ng.report.table_reader import NULL, Among, RealArray, TableReader
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -67,8 +67,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._room: Room = TableFolder(path) if path.is_dir() else SqliteFile(path)
-        self.tables = self._room.tables
+        self._table_reader: TableReader = TableFolder(path) if path.is_dir() else SqliteFile(path)
+        self.tables = self._table_reader.tables
         if "StringIds" not in self.tables:
             self.close()
             kind = "parquetdir" if path.is_dir() else "sqlite"
@@ -79,23 +79,23 @@ class Database:
         self._columns: dict[str, frozenset[str]] = {}
 
     def close(self) -> None:
-        self._room.close()
+        self._table_reader.close()
 
-    def columns_of(self, table: str) -> frozenset[str]:
+    def list_columns(self, table: str) -> frozenset[str]:
         """Names of a table's columns; empty where the report has no such table."""
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
-            self._columns[table] = self._room.columns_of(table)
+            self._columns[table] = self._table_reader.list_columns(table)
         return self._columns[table]
 
-    def rows_of(self, table: str) -> int:
+    def count_rows(self, table: str) -> int:
         """Number of a table's rows, counted without reading them; 0 where the report has no such table."""
-        return self._room.rows_of(table) if table in self.tables else 0
+        return self._table_reader.count_rows(table) if table in self.tables else 0
 
-    def missing_of(self, table: Table) -> list[str]:
+    def list_missing(self, table: Table) -> list[str]:
         """Columns that a table must have and does not; none where the report has no such table."""
-        present = self.columns_of(table.name)
+        present = self.list_columns(table.name)
         return [name for name in table.required if name not in present] if present else []
 
     def frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
@@ -104,11 +104,11 @@ class Database:
         Columns that the export does not have hold None; a missing table has no rows, and no row has one of the integers
         in a missing column.
         """
-        there = self.columns_of(table)
+        there = self.list_columns(table)
         present = [name for name in columns if name in there]
         if not present or not set(among or ()) <= there:
             return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
-        frame = self._room.frame(table, present, among or {})
+        frame = self._table_reader.frame(table, present, among or {})
         return frame.reindex(columns=list(columns)).astype(object).where(lambda f: f.notna(), None)
 
     def read(self, table: Table, schema_version: str) -> Columns:
@@ -121,12 +121,13 @@ class Database:
         texts, blobs = (
             {name: read(table.name, name) if name in present else _nulls(rows, kind) for name in names}
             for names, read, kind in (
-                (table.text, self._room.text, pa.string()),
-                (table.blob, self._room.blob, pa.binary()),
+                (table.text, self._table_reader.text, pa.string()),
+                (table.blob, self._table_reader.blob, pa.binary()),
             )
         )
         reals = {
-            name: self._room.real(table.name, name) if name in present else np.full(rows, np.nan) for name in table.real
+            name: self._table_reader.real(table.name, name) if name in present else np.full(rows, np.nan)
+            for name in table.real
         }
         return Columns(rows, numbers, texts, blobs, reals)
 
@@ -144,20 +145,20 @@ class Database:
             numbers = _with_defaults(table, names, found)
             return convert(Columns(found[0].size, numbers, {}))
 
-        return self._room.by_block(table.name, names, convert_block)
+        return self._table_reader.by_block(table.name, names, convert_block)
 
     def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """What `convert` makes of the strings of some rows of a large table after the other; nulls where the export
         lacks the column."""
-        if column not in self.columns_of(table):
-            rows = self.rows_of(table)
+        if column not in self.list_columns(table):
+            rows = self.count_rows(table)
             return [convert(pa.nulls(rows, pa.string()))] if rows else []
-        return self._room.text_by_block(table, column, convert)
+        return self._table_reader.text_by_block(table, column, convert)
 
     def _present(self, table: Table, schema_version: str) -> frozenset[str]:
         """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
-        present = self.columns_of(table.name)
-        missing = self.missing_of(table)
+        present = self.list_columns(table.name)
+        missing = self.list_missing(table)
         if missing:
             raise ReportError(
                 f"{self.path}: table {table.name} has no column {', '.join(missing)} (schema version {schema_version});"
@@ -167,7 +168,7 @@ class Database:
 
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
         names = _integers_of(table, present)
-        return _with_defaults(table, names, self._room.integers(table.name, names))
+        return _with_defaults(table, names, self._table_reader.integers(table.name, names))
 
 
 def _integers_of(table: Table, present: frozenset[str]) -> list[str]:

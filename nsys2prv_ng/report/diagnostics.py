@@ -43,7 +43,7 @@ class Message:
     count: int
 
     @property
-    def tells_of_lost_data(self) -> bool:
+    def reports_lost_data(self) -> bool:
         """Whether something that happened may not be in the report: errors, and warnings that say so."""
         return self.severity == ERROR or (_LOST.search(self.text) is not None and not _NO_LOSS.search(self.text))
 
@@ -61,7 +61,7 @@ class Message:
         That something *might* not have been collected nsys says of every process that ran on after the end of a capture
         range, or never made such calls.
         """
-        return self.tells_of_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
+        return self.reports_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Diagnostics:
     messages: list[Message] = field(default_factory=list)
 
 
-def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
+def describe_lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
     """A warning for each message that tells for sure of lost data, by the names of reports.
 
     Messages that differ in numbers only, as of processes, are one: the first is told.
@@ -94,7 +94,7 @@ def lost_data(of_reports: Mapping[str, Diagnostics]) -> list[str]:
     return warnings if more <= 0 else [*warnings[:_MOST], f"nsys says of {more:,} more things that data is missing"]
 
 
-def one_text(text: object) -> str:
+def join_text(text: object) -> str:
     """A message in one line, without the folders of files, which tell of the user and not of what was lost."""
     return _FOLDERS.sub("", " ".join(str(text or "").split()))
 
@@ -103,6 +103,6 @@ def read_diagnostics(database: Database) -> Diagnostics:
     """Messages of an export; none where it does not have the table."""
     frame = database.frame(TABLE, ["severity", "text"])
     severities = [SEVERITIES.get(value, UNKNOWN) for value in frame["severity"]]
-    texts = [one_text(text) for text in frame["text"]]
+    texts = [join_text(text) for text in frame["text"]]
     told = Counter(each for each in zip(severities, texts, strict=True) if each[0] in (WARNING, ERROR))
     return Diagnostics(dict(Counter(severities)), [Message(*each, count) for each, count in told.items()])

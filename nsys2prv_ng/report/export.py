@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.export_errors import failure, wrote_incompletely
-from nsys2prv_ng.report.nsys import Children, Nsys, export_help, find_nsys, release_of
+from nsys2prv_ng.report.export_errors import describe_failure, wrote_incompletely
+from nsys2prv_ng.report.nsys import Children, Nsys, find_nsys, parse_release, read_export_help
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import SUFFIXES
 
@@ -163,7 +163,7 @@ class _Maker:
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
         if code or wrote_incompletely(text) or not (options or _is_whole(output)):
-            raise failure(self.report, self.nsys, code, text)
+            raise describe_failure(self.report, self.nsys, code, text)
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
         """What a folder lacks of SQLite's tables. It is exported by itself, which takes a tenth of the time."""
@@ -172,13 +172,15 @@ class _Maker:
         if target.exists() or "--tables" not in self._help:
             return
         self._export("sqlite", apart, "--tables=META_DATA_.*")
-        room = SqliteFile(apart)
+        table_reader = SqliteFile(apart)
         try:
-            there = _CAPTURE in room.tables
-            columns = sorted(room.columns_of(_CAPTURE)) if there else ["name", "value"]
-            values = {name: room.text(_CAPTURE, name) if there else pa.array([], pa.string()) for name in columns}
+            there = _CAPTURE in table_reader.tables
+            columns = sorted(table_reader.list_columns(_CAPTURE)) if there else ["name", "value"]
+            values = {
+                name: table_reader.text(_CAPTURE, name) if there else pa.array([], pa.string()) for name in columns
+            }
         finally:
-            room.close()
+            table_reader.close()
         _write(pa.table(values), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
@@ -208,7 +210,7 @@ class _Maker:
 
     @property
     def _help(self) -> str:
-        return export_help(self.nsys.path)
+        return read_export_help(self.nsys.path)
 
 
 def _stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
@@ -233,9 +235,9 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
         return False
     if nsys is None:
         return True
-    if release_of(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
+    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
         return False
-    offered = export_help(nsys.path)
+    offered = read_export_help(nsys.path)
     if export.is_dir() and "--tables" in offered and _CAPTURE not in about.tables:
         return False
     # `nsys stats` and `nsys profile --export` leave an export without NVTX payloads in the same place.
@@ -272,7 +274,7 @@ def _is_whole(path: Path) -> bool:
         return False
     database = Database(path)
     try:
-        return all(database.columns_of(table) for table in database.tables)
+        return all(database.list_columns(table) for table in database.tables)
     except TranslationError:
         return False
     finally:

@@ -37,7 +37,7 @@ def wrote_incompletely(text: str) -> bool:
     return _INCOMPLETE.search(text) is not None
 
 
-def failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
+def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
     """Why an export failed, from the exit code and all output of nsys: a ReportError, unless the disk is full."""
     line, remedy = _what_it_said(text)
     # A shell between us and nsys reports a signal as 128 + its number.

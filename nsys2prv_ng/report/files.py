@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.report.export_all import export_all
-from nsys2prv_ng.runtime.limits import usable_cores
+from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
@@ -22,17 +22,17 @@ _CELL = 8
 """Bytes of a value in memory. In SQLite they are 2.8 (NVTX, most of it NULL) to 5.8 (GPU metrics), and more of text."""
 
 
-def name_of_report(path: Path) -> str:
+def get_report_name(path: Path) -> str:
     """The name that a report and all of its exports share."""
     return _ENDING.sub("", path.name)
 
 
 def is_report_name(path: Path) -> bool:
     """Whether a file or folder is named like a report or an export."""
-    return name_of_report(path) != path.name
+    return get_report_name(path) != path.name
 
 
-def size_of(export: Path) -> int:
+def get_export_size(export: Path) -> int:
     """Bytes of an export, which may be a folder; of Parquet those of its values, since it packs them.
 
     0 if it cannot be seen, which is told where it is read.
@@ -44,7 +44,7 @@ def size_of(export: Path) -> int:
         return 0
 
 
-def bytes_of(path: Path) -> int:
+def get_report_size(path: Path) -> int:
     """Bytes of a file, or of the files in a folder; 0 if it cannot be seen."""
     try:
         files = path.iterdir() if path.is_dir() else [path]
@@ -69,7 +69,7 @@ def locate_exports(
     out_folder: Path,
     progress: Progress,
     jobs: int | None = None,
-    left_out: dict[Path, ReportError] | None = None,
+    skipped: dict[Path, ReportError] | None = None,
 ) -> list[Path]:
     """The export of each report; reports as nsys writes them are exported first, unless they were before.
 
@@ -78,19 +78,19 @@ def locate_exports(
     report named twice, TranslationError where the machine is at fault, and ReportError where all reports are or
     `left_out` is not given: of several the first, and what was exported by then stays.
     """
-    returned = (ReportError,) if left_out is not None else ()
+    returned = (ReportError,) if skipped is not None else ()
     exports = []
-    for report, export in export_of_each(reports, out_folder, progress, jobs, returned=returned).items():
+    for report, export in export_each(reports, out_folder, progress, jobs, returned=returned).items():
         if isinstance(export, Path):
             exports.append(export)
-        elif left_out is not None:
+        elif skipped is not None:
             assert isinstance(export, ReportError)
-            left_out[report] = export
-    refuse_none(exports, left_out)
+            skipped[report] = export
+    refuse_no_reports(exports, skipped)
     return exports
 
 
-def export_of_each(
+def export_each(
     reports: Sequence[Path],
     out_folder: Path,
     progress: Progress,
@@ -111,22 +111,22 @@ def export_of_each(
             if not isinstance(error, returned):
                 raise error
             found[report] = error
-    to_export = [report for report in reports if is_to_be_exported(report)]
+    to_export = [report for report in reports if needs_export(report)]
     if to_export:
-        found |= export_all(to_export, out_folder, progress, jobs or usable_cores(), returned=returned, keep=keep)
+        found |= export_all(to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep)
     _refuse_twice([export for export in found.values() if isinstance(export, Path)])
     return found
 
 
-def is_to_be_exported(report: Path) -> bool:
+def needs_export(report: Path) -> bool:
     """Whether a file is a report as nsys writes them. Folders are taken for exports, whatever their name."""
     return report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
 
 
-def refuse_none(left: Sequence[object], left_out: Mapping[Path, ReportError] | None) -> None:
+def refuse_no_reports(left: Sequence[object], skipped: Mapping[Path, ReportError] | None) -> None:
     """Raise the first of the errors if nothing is left besides what was left out."""
-    if left_out and not left:
-        raise next(iter(left_out.values()))
+    if skipped and not left:
+        raise next(iter(skipped.values()))
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
@@ -135,7 +135,7 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
     for path in paths:
         real = path.resolve()
         named = is_report_name(real)
-        key = (real.with_name(name_of_report(real)) if named else real, named)
+        key = (real.with_name(get_report_name(real)) if named else real, named)
         if key in seen:
             also = f" (also as {seen[key]})" if seen[key] != path else ""
             raise UsageError(f"{path}: given twice{also}; name each report once, as .nsys-rep or as one of its exports")

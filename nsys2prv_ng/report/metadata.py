@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.errors import printable
+from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Database
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 
@@ -49,12 +49,12 @@ MOST_RANKS = 2**22
 """More than any job has had: higher numbers are damage, and nobody counts up to them."""
 
 
-def process_of(global_tid: IntArray) -> IntArray:
+def get_process(global_tid: IntArray) -> IntArray:
     """Process keys of globalTid or globalPid values."""
     return global_tid >> 24
 
 
-def main_thread_of(process: Keys) -> Keys:
+def get_main_thread(process: Keys) -> Keys:
     """globalTid of the main thread of each process, by the key of the process."""
     return process << 24 | process & PID_MASK
 
@@ -125,7 +125,7 @@ class Metadata:
     def process_name(self, process: int) -> str:
         """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
         pid = process & PID_MASK
-        name = self.processes.get(process) or self.threads.get(main_thread_of(process)) or ""
+        name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
         return name.rsplit("/", 1)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:
@@ -137,7 +137,7 @@ class Metadata:
 class Strings:
     """The names of a report by their ids."""
 
-    def ids_of(self, prefix: str) -> list[int]:
+    def find_ids(self, prefix: str) -> list[int]:
         """Ids of the names that start with a prefix."""
         return [int(i) for i, value in self._values.items() if str(value).startswith(prefix)]
 
@@ -173,7 +173,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
-        host=printable(str(system_values.get("Hostname") or "unknown host")),
+        host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
         duration=max((_time(d) or 0 for d in database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
@@ -250,7 +250,7 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
 
 def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     """From the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
-    ids = strings.ids_of("ncclCommInitRank")
+    ids = strings.find_ids("ncclCommInitRank")
     if not ids:
         return {}
     calls = database.frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})

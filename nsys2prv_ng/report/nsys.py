@@ -47,7 +47,7 @@ class Nsys:
     @property
     def release(self) -> tuple[int, ...]:
         """Year, number and update: what decides the form of an export."""
-        return release_of(self.version)
+        return parse_release(self.version)
 
 
 def find_nsys() -> Nsys | None:
@@ -144,7 +144,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def export_help(nsys: Path) -> str:
+def read_export_help(nsys: Path) -> str:
     """What `nsys export` says of its options."""
     return Children().run([str(nsys), "export", "--help"])[1]
 
@@ -169,6 +169,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-def release_of(version: str) -> tuple[int, ...]:
+def parse_release(version: str) -> tuple[int, ...]:
     """The first three numbers: 2025.3.2.0 and 2025.3.2 export the same."""
     return (*_numbers(version), 0, 0, 0)[:3]

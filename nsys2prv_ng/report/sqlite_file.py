@@ -20,7 +20,14 @@ from sqlalchemy.pool import StaticPool
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
-from nsys2prv_ng.report.table_reader import NULL, TEXT_BLOCK_ROWS, Among, RealArray, damaged, unreadable
+from nsys2prv_ng.report.table_reader import (
+    NULL,
+    TEXT_BLOCK_ROWS,
+    Among,
+    RealArray,
+    make_damage_error,
+    make_unreadable_error,
+)
 
 _MAGIC = b"SQLite format 3\x00"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
@@ -48,25 +55,25 @@ class SqliteFile:
             self._engine = sa.create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
             self.tables = frozenset(sa.inspect(self._engine).get_table_names())
         except _ERRORS as error:
-            raise damaged(path, error) from None
+            raise make_damage_error(path, error) from None
 
     def close(self) -> None:
         self._engine.dispose()
         self._connection.close()
 
-    def columns_of(self, table: str) -> frozenset[str]:
+    def list_columns(self, table: str) -> frozenset[str]:
         try:
             found = sa.inspect(self._engine).get_columns(table)
         except _ERRORS as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
         return frozenset(column["name"] for column in found)
 
-    def rows_of(self, table: str) -> int:
+    def count_rows(self, table: str) -> int:
         try:
             self._pages.check_tree(self._connection, table)
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quote(table)}")
         except sqlite3.Error as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
         return int(rows)
 
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
@@ -76,7 +83,7 @@ class SqliteFile:
         try:
             rows = self._connection.execute(statement).fetchall()
         except _ERRORS as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
         # By hand: pandas would make real numbers of integers that have NULL among them, and ids are larger than these.
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
         return pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in zip(columns, values, strict=True)})
@@ -87,7 +94,7 @@ class SqliteFile:
             if block is None:
                 block = self._integers(table, columns)
         except _ERRORS as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
         return [np.ascontiguousarray(column) for column in block]
 
     def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
@@ -95,7 +102,7 @@ class SqliteFile:
             found = self._pages.by_block(self._connection, table, columns, NULL, convert)
             return [convert(list(self._integers(table, columns)))] if found is None else found
         except _ERRORS as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
         """Columns of integers as an array (columns, rows), by sqlite3."""
@@ -132,7 +139,7 @@ class SqliteFile:
                 # Strings of more than 2 GiB come in several arrays.
                 yield from block.chunks if isinstance(block, pa.ChunkedArray) else [block]
         except _ERRORS as error:
-            raise damaged(self.path, error, table) from None
+            raise make_damage_error(self.path, error, table) from None
 
 
 def _check_file(path: Path) -> None:
@@ -142,7 +149,7 @@ def _check_file(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise make_unreadable_error(path, error) from None
     if not start:
         raise ReportError(f"{path}: the file is empty; export the report again")
     if start.startswith(_TABLE_STARTS):

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, RealArray, damaged, unreadable
+from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, RealArray, make_damage_error, make_unreadable_error
 
 SUFFIXES = (".parquet", ".arrow", ".arrows")
 """Of files of tables; the last is what others call an Arrow stream."""
@@ -45,14 +45,14 @@ class TableFolder:
     def close(self) -> None:
         """Files are open only while they are read."""
 
-    def columns_of(self, table: str) -> frozenset[str]:
+    def list_columns(self, table: str) -> frozenset[str]:
         with _opened(self._files[table]) as file:
             names = _column_names(file)
             if len(set(names)) < len(names):
                 raise pa.ArrowInvalid("two columns have one name")
             return frozenset(names)
 
-    def rows_of(self, table: str) -> int:
+    def count_rows(self, table: str) -> int:
         with _opened(self._files[table]) as file:
             if _start(file).startswith(_PARQUET):
                 return int(pq.ParquetFile(file).metadata.num_rows)
@@ -62,8 +62,8 @@ class TableFolder:
         def values(block: Block) -> list[list[object]]:
             rows = pa.table(block)
             for name, wanted in among.items():
-                rows = rows.filter(arrow_values.among(rows[name].combine_chunks(), list(wanted)))
-            return [arrow_values.objects(rows[name].combine_chunks()) for name in columns]
+                rows = rows.filter(arrow_values.select_among(rows[name].combine_chunks(), list(wanted)))
+            return [arrow_values.read_objects(rows[name].combine_chunks()) for name in columns]
 
         parts = self._read(table, [*columns, *among], values)
         return pd.DataFrame(
@@ -71,7 +71,7 @@ class TableFolder:
         )
 
     def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
-        parts = self._read(table, columns, lambda block: [arrow_values.integers(block[name]) for name in columns])
+        parts = self._read(table, columns, lambda block: [arrow_values.read_integers(block[name]) for name in columns])
         by_column = [[part[i] for part in parts] for i in range(len(columns))]
         del parts
         joined = []
@@ -81,26 +81,28 @@ class TableFolder:
 
     def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         return self._read(
-            table, columns, lambda block: convert([arrow_values.integers(block[name]) for name in columns])
+            table, columns, lambda block: convert([arrow_values.read_integers(block[name]) for name in columns])
         )
 
     def text(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.texts(block[column]))
+        parts = self._read(table, [column], lambda block: arrow_values.read_texts(block[column]))
         return pa.chunked_array(parts, pa.string())
 
     def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         def parts(block: Block) -> list[T]:
             rows = range(0, len(block[column]), TEXT_BLOCK_ROWS)
-            return [convert(arrow_values.texts(_copied(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows]
+            return [
+                convert(arrow_values.read_texts(_copied(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows
+            ]
 
         return [part for of_block in self._read(table, [column], parts) for part in of_block]
 
     def blob(self, table: str, column: str) -> pa.ChunkedArray:
-        parts = self._read(table, [column], lambda block: arrow_values.blobs(block[column]))
+        parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
         return pa.chunked_array(parts, pa.binary())
 
     def real(self, table: str, column: str) -> RealArray:
-        parts = self._read(table, [column], lambda block: arrow_values.reals(block[column]))
+        parts = self._read(table, [column], lambda block: arrow_values.read_reals(block[column]))
         return np.concatenate(parts or [np.zeros(0)])
 
     def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
@@ -119,7 +121,7 @@ def _table_files(folder: Path) -> dict[str, Path]:
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
-        raise unreadable(folder, error) from None
+        raise make_unreadable_error(folder, error) from None
     if not entries:
         raise ReportError(f"{folder}: the folder is empty; export the report again")
     files = [path for path in entries if path.suffix in SUFFIXES and not path.name.startswith(".")]
@@ -146,14 +148,14 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
                 raise ReportError(f"{path}: the file is empty; export the report again")
             yield file
     except OSError as error:
-        raise (unreadable(path, error) if error.strerror else damaged(path, error)) from None
+        raise (make_unreadable_error(path, error) if error.strerror else make_damage_error(path, error)) from None
     except MemoryError:  # also where damage asks for more than there can be
         raise ReportError(
             f"{path}: takes more memory to read than there is;"
             " translate fewer reports at once, or export the report again if it does not help"
         ) from None
     except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:  # pyarrow raises Python's own, too
-        raise damaged(path, error) from None
+        raise make_damage_error(path, error) from None
 
 
 def _start(file: BinaryIO) -> bytes:
@@ -184,9 +186,9 @@ def _arrow_reader(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) 
 
 
 def _blocks(file: BinaryIO, columns: list[str]) -> Iterator[Block]:
-    rows_of = _parquet_batches if _start(file).startswith(_PARQUET) else _arrow_batches
-    for batch in rows_of(file, columns):
-        yield {name: arrow_values.checked(batch.column(name)) for name in columns}
+    count_rows = _parquet_batches if _start(file).startswith(_PARQUET) else _arrow_batches
+    for batch in count_rows(file, columns):
+        yield {name: arrow_values.check_values(batch.column(name)) for name in columns}
 
 
 def _parquet_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ Among = Mapping[str, Collection[int]]
 """A condition on rows: in each of these columns one of its integers."""
 
 
-class Room(Protocol):
+class TableReader(Protocol):
     """Tables of one export. All columns asked for are there; whatever cannot be read raises ReportError.
 
     Rows come in the order of the file. Values are those that SQLite has: integers are signed, of 64 bits.
@@ -36,10 +36,10 @@ class Room(Protocol):
 
     tables: frozenset[str]
 
-    def columns_of(self, table: str) -> frozenset[str]:
+    def list_columns(self, table: str) -> frozenset[str]:
         """Names of the columns of a table that is there."""
 
-    def rows_of(self, table: str) -> int:
+    def count_rows(self, table: str) -> int:
         """Number of rows of a table that is there, of which no column is read."""
 
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
@@ -67,13 +67,13 @@ class Room(Protocol):
         """Let go of the files."""
 
 
-def damaged(path: Path, error: Exception | str, table: str = "") -> ReportError:
+def make_damage_error(path: Path, error: Exception | str, table: str = "") -> ReportError:
     """What to tell of a file, or a table of it, that cannot be read."""
     where = f"table {table} " if table else ""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     return ReportError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
 
 
-def unreadable(path: Path, error: OSError) -> ReportError:
+def make_unreadable_error(path: Path, error: OSError) -> ReportError:
     """What to tell of a file that the system does not give."""
     return ReportError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions")

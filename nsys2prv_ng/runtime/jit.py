@@ -53,7 +53,7 @@ def load_numba() -> None:
 
 
 @contextmanager
-def told(tell: Callable[[str], object]) -> Iterator[None]:
+def announce_compilation(tell: Callable[[str], object]) -> Iterator[None]:
     """Meanwhile, `tell` gets one line when functions are compiled rather than taken from the cache."""
     with event.install_listener("numba:compile", _Listener(tell)):
         yield

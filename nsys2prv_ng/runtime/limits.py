@@ -28,16 +28,16 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """Cores that this process may use: those of its Slurm step, where it runs in one."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def default_memory() -> int:
+def get_default_memory() -> int:
     """A quarter of the memory (bytes) that the machine has, or that its control group (a job, a container) may use."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for file in control_group_limits():
+    for file in list_control_group_limits():
         try:
             limits.append(int(file.read_text()))
         except (OSError, ValueError):  # not there, or "max"
@@ -45,7 +45,7 @@ def default_memory() -> int:
     return min(limits) // 4
 
 
-def control_group_limits(
+def list_control_group_limits(
     groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
     """Files that may hold a limit of memory: of this process's control group and of all that it is in."""
@@ -70,8 +70,8 @@ def control_group_limits(
 class Resources:
     """Reports to read and blocks to format at once; bytes of memory; a folder for what does not fit."""
 
-    jobs: int = field(default_factory=usable_cores)
-    memory: int = field(default_factory=default_memory)
+    jobs: int = field(default_factory=count_usable_cores)
+    memory: int = field(default_factory=get_default_memory)
     """For reading, then for the events that wait until all reports are read."""
     folder: Path | None = None
     """By default that of the trace: the temporary one is small or in memory on many compute nodes."""

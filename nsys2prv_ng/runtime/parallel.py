@@ -51,7 +51,7 @@ class Work(Generic[T]):
     do: Callable[[int, Callable[[int], object]], T]
 
 
-def in_threads(function: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:
+def run_in_threads(function: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:
     """What a function makes of each item, in their order, of which only a few are at hand at a time."""
     if threads == 1:
         yield from map(function, items)
@@ -66,7 +66,7 @@ def in_threads(function: Callable[[Item], T], items: Iterable[Item], threads: in
             yield waiting.popleft().result()
 
 
-def in_processes(
+def run_in_processes(
     work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None]
 ) -> list[T]:
     """What each piece returns, in their order. Each process calls `started` with its number, from 0, before all else.

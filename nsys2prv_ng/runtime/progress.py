@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from nsys2prv_ng.errors import printable
+from nsys2prv_ng.errors import escape_unprintable
 
 
 class Step(Protocol):
@@ -48,7 +48,7 @@ class LogProgress(Progress):
         print(message, file=sys.stderr, flush=True)
 
     def warn(self, message: str) -> None:
-        print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
+        print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
 
 
 class BarProgress(LogProgress):
@@ -71,10 +71,10 @@ class QuietProgress(Progress):
     """Warnings only."""
 
     def warn(self, message: str) -> None:
-        print(f"warning: {printable(message)}", file=sys.stderr, flush=True)
+        print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
 
 
-def progress_for(*, quiet: bool) -> Progress:
+def choose_progress(*, quiet: bool) -> Progress:
     """What fits the terminal or log that stderr is."""
     if quiet:
         return QuietProgress()

@@ -72,7 +72,7 @@ WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
 """Sources that tell of clocks; they are read for that also where they are not chosen."""
 
 
-def choose(names: str | None, *, derived: bool = True) -> tuple[Source, ...]:
+def select_sources(names: str | None, *, derived: bool = True) -> tuple[Source, ...]:
     """Sources by their names, separated by commas; all of them for None. Raises UsageError for a name that is none.
 
     `derived`: with what is made of the chosen ones.

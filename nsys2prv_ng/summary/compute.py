@@ -16,23 +16,23 @@ from nsys2prv_ng.analysis.gpu_activity import (
     Devices,
     Gaps,
     PeakMemory,
-    activity,
-    activity_runs,
-    devices,
-    peak_memory,
+    find_peak_memory,
+    list_activity_runs,
+    list_devices,
+    measure_activity,
 )
-from nsys2prv_ng.job.open_job import Placed
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.model import (
     Cause,
     GpuNumbers,
+    JobSummary,
     KernelNumbers,
     MemoryOperationNumbers,
     MpiNumbers,
     NcclNumbers,
-    Overview,
     RangeOfTask,
     RepeatedRange,
 )
@@ -48,16 +48,16 @@ class _OfReport(NamedTuple):
     ranges: pd.DataFrame
 
 
-def overview(job: Placed) -> Overview:
+def compute_summary(job: Job) -> JobSummary:
     """The numbers of a job. Of as many reports as `job.at_once` says the records are in memory at a time."""
-    found = devices(job)
-    sums = list(in_threads(lambda index: _of_report(job, index), range(len(job.read)), job.at_once))
+    found = list_devices(job)
+    sums = list(run_in_threads(lambda index: _of_report(job, index), range(len(job.reports)), job.at_once))
     gpus = _gpus(job, found)
     ranges = _ranges(job, [each.ranges for each in sums])
-    kernels = totals.added_up([each.kernels for each in sums], ["name", "kernel_class"])
-    memory_operations = totals.added_up([each.memory_operations for each in sums], ["operation"])
-    nccl = totals.added_up([each.nccl for each in sums], ["function"])
-    mpi = totals.added_up([each.mpi for each in sums], ["name"])
+    kernels = totals.add_up([each.kernels for each in sums], ["name", "kernel_class"])
+    memory_operations = totals.add_up([each.memory_operations for each in sums], ["operation"])
+    nccl = totals.add_up([each.nccl for each in sums], ["function"])
+    mpi = totals.add_up([each.mpi for each in sums], ["name"])
     absent = {
         "operations of GPUs": not (len(kernels) or len(memory_operations)),
         "memory of GPUs in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
@@ -65,8 +65,8 @@ def overview(job: Placed) -> Overview:
         "NCCL": not len(nccl),
         "MPI": not len(mpi),
     }
-    return Overview(
-        reports=len(job.read),
+    return JobSummary(
+        reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
         ranks=len({rank for rank in job.tree.ranks if rank is not None}),
         tasks=len(job.tree.model.tasks),
@@ -101,20 +101,20 @@ def overview(job: Placed) -> Overview:
             for r in _rows(mpi, "ns")
         ],
         absent=[name for name, is_absent in absent.items() if is_absent],
-        left_out=job.left_out,
+        skipped=job.skipped,
         warnings=job.warnings,
     )
 
 
-def _of_report(job: Placed, index: int) -> _OfReport:
-    report, rows = job.read[index], job.tree.rows[index]
+def _of_report(job: Job, index: int) -> _OfReport:
+    report, rows = job.reports[index], job.tree.rows[index]
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return _OfReport(
-        totals.kernels(report, job.store),
-        totals.memory_operations(report, job.store, job.windows),
-        totals.nccl(report, job.store, job.windows),
-        totals.mpi(report, job.store, job.windows),
-        totals.repeated_ranges(report, task_of_place, job.store, job.windows),
+        totals.sum_kernels(report, job.store),
+        totals.sum_memory_operations(report, job.store, job.windows),
+        totals.sum_nccl(report, job.store, job.windows),
+        totals.sum_mpi(report, job.store, job.windows),
+        totals.sum_repeated_ranges(report, task_of_place, job.store, job.windows),
     )
 
 
@@ -130,21 +130,21 @@ def _tuples(table: pd.DataFrame) -> Iterator[Any]:
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _gpus(job: Placed, found: Devices) -> list[GpuNumbers]:
+def _gpus(job: Job, found: Devices) -> list[GpuNumbers]:
     """GPUs of which anything is known, in the order of rows."""
-    memory = peak_memory(job, found.rows)
+    memory = find_peak_memory(job, found.rows)
     numbers = {row: _gpu(job, found, row, peak=memory.get(row)) for row in memory}
-    for of_run in in_threads(lambda run: _of_run(job, found, run, memory), activity_runs(job), job.at_once):
+    for of_run in run_in_threads(lambda run: _of_run(job, found, run, memory), list_activity_runs(job), job.at_once):
         numbers |= of_run
     return [numbers[row] for row in sorted(numbers)]
 
 
-def _of_run(job: Placed, found: Devices, run: Run, memory: Mapping[int, PeakMemory]) -> dict[int, GpuNumbers]:
-    of_rows, gaps = activity(job, run)
+def _of_run(job: Job, found: Devices, run: Run, memory: Mapping[int, PeakMemory]) -> dict[int, GpuNumbers]:
+    of_rows, gaps = measure_activity(job, run)
     causes = None
-    if all(source in job.read[0].results for source in gap_causes.NEEDED):
-        group = found.reports_of(np.array(list(of_rows), np.int64))
-        causes = gap_causes.causes(job, found, group, gaps)
+    if all(source in job.reports[0].results for source in gap_causes.NEEDED):
+        group = found.find_reports(np.array(list(of_rows), np.int64))
+        causes = gap_causes.find_causes(job, found, group, gaps)
     return {
         row: _gpu(job, found, row, its_activity, gaps.take(np.flatnonzero(gaps.row == row)), causes, memory.get(row))
         for row, its_activity in of_rows.items()
@@ -152,7 +152,7 @@ def _of_run(job: Placed, found: Devices, run: Run, memory: Mapping[int, PeakMemo
 
 
 def _gpu(
-    job: Placed,
+    job: Job,
     found: Devices,
     row: int,
     did: Activity = NO_ACTIVITY,
@@ -194,9 +194,9 @@ def _causes(table: pd.DataFrame) -> list[Cause]:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _ranges(job: Placed, parts: Sequence[pd.DataFrame]) -> list[RepeatedRange]:
+def _ranges(job: Job, parts: Sequence[pd.DataFrame]) -> list[RepeatedRange]:
     """Ranges of all tasks, those with most time first."""
-    table = totals.added_up(parts, ["domain", "name", "task"])
+    table = totals.add_up(parts, ["domain", "name", "task"])
     found = []
     for (domain, name), of_range in table.groupby(["domain", "name"]):
         tasks = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nsys2prv_ng.job.accounts import LeftOut
-from nsys2prv_ng.text.formatting import utc_text
+from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.text.formatting import format_utc
 
 OVERVIEW_VERSION = 1
 
@@ -147,7 +147,7 @@ class MpiNumbers:
 
 
 @dataclass(frozen=True)
-class Overview:
+class JobSummary:
     """The first numbers of a job."""
 
     reports: int
@@ -166,12 +166,12 @@ class Overview:
     mpi: list[MpiNumbers]
     absent: list[str]
     """Of what nothing was found in the kinds of event that were read."""
-    left_out: list[LeftOut] = field(default_factory=list)
+    skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def start_utc(self) -> str:
-        return utc_text(self.start_utc_ns)
+        return format_utc(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes as gap_causes
-from nsys2prv_ng.analysis.idle_causes import range_name
+from nsys2prv_ng.analysis.idle_causes import shorten_range_name
 from nsys2prv_ng.paraver.event_type import one_line
-from nsys2prv_ng.summary.model import Cause, GpuNumbers, Overview, RepeatedRange
-from nsys2prv_ng.text.formatting import counted, runs
+from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
 """Columns: of a terminal at least and at most, and of what is no terminal."""
@@ -30,13 +30,13 @@ _CAUSES = {
 }
 
 
-def printed(found: Overview) -> str:
+def format_summary(found: JobSummary) -> str:
     """The text, as wide as what standard output is."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return text(found, min(max(width, NARROWEST), WIDEST))
+    return format_tables(found, min(max(width, NARROWEST), WIDEST))
 
 
-def text(found: Overview, width: int = WIDTH) -> str:
+def format_tables(found: JobSummary, width: int = WIDTH) -> str:
     """All tables that have rows, at most `width` columns wide (of at least NARROWEST)."""
     sections = [
         [_title(found)],
@@ -49,7 +49,7 @@ def text(found: Overview, width: int = WIDTH) -> str:
         _nccl(found, width),
         _mpi(found, width),
         _wrapped(f"Nothing found of: {', '.join(found.absent)}", width) if found.absent else [],
-        [f"left out: {report.file}: {report.why}" for report in found.left_out],
+        [f"left out: {report.file}: {report.why}" for report in found.skipped],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -57,7 +57,7 @@ def text(found: Overview, width: int = WIDTH) -> str:
 # ---- numbers and tables ----------------------------------------------------------------------------------------------
 
 
-def time_text(ns: float) -> str:
+def format_time(ns: float) -> str:
     """Three digits and a unit."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= _ROUNDS_UP * length:
@@ -65,7 +65,7 @@ def time_text(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def bytes_text(size: float | None) -> str:
+def format_bytes(size: float | None) -> str:
     """Three digits and a decimal unit; a dash for what is not known."""
     if size is None:
         return "-"
@@ -84,7 +84,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _rate(size: int, ns: int) -> str:
-    return f"{bytes_text(size / ns * 1e9)}/s" if ns and size else "-"
+    return f"{format_bytes(size / ns * 1e9)}/s" if ns and size else "-"
 
 
 def _table(
@@ -131,16 +131,16 @@ def _more(count: int, what: str) -> list[str]:
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def _title(found: Overview) -> str:
+def _title(found: JobSummary) -> str:
     counts = [
-        counted(found.reports, "report"),
-        counted(found.nodes, "node"),
-        counted(found.ranks, "rank"),
-        counted(len(found.gpus), "GPU"),
+        count_noun(found.reports, "report"),
+        count_noun(found.nodes, "node"),
+        count_noun(found.ranks, "rank"),
+        count_noun(len(found.gpus), "GPU"),
     ]
     seconds = found.duration_ns / 1e9
     chosen = sum(high - low for low, high in found.windows_ns)
-    only = f" (of which {time_text(chosen)} chosen)" if len(found.windows_ns) > 1 else ""
+    only = f" (of which {format_time(chosen)} chosen)" if len(found.windows_ns) > 1 else ""
     return f"{', '.join(counts)}: {seconds:.3f} s{only} from {found.start_utc[:-7]}Z"
 
 
@@ -150,7 +150,11 @@ def _gpu_name(gpu: GpuNumbers) -> str:
 
 def _gpu_users(gpu: GpuNumbers) -> str:
     """Ranks, else tasks, and what the GPU is."""
-    ranks = f"rank{'s' if len(gpu.ranks) > 1 else ''} {runs(gpu.ranks)}" if gpu.ranks else ", ".join(gpu.tasks)
+    ranks = (
+        f"rank{'s' if len(gpu.ranks) > 1 else ''} {format_number_ranges(gpu.ranks)}"
+        if gpu.ranks
+        else ", ".join(gpu.tasks)
+    )
     return ", ".join(filter(None, (ranks, gpu.name)))
 
 
@@ -179,7 +183,7 @@ def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers]) -> list[list[st
     kinds = ("busy", "compute", "communication", "overlap", "memory", "idle")
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
     return [
-        [name, time_text(span), *map(time_text, times)],
+        [name, format_time(span), *map(format_time, times)],
         [f"  {users}", "", *(_percent(each, span) for each in times)],
     ]
 
@@ -199,12 +203,12 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     rows = []
     for gpu in shown:
         gaps = (
-            [time_text(gpu.idle_ns), time_text(gpu.idle_ns / gpu.gaps), time_text(gpu.longest_gap_ns)]
+            [format_time(gpu.idle_ns), format_time(gpu.idle_ns / gpu.gaps), format_time(gpu.longest_gap_ns)]
             if gpu.gaps
             else ["-"] * 3
         )
         at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
-        memory = [bytes_text(gpu.peak_memory_bytes)] if has_memory else []
+        memory = [format_bytes(gpu.peak_memory_bytes)] if has_memory else []
         rows.append([_gpu_name(gpu), f"{gpu.gaps:,}", *gaps, at, *memory])
     return [*_table(titles, rows, width), *_more(len(gpus) - len(shown), " GPUs")]
 
@@ -222,7 +226,8 @@ def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         return []
     whole = sum(each.ns for each in causes)
     rows = [
-        [*_where(each), time_text(each.ns), _percent(each.ns, whole), f"{each.gaps:,}"] for each in causes[:_MOST_ROWS]
+        [*_where(each), format_time(each.ns), _percent(each.ns, whole), f"{each.gaps:,}"]
+        for each in causes[:_MOST_ROWS]
     ]
     titles = ["NVTX range", "call", "time", "of gaps", "gaps"]
     caption = "Where the host thread was in these gaps that launched the next operation, if it had not before:"
@@ -250,18 +255,18 @@ def _range_row(each: RepeatedRange) -> list[str]:
     spread = each.slowest.mean_ns - each.fastest.mean_ns
     several = len(each.tasks) > 1
     return [
-        range_name(each.domain, each.name),
+        shorten_range_name(each.domain, each.name),
         each.slowest.task if several else "-",
         f"{len(each.tasks):,}",
         f"{each.count:,}",
-        time_text(mean),
-        time_text(min(task.min_ns for task in each.tasks)),
-        time_text(max(task.max_ns for task in each.tasks)),
+        format_time(mean),
+        format_time(min(task.min_ns for task in each.tasks)),
+        format_time(max(task.max_ns for task in each.tasks)),
         _percent(spread, mean) if several else "-",
     ]
 
 
-def _kernels(found: Overview, width: int) -> list[str]:
+def _kernels(found: JobSummary, width: int) -> list[str]:
     if not found.kernels:
         return []
     whole = sum(kernel.total_ns for kernel in found.kernels)
@@ -270,8 +275,8 @@ def _kernels(found: Overview, width: int) -> list[str]:
             kernel.name,
             kernel.kernel_class,
             f"{kernel.count:,}",
-            time_text(kernel.total_ns),
-            time_text(kernel.total_ns / kernel.count),
+            format_time(kernel.total_ns),
+            format_time(kernel.total_ns / kernel.count),
             _percent(kernel.total_ns, whole),
         ]
         for kernel in found.kernels[:_MOST_ROWS]
@@ -280,13 +285,13 @@ def _kernels(found: Overview, width: int) -> list[str]:
     return [*_table(titles, rows, width, texts=2), *_more(len(found.kernels) - len(rows), " kernels")]
 
 
-def _memory_operations(found: Overview, width: int) -> list[str]:
+def _memory_operations(found: JobSummary, width: int) -> list[str]:
     rows = [
         [
             each.operation,
             f"{each.count:,}",
-            bytes_text(each.bytes),
-            time_text(each.total_ns),
+            format_bytes(each.bytes),
+            format_time(each.total_ns),
             _rate(each.bytes, each.rated_ns),
         ]
         for each in found.memory_operations
@@ -294,14 +299,14 @@ def _memory_operations(found: Overview, width: int) -> list[str]:
     return _table(["copies and sets", "count", "size", "time", "rate"], rows, width) if rows else []
 
 
-def _nccl(found: Overview, width: int) -> list[str]:
+def _nccl(found: JobSummary, width: int) -> list[str]:
     rows = [
         [
             each.function,
             f"{each.calls:,}",
-            bytes_text(each.bytes),
+            format_bytes(each.bytes),
             f"{each.kernels:,}",
-            time_text(each.kernel_ns),
+            format_time(each.kernel_ns),
             _rate(each.carried_bytes, each.carried_ns),
         ]
         for each in found.nccl
@@ -309,16 +314,16 @@ def _nccl(found: Overview, width: int) -> list[str]:
     return _table(["NCCL", "calls", "size", "kernels", "their time", "rate"], rows, width) if rows else []
 
 
-def _mpi(found: Overview, width: int) -> list[str]:
+def _mpi(found: JobSummary, width: int) -> list[str]:
     rows = [
         [
             each.call,
             f"{each.count:,}",
-            time_text(each.total_ns),
-            time_text(each.total_ns / each.count),
-            time_text(each.max_ns),
-            bytes_text(each.sent_bytes),
-            bytes_text(each.received_bytes),
+            format_time(each.total_ns),
+            format_time(each.total_ns / each.count),
+            format_time(each.max_ns),
+            format_bytes(each.sent_bytes),
+            format_bytes(each.received_bytes),
             _rate((each.sent_bytes or 0) + (each.received_bytes or 0), each.rated_ns),
         ]
         for each in found.mpi[:_MOST_ROWS]

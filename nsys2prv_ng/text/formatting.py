@@ -7,12 +7,12 @@ from datetime import datetime, timezone
 from itertools import count
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """1 report, 1,024 reports."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def runs(numbers: Sequence[int]) -> str:
+def format_number_ranges(numbers: Sequence[int]) -> str:
     """0, 1, 2, 5 as 0-2,5. The numbers are in rising order."""
     found: list[list[int]] = []
     for number in numbers:
@@ -23,7 +23,7 @@ def runs(numbers: Sequence[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
-def utc_text(ns: int) -> str:
+def format_utc(ns: int) -> str:
     """A time in ns as ISO 8601 has it; damage can be beyond all calendars."""
     seconds, fraction = divmod(ns, 10**9)
     try:
@@ -32,7 +32,7 @@ def utc_text(ns: int) -> str:
         return f"{ns} ns"
 
 
-def unique_names(names: Sequence[str]) -> list[str]:
+def make_unique(names: Sequence[str]) -> list[str]:
     """The names, each that is like one before it with a number behind it that makes it like none."""
     taken, found = set(names), []
     numbers: dict[str, Iterator[int]] = {}

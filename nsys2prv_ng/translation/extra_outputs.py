@@ -11,7 +11,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.paraver.output import refuse_in_the_way
 
 
-def check_side_files(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
+def check_extra_outputs(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
     """Refuse files that could not or must not be written, before anything is read.
 
     `taken`: reports, the trace and what else the translation reads; not even `force` replaces these, or anything in a
@@ -38,7 +38,7 @@ def check_reports_stay(reports: Iterable[Path], trace: Iterable[Path]) -> None:
             raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
 
 
-def write_whole(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
     """Write a text file, which appears whole or not at all. Raises TranslationError."""
     try:
         with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.errors import printable
-from nsys2prv_ng.job.accounts import LeftOut, ReportAccount
-from nsys2prv_ng.text.formatting import counted, utc_text
+from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
+from nsys2prv_ng.text.formatting import count_noun, format_utc
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.model import Overview
+    from nsys2prv_ng.summary.model import JobSummary
 
 SUMMARY_VERSION = 1
 
@@ -33,7 +33,7 @@ class SourceAccount:
 
 
 @dataclass
-class Messages:
+class NsysMessages:
     """What nsys itself complained about: warnings and errors, and how many of the reports have some."""
 
     warnings: int
@@ -44,19 +44,19 @@ class Messages:
 
     def __str__(self) -> str:
         told = [(self.warnings, "warning"), (self.errors, "error")]
-        given = " and ".join(counted(number, noun) for number, noun in told if number)
+        given = " and ".join(count_noun(number, noun) for number, noun in told if number)
         lost = f", {self.lost:,} of which say that data is missing" if self.lost else ""
-        return f"nsys gave {given} in {counted(self.reports, 'report')}{lost}"
+        return f"nsys gave {given} in {count_noun(self.reports, 'report')}{lost}"
 
 
 @dataclass
-class Summary:
+class TranslationResult:
     """A translation: what it read and what it wrote. Times in ns."""
 
     output: str
     sources: list[SourceAccount]
     reports: list[ReportAccount]
-    left_out: list[LeftOut]
+    skipped: list[SkippedReport]
     start_utc_ns: int
     duration_ns: int
     nodes: int
@@ -70,14 +70,14 @@ class Summary:
     file_bytes: int
     seconds: float
     warnings: list[str]
-    messages: Messages = field(default_factory=lambda: Messages(0, 0, 0, 0))
+    messages: NsysMessages = field(default_factory=lambda: NsysMessages(0, 0, 0, 0))
     clocks: Alignment | None = None
-    overview: Overview | None = None
+    overview: JobSummary | None = None
 
     @property
     def start_utc(self) -> str:
         """UTC of time 0 of the trace."""
-        return utc_text(self.start_utc_ns)
+        return format_utc(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -109,10 +109,10 @@ class Summary:
             lines.append(f"  not in these reports: {', '.join(absent)}")
         if self.messages.reports:
             lines.append(f"  {self.messages}: nsys2prv-ng inspect shows them")
-        lines += [printable(f"  left out: {report.file}: {report.why}") for report in self.left_out]
+        lines += [escape_unprintable(f"  left out: {report.file}: {report.why}") for report in self.skipped]
         lines.append(
-            f"{printable(self.output)}: {counted(self.tasks, 'task')}, {counted(self.rows, 'row')},"
-            f" {counted(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
+            f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
+            f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
         compressed = "" if self.file_bytes == self.bytes else f" ({self.file_bytes / 1e6:.1f} MB compressed)"
         lines.append(
@@ -123,7 +123,7 @@ class Summary:
             lines.append(self.clocks.text())
         if verbose:
             lines += [
-                printable(
+                escape_unprintable(
                     f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
                 )
                 for r in self.reports

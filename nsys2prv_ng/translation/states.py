@@ -7,24 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import Flat, fill, flatten, overlay
+from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.selection import cut_states
-from nsys2prv_ng.job.spill import get_states
-from nsys2prv_ng.objects.tree import ObjectTree, sharing_rows
+from nsys2prv_ng.job.spill import load_states
+from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
-from nsys2prv_ng.records.runs import Run, put_away
+from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.shared.source import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
 
 
-def row_states(
+def make_state_records(
     read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, at_once: int
 ) -> list[Run]:
     """State records of all rows in the windows, if there are any.
@@ -38,15 +38,15 @@ def row_states(
         asked = [_on_rows(read[i], tree.rows[i], windows, store) for i in group]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
         limits = _limits([(spans[i], tree.rows[i]) for i in group], tree)
-        return put_away(_states(states, limits, windows), store, on_common_clock=True)
+        return store_records(_states(states, limits, windows), store, on_common_clock=True)
 
-    groups = in_threads(of_group, sharing_rows(tree.rows), at_once)
+    groups = run_in_threads(of_group, group_by_shared_rows(tree.rows), at_once)
     return [run for runs in groups for run in runs]
 
 
 def _on_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
     """What a report's events ask for, on rows of the trace and on the common clock."""
-    states = get_states(report.states, store)
+    states = load_states(report.states, store)
     in_trace = rows[states.place] >= 0
     place, begin, end, state = (column[in_trace] for column in states)
     moved = StateIntervals(rows[place], report.clock(begin), report.clock(end), state)
@@ -71,7 +71,9 @@ def _states(asked: StateIntervals, limits: Span, windows: Windows) -> rec.Record
     flat = overlay(flatten(*(c[~profiling] for c in asked)), flatten(*(c[profiling] for c in asked)))
     first, last = limits
     is_host = first <= last
-    running = rec.states(*fill(Flat(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING))
+    running = rec.make_states(
+        *fill_gaps(FlatStates(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING)
+    )
     if windows:
         running, _ = clip_to_windows(running, windows)
-    return rec.concatenate([rec.states(*flat), running])
+    return rec.concatenate([rec.make_states(*flat), running])

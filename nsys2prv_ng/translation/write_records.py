@@ -13,14 +13,14 @@ from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.merge import merged_blocks
-from nsys2prv_ng.records.runs import Run, get_chunks
+from nsys2prv_ng.records.merge import merge_blocks
+from nsys2prv_ng.records.runs import Run, load_chunks
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import in_threads
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 
 
-class Written(NamedTuple):
+class PlacedRun(NamedTuple):
     """A run that goes into the trace, with what makes a report's own ids and times those of the trace."""
 
     run: Run
@@ -32,7 +32,7 @@ class Written(NamedTuple):
 
 def write_records(
     trace: TraceOutput,
-    runs: Sequence[Written],
+    runs: Sequence[PlacedRun],
     rows: RowNumbers,
     origin: int,
     store: Store,
@@ -51,17 +51,17 @@ def write_records(
 
     size = 0
     with progress.step(f"writing {trace.path}", sum(len(each.run) for each in runs), "record") as step:
-        blocks = merged_blocks([_chunks(each, store) for each in runs])
-        for lines, count in in_threads(text, blocks, threads):
+        blocks = merge_blocks([_chunks(each, store) for each in runs])
+        for lines, count in run_in_threads(text, blocks, threads):
             trace.write_prv(lines.data)
             size += lines.size
             step.update(count)
     return size
 
 
-def _chunks(written: Written, store: Store) -> Iterator[Records]:
-    for records in get_chunks(written.run, store):
-        rec.shift(records, written.offset)
+def _chunks(written: PlacedRun, store: Store) -> Iterator[Records]:
+    for records in load_chunks(written.run, store):
+        rec.shift_times(records, written.offset)
         if written.resolved_by is not None:
-            rec.resolve(records, *written.resolved_by)
+            rec.resolve_maps(records, *written.resolved_by)
         yield records

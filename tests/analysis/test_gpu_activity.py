@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.summary.model import GpuNumbers, Overview
+from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
 from tests.spans import common, gaps, parameters, total, union
@@ -23,7 +23,7 @@ _ALLOCATION = 0
 
 @dataclass(frozen=True)
 class Made:
-    found: Overview
+    found: JobSummary
     objects: Objects
 
     @cached_property

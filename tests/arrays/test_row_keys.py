@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.arrays.row_keys import codes_of, combined, distinct, duplicated, find, tuples_of
+from nsys2prv_ng.arrays.row_keys import (
+    combine_columns,
+    encode_rows,
+    find_distinct,
+    find_distinct_rows,
+    find_rows,
+    mark_duplicates,
+)
 
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 SMALL = st.integers(-2, 2)
@@ -28,7 +35,7 @@ def tuples(columns):
 @given(tables())
 def test_combined_integers_compare_as_the_rows_do(table):
     (columns,) = table
-    key, rows = combined(*columns).tolist(), tuples(columns)
+    key, rows = combine_columns(*columns).tolist(), tuples(columns)
     for i in range(len(rows)):
         for j in range(len(rows)):
             assert (key[i] < key[j], key[i] == key[j]) == (rows[i] < rows[j], rows[i] == rows[j])
@@ -39,7 +46,7 @@ def test_the_widest_ranges_neither_overflow_nor_collide(widths):
     rng = np.random.default_rng(1)
     columns = [np.append(rng.integers(0, width, 300), [0, width - 1]) - width // 2 for width in widths]
     order = np.lexsort(columns[::-1])
-    assert (np.argsort(combined(*columns), kind="stable") == order).all()
+    assert (np.argsort(combine_columns(*columns), kind="stable") == order).all()
 
 
 @given(tables())
@@ -47,10 +54,10 @@ def test_codes_and_tuples_are_in_the_order_of_the_first_rows(table):
     (columns,) = table
     rows = tuples(columns)
     kinds = list(dict.fromkeys(rows))
-    codes, first = codes_of(*columns)
+    codes, first = encode_rows(*columns)
     assert codes.tolist() == [kinds.index(row) for row in rows]
     assert first.tolist() == [rows.index(kind) for kind in kinds]
-    of_tuples, found = tuples_of(*columns)
+    of_tuples, found = find_distinct_rows(*columns)
     assert (of_tuples.tolist(), found) == (codes.tolist(), kinds)
     assert codes.dtype == first.dtype == np.int64
 
@@ -59,20 +66,20 @@ def test_codes_and_tuples_are_in_the_order_of_the_first_rows(table):
 def test_duplicated_rows_are_those_of_pandas(table):
     (columns,) = table
     expected = pd.DataFrame(dict(enumerate(columns))).duplicated() if columns[0].size else np.zeros(0, bool)
-    assert duplicated(*columns).tolist() == list(expected)
+    assert mark_duplicates(*columns).tolist() == list(expected)
 
 
 @given(tables(tables=2))
 def test_find_gives_the_row_that_is_alike(two):
     rows = tuples(two[0])
-    unique = [column[~duplicated(*two[0])] for column in two[0]]
+    unique = [column[~mark_duplicates(*two[0])] for column in two[0]]
     known = list(dict.fromkeys(rows))
-    assert find(unique, two[1]).tolist() == [known.index(row) if row in known else -1 for row in tuples(two[1])]
+    assert find_rows(unique, two[1]).tolist() == [known.index(row) if row in known else -1 for row in tuples(two[1])]
 
 
 @given(st.lists(ANY))
 def test_distinct_is_numpy_unique(values):
     array = np.array(values, np.int64)
-    index, found = distinct(array)
+    index, found = find_distinct(array)
     expected, inverse = np.unique(array, return_inverse=True)
     assert (found.tolist(), index.tolist()) == (expected.tolist(), inverse.tolist())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.bundled.job_script import Job, script
+from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
 from nsys2prv_ng.report.nsys import find_nsys
 from tests.bundled.fake_slurm import SAMPLES, Cluster
 from tests.cli.test_program import run
@@ -23,8 +23,8 @@ RANKS = [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
 FEW = "cuda_api,kernels"
 
 JOBS = {
-    "default": Job(),
-    "all": Job(
+    "default": ScriptOptions(),
+    "all": ScriptOptions(
         command=["python", "my train.py", "--lr=$LR", "it's"],
         nodes=7,
         gpus_per_node=3,
@@ -35,16 +35,16 @@ JOBS = {
         venv="/a b/venv",
         modules=["cuda/12.6", "nsight systems"],
     ),
-    "per node": Job(per_node=True),
-    "apptainer": Job(container="/images/it's.sif"),
-    "odd": Job(command=["a\nb", "--", "*", '"', "\\n", "$(rm x)"]),
+    "per node": ScriptOptions(per_node=True),
+    "apptainer": ScriptOptions(container="/images/it's.sif"),
+    "odd": ScriptOptions(command=["a\nb", "--", "*", '"', "\\n", "$(rm x)"]),
 }
 
 
 def two_by_two(**of_job: object) -> str:
     """The script for the job that the samples are of, translating little."""
     words = {"command": ["sh", "-c", "exit 0"], "nodes": 2, "gpus_per_node": 2, **of_job}
-    text = script(Job(**words))  # type: ignore[arg-type]
+    text = render_script(ScriptOptions(**words))  # type: ignore[arg-type]
     assert text.count("\nTRANSLATE_OPTIONS=()\n") == 1
     return text.replace("\nTRANSLATE_OPTIONS=()\n", f"\nTRANSLATE_OPTIONS=(--sources {FEW} -j 1)\n")
 
@@ -74,21 +74,21 @@ def expected(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_the_sample_is_what_is_printed() -> None:
-    assert (SAMPLES / "slurm.sh").read_text() == run("slurm").stdout == script(Job())
+    assert (SAMPLES / "slurm.sh").read_text() == run("slurm").stdout == render_script(ScriptOptions())
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_it_is_bash(job: Job, tmp_path: Path) -> None:
+def test_it_is_bash(job: ScriptOptions, tmp_path: Path) -> None:
     path = tmp_path / "slurm.sh"
-    path.write_text(script(job))
+    path.write_text(render_script(job))
     subprocess.run(["bash", "-n", path], check=True)
     if shutil.which("shellcheck") and not set("".join(job.command)) & set("$"):  # told of words in single quotes
         subprocess.run(["shellcheck", path], check=True)
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_bash_reads_the_values_that_were_given(job: Job, tmp_path: Path) -> None:
-    text = script(job)
+def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Path) -> None:
+    text = render_script(job)
     settings = text[: text.index("# ==== What each task does")]
     show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "${#MODULES[@]}" "${MODULES[@]}"'
     show += ' "${SRUN_OPTIONS[*]}" "${PREFIX[*]}" "${COMMAND[@]}"'
@@ -116,10 +116,10 @@ def test_bash_reads_the_values_that_were_given(job: Job, tmp_path: Path) -> None
 def test_command_line() -> None:
     words = ["--nodes", "3", "--gpus-per-node", "8", "--per-node", "--capture-range", "--dependent", "--venv", "/v"]
     words += ["--module", "a", "--module", "b", "--container", "c.sif"]
-    job = Job(["python", "x.py", "--nodes", "9"], 3, 8, True, True, True, "c.sif", "/v", ["a", "b"])
+    job = ScriptOptions(["python", "x.py", "--nodes", "9"], 3, 8, True, True, True, "c.sif", "/v", ["a", "b"])
     done = run("slurm", *words, "--", *job.command)
-    assert (done.returncode, done.stdout) == (0, script(job))
-    assert run("slurm", *words, *job.command).stdout == script(job)
+    assert (done.returncode, done.stdout) == (0, render_script(job))
+    assert run("slurm", *words, *job.command).stdout == render_script(job)
     assert "#SBATCH --ntasks-per-node=1\n" in done.stdout and "#SBATCH --cpus-per-task=64\n" in done.stdout
     assert run("slurm", "--nodes", "0").returncode == 2
 
@@ -285,7 +285,7 @@ def test_with_the_nsys_of_this_machine(tmp_path: Path) -> None:
     if nsys is None:
         pytest.skip("no nsys on this machine")
     program = "import os, sys, time; time.sleep(0.3); sys.exit(int(os.environ['RANK']) * 5)"
-    text = script(Job(command=[sys.executable, "-c", program], nodes=2, gpus_per_node=1))
+    text = render_script(ScriptOptions(command=[sys.executable, "-c", program], nodes=2, gpus_per_node=1))
     for attempt in range(3):  # nsys sometimes loses what a program did
         (tmp_path / str(attempt)).mkdir()
         cluster = Cluster(tmp_path / str(attempt), [], real_nsys=nsys.path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.bundled.presets import install, presets
+from nsys2prv_ng.bundled.presets import install_presets, list_presets
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.conftest import REPOSITORY
 
@@ -24,7 +24,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_preset_is_listed_with_the_first_line_of_its_description() -> None:
-    listed = presets()
+    listed = list_presets()
     assert {f"{preset.name}.cfg" for preset in listed} == set(files_of(CFGS))
     for preset in listed:
         before, _, after = (CFGS / f"{preset.name}.cfg").read_text().partition("ConfigFile.BeginDescription\n")
@@ -41,14 +41,14 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
 
 def test_installed_presets_are_copies(tmp_path: Path) -> None:
     folder = tmp_path / "my" / "cfgs"
-    assert sorted(install(folder, force=False)) == sorted(folder.rglob("*.cfg"))
+    assert sorted(install_presets(folder, force=False)) == sorted(folder.rglob("*.cfg"))
     assert files_of(folder) == files_of(CFGS)
-    install(folder, force=False)  # the same files again are no loss
+    install_presets(folder, force=False)  # the same files again are no loss
 
 
 def test_presets_can_be_installed_over_themselves() -> None:
     before = files_of(CFGS)
-    install(CFGS, force=False)
+    install_presets(CFGS, force=False)
     assert files_of(CFGS) == before
 
 
@@ -57,14 +57,14 @@ def test_other_files_are_replaced_only_by_force(tmp_path: Path) -> None:
     own.parent.mkdir()
     own.write_text("mine")
     with pytest.raises(UsageError, match="--force"):
-        install(tmp_path, force=False)
+        install_presets(tmp_path, force=False)
     assert files_of(tmp_path) == {"basics/kernels.cfg": b"mine"}
-    install(tmp_path, force=True)
+    install_presets(tmp_path, force=True)
     assert files_of(tmp_path) == files_of(CFGS)
 
 
 def test_a_file_for_a_folder_is_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TranslationError, match="cannot be written") as error:
-        install(tmp_path / "file", force=False)
+        install_presets(tmp_path / "file", force=False)
     assert "\n" not in str(error.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.bundled.presets import presets
+from nsys2prv_ng.bundled.presets import list_presets
 from tests.cfgs.evaluator.evaluate import Histogram, evaluate
 from tests.cfgs.sampled_report import Made, make
 from tests.conftest import REPOSITORY
@@ -95,7 +95,7 @@ def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[Ma
 
 def test_presets_of_samples_have_their_events(made: tuple[Made, Trace]) -> None:
     _, trace = made
-    found = {preset.name for preset in presets()}
+    found = {preset.name for preset in list_presets()}
     for name in ("basics/sampled_functions", "analysis/sampled_while_gpu_idle"):
         assert name in found
         for window in evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace).windows:

@@ -443,7 +443,7 @@ def test_a_signal_while_a_library_calls_back(tmp_path):
     """Nothing can be raised through C: what was raised there is not lost."""
     program = """
 import ctypes, sys, time
-from nsys2prv_ng import cli
+from nsys2prv_ng.cli import program as cli
 
 def call_back():
     print("called", flush=True)

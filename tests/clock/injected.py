@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.sources import choose
-from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
@@ -81,7 +81,7 @@ def _put_into(database: sqlite3.Connection, error: Error, start: int, without: S
 class Aligned:
     """A trace of reports with errors, and the times in it (UTC, ns) beside the true ones, in the same order."""
 
-    summary: Summary
+    summary: TranslationResult
     trace: Trace
     shown: list[np.ndarray]
     true: list[np.ndarray]
@@ -125,7 +125,7 @@ def aligned(
 ) -> Aligned:
     """Translate `reports`, of rank 0, 1, ..., and compare with `truth`: what they are copies of."""
     output = folder / f"{source}-{Path(align).stem}.prv"
-    options = Options(sources=choose(source), align=align, align_report=report, force=True)
+    options = Options(sources=select_sources(source), align=align, align_report=report, force=True)
     summary = translate(reports, output, options)
     trace = read_trace(output)
     event_type, query = (NCCL_KERNEL, NCCL_KERNELS) if source == "kernels" else (MPI_COLLECTIVE, MPI_COLLECTIVES)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.clock.matching import Matches, matches_of
+from nsys2prv_ng.clock.matching import Matches, match_reports
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def run(program: Program) -> Run:
             )
         )
     every = np.concatenate(times)
-    return Run(program, matches_of(pd.concat(tables)), offset, drift, float(every.min()), float(every.max()))
+    return Run(program, match_reports(pd.concat(tables)), offset, drift, float(every.min()), float(every.max()))
 
 
 def random_program(seed: int) -> Program:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.clock.alignment import ReportClock, align, from_matches, parse_way
+from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matches, parse_alignment
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
-from nsys2prv_ng.clock.causality import Lines, Violations, violations, within_bounds
-from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, matches_of
+from nsys2prv_ng.clock.causality import Lines, Violations, count_within_bounds, find_violations
+from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
 
@@ -22,10 +22,10 @@ REPORTS = [ReportClock(0, UTC), ReportClock(1, UTC + 500), ReportClock(1, UTC + 
 
 
 def test_utc_and_none() -> None:
-    alignment, maps = align("utc", REPORTS, ["a", "b"])
+    alignment, maps = align_clocks("utc", REPORTS, ["a", "b"])
     assert alignment.utc_base == UTC
     assert maps == [ClockMap(0), ClockMap(500), ClockMap(2000), ClockMap(0)]
-    alignment, maps = align("none", REPORTS, ["a", "b"])
+    alignment, maps = align_clocks("none", REPORTS, ["a", "b"])
     assert alignment.utc_base == UTC
     assert maps == [ClockMap(0)] * 4
 
@@ -34,7 +34,7 @@ def test_clocks_that_are_centuries_apart() -> None:
     """As damage makes them: their sums do not fit 64 bits."""
     far = [ReportClock(0, -(2**62) + 1), ReportClock(1, 2**62 - 1)]
     with pytest.raises(TranslationError, match="centuries apart"):
-        align("utc", far, ["a", "b"])
+        align_clocks("utc", far, ["a", "b"])
 
 
 def test_reports_of_a_node_keep_their_distance() -> None:
@@ -61,7 +61,7 @@ def test_table_round_trip(tmp_path: Path) -> None:
         found = read[node.name]
         assert (found.offset, found.since) == (node.correction.offset, node.correction.since)
         assert math.isclose(found.drift, node.correction.drift, rel_tol=1e-12)
-    _, maps = align(path, [ReportClock(0, UTC), ReportClock(1, UTC + 500)], [node.name for node in nodes])
+    _, maps = align_clocks(path, [ReportClock(0, UTC), ReportClock(1, UTC + 500)], [node.name for node in nodes])
     assert maps[0] == ClockMap(0)
     assert maps[1].at(17 - 500) == 17 - 1_234_567
 
@@ -69,7 +69,7 @@ def test_table_round_trip(tmp_path: Path) -> None:
 def test_drift_survives_exactly_enough(tmp_path: Path) -> None:
     """A trace made by the file is the same, to the ns, over a hundred days."""
     simulated = run(Program(2, [[0, 1]], 300, 60.0))
-    alignment = from_matches("auto", simulated.matches, UTC, simulated.names)
+    alignment = fit_from_matches("auto", simulated.matches, UTC, simulated.names)
     (tmp_path / "c.toml").write_text(alignment.toml(), encoding="utf-8")
     times = np.linspace(0, 2**53, 1001).astype(np.int64)
     for node in alignment.nodes:
@@ -81,7 +81,7 @@ def test_drift_survives_exactly_enough(tmp_path: Path) -> None:
 def test_a_file_that_lacks_a_node(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text('[node."a"]\noffset_us = 2.5\n')
-    alignment, maps = align(path, REPORTS, ["a", "b"])
+    alignment, maps = align_clocks(path, REPORTS, ["a", "b"])
     assert maps == [ClockMap(2500), ClockMap(500), ClockMap(2000), ClockMap(2500)]
     assert alignment.warnings == [f"{path} says nothing of b: there plain UTC is kept"]
 
@@ -118,16 +118,21 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_ways(tmp_path: Path) -> None:
-    assert [parse_way(way) for way in ("auto", "utc", "collectives", "none")] == ["auto", "utc", "collectives", "none"]
+    assert [parse_alignment(way) for way in ("auto", "utc", "collectives", "none")] == [
+        "auto",
+        "utc",
+        "collectives",
+        "none",
+    ]
     (tmp_path / "c.toml").write_text("")
-    assert parse_way(str(tmp_path / "c.toml")) == tmp_path / "c.toml"
+    assert parse_alignment(str(tmp_path / "c.toml")) == tmp_path / "c.toml"
     with pytest.raises(UsageError, match="--align mpi"):
-        parse_way("mpi")
+        parse_alignment("mpi")
 
 
 def test_the_table_for_a_terminal() -> None:
     simulated = run(Program(3, [[0, 1]], 300, 60.0))
-    alignment = from_matches("auto", simulated.matches, UTC, simulated.names)
+    alignment = fit_from_matches("auto", simulated.matches, UTC, simulated.names)
     head, *rows, last = alignment.text().splitlines()
     assert head.split()[:2] == ["clock", "of"]
     assert [row.split()[0] for row in rows] == simulated.names
@@ -144,7 +149,7 @@ def operations(rows: list[tuple[int, int, int, int]]) -> Matches:
     """From rows (operation, domain, enter, leave)."""
     columns = ("instance", "domain", "enter", "leave")
     table = pd.DataFrame(rows, columns=columns).assign(group=0, fits=True)
-    return matches_of(table)
+    return match_reports(table)
 
 
 def flat(*offsets: float) -> Lines:
@@ -177,7 +182,7 @@ def test_violations_against_all_pairs() -> None:
         checked += bool(waits)
         late.append(max(waits, default=0))
     expected = Violations(sum(x > 0 for x in late), checked, max(late))
-    assert violations(operations(rows), lines) == expected
+    assert find_violations(operations(rows), lines) == expected
     assert 0 < expected.broken < expected.checked
 
 
@@ -186,14 +191,14 @@ def test_bounds_move_clocks_within_their_error_only() -> None:
     rows = [(0, 0, 100, 200), (0, 1, 50, 60), (1, 0, 300, 400), (1, 1, 310, 420)]
     matches = operations(rows)
     fixed = np.array([True, False])
-    moved = within_bounds(matches, flat(0, 0), np.array([0.0, 50.0]), fixed)
+    moved = count_within_bounds(matches, flat(0, 0), np.array([0.0, 50.0]), fixed)
     assert moved.offset[0] == 0 and 40 <= moved.offset[1] <= 42
-    assert violations(matches, moved).broken == 0
-    kept = within_bounds(matches, flat(0, 0), np.array([0.0, 30.0]), fixed)
+    assert find_violations(matches, moved).broken == 0
+    kept = count_within_bounds(matches, flat(0, 0), np.array([0.0, 30.0]), fixed)
     assert kept.offset.tolist() == [0, 0]
 
 
 def test_bounds_that_contradict_each_other_move_nothing() -> None:
     rows = [(0, 0, 100, 200), (0, 1, 50, 60), (1, 1, 600, 700), (1, 0, 450, 550)]
-    kept = within_bounds(operations(rows), flat(0, 0), np.array([0.0, 1000.0]), np.array([True, False]))
+    kept = count_within_bounds(operations(rows), flat(0, 0), np.array([0.0, 1000.0]), np.array([True, False]))
     assert kept.offset.tolist() == [0, 0]

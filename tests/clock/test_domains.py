@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.clock.domains import doubtful_hosts, nodes_of
+from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from tests.sources.small_reports import export
@@ -45,7 +45,7 @@ def metadata(host: str = "n1", boot: int | None = None, utc: int = UTC, **enviro
     ],
 )
 def test_nodes(reports: list[Metadata], nodes: list[int]) -> None:
-    assert nodes_of(reports)[0] == nodes
+    assert assign_nodes(reports)[0] == nodes
 
 
 def test_boot_from_the_export(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_shifts_of_the_export(tmp_path: Path, settings: dict[str, str], zero: in
 def test_generic_hosts_with_clashing_pids(host: str) -> None:
     process = 1 << 24 | 77
     both = [metadata(host), metadata(host, utc=UTC + SECOND // 2)]
-    (warning,) = doubtful_hosts(both, [{process}, {process}])
+    (warning,) = find_doubtful_hosts(both, [{process}, {process}])
     assert host in warning and "NSYS_HW_ID" in warning
-    assert doubtful_hosts(both, [{process}, {process + 1}]) == []
+    assert find_doubtful_hosts(both, [{process}, {process + 1}]) == []
     # Of one process, one after the other.
-    assert doubtful_hosts([metadata(host), metadata(host, utc=UTC + 2 * SECOND)], [{process}, {process}]) == []
+    assert find_doubtful_hosts([metadata(host), metadata(host, utc=UTC + 2 * SECOND)], [{process}, {process}]) == []
 
 
 def test_names_of_their_own_are_trusted() -> None:
     for host in ("gpunode01", "nid008553", "vmware1", "modality"):
-        assert doubtful_hosts([metadata(host), metadata(host)], [{77}, {77}]) == []
+        assert find_doubtful_hosts([metadata(host), metadata(host)], [{77}, {77}]) == []
     with_id = [metadata("localhost", NSYS_HW_ID="1"), metadata("localhost", NSYS_HW_ID="1")]
-    assert doubtful_hosts(with_id, [{77}, {77}]) == []
+    assert find_doubtful_hosts(with_id, [{77}, {77}]) == []

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.clock.alignment import AUTO, COLLECTIVES, from_matches
+from nsys2prv_ng.clock.alignment import AUTO, COLLECTIVES, fit_from_matches
 from nsys2prv_ng.clock.fit import DRIFT, MOST_DRIFT, OFFSET, UTC
-from nsys2prv_ng.clock.normal import Problem, solve
+from nsys2prv_ng.clock.normal import NormalProblem, solve
 from tests.clock.simulated import Program, Run, random_program, run
 
 
@@ -23,13 +23,15 @@ def test_equations_against_dense_least_squares(drifts: bool, seed: int) -> None:
     """Without outliers all weights are alike, and the first step is plain least squares with every true end unknown."""
     random = np.random.default_rng(seed)
     clocks, operations = 5, 40
-    members = [np.sort(random.choice(clocks, random.integers(2, clocks + 1), replace=False)) for _ in range(operations)]
+    members = [
+        np.sort(random.choice(clocks, random.integers(2, clocks + 1), replace=False)) for _ in range(operations)
+    ]
     first = np.concatenate([[0], np.cumsum([m.size for m in members])]).astype(np.int64)
     clock = np.concatenate(members).astype(np.int32)
     s = np.repeat(np.linspace(-1, 1, operations), np.diff(first))
     offset, drift = random.normal(0, 1e6, clocks), random.normal(0, 1e4, clocks) * drifts
     end = np.repeat(random.normal(0, 1e9, operations), np.diff(first)) - offset[clock] - drift[clock] * s
-    problem = Problem(clocks, first, clock, end, s, np.zeros(operations, np.int64), 1e9)
+    problem = NormalProblem(clocks, first, clock, end, s, np.zeros(operations, np.int64), 1e9)
 
     design = np.zeros((end.size, operations + 2 * clocks))
     design[np.arange(end.size), np.repeat(np.arange(operations), np.diff(first))] = -1
@@ -52,7 +54,7 @@ def test_bounds_hold_in_95_of_100_programs() -> None:
     programs = 120
     for seed in range(1000, 1000 + programs):
         simulated = run(random_program(seed))
-        alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+        alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
         errors = simulated.errors(alignment)
         # Rounding to whole ns, here and in the columns, is not in the bound.
         within = [e <= n.bound + 2 for e, n in zip(errors, alignment.nodes, strict=True) if n.bound is not None]
@@ -91,7 +93,7 @@ def test_connected_programs(
         nodes, [c for c in communicators if len(c) > 1], operations, seconds, outliers=outliers, seed=seed
     )
     simulated = run(program)
-    alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     apart = max(abs(simulated.drift[a] - simulated.drift[b]) for c in communicators for a in c[:1] for b in c)
     if apart * (simulated.last - simulated.first) > 30e3 and simulated.last - simulated.first > 5e9:
         assert {node.model for node in alignment.nodes} == {DRIFT}
@@ -102,7 +104,7 @@ def test_connected_programs(
 
 def test_a_chain_is_not_broken_by_its_length() -> None:
     simulated = run(Program(64, chain(64), 200, 30.0))
-    alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert simulated.errors(alignment).max() < 30e3
     assert alignment.before.broken > 0.9 * alignment.before.checked
 
@@ -110,7 +112,7 @@ def test_a_chain_is_not_broken_by_its_length() -> None:
 @pytest.mark.parametrize(("seconds", "operations"), [(0.17, 122), (0.7, 1000), (4.9, 5000), (60.0, 49)])
 def test_no_drift_from_a_short_window_or_few_operations(seconds: float, operations: int) -> None:
     simulated = run(Program(4, [range(4)], operations, seconds))
-    alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert {node.model for node in alignment.nodes} == {OFFSET}
     assert {node.drift_ppm for node in alignment.nodes} == {0.0}
 
@@ -120,7 +122,7 @@ def test_no_drift_from_operations_in_a_few_bursts() -> None:
     middle = simulated.matches.leave[simulated.matches.first[:-1]]
     block = (middle - middle.min()) * 8 // (middle.max() - middle.min() + 1)
     kept = np.flatnonzero(np.isin(block, [0, 7]))
-    alignment = from_matches(AUTO, _part(simulated, kept), 0, simulated.names)
+    alignment = fit_from_matches(AUTO, _part(simulated, kept), 0, simulated.names)
     assert {node.model for node in alignment.nodes} == {OFFSET}
 
 
@@ -141,17 +143,17 @@ def _part(simulated: Run, operations: np.ndarray) -> object:
 def test_a_drift_that_no_clock_has_is_not_used() -> None:
     simulated = run(Program(2, [[0, 1]], 400, 60.0, drift=200e-6, seed=4))
     assert abs(simulated.drift[1] - simulated.drift[0]) > 2 * MOST_DRIFT
-    alignment = from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
     assert {node.drift_ppm for node in alignment.nodes} == {0.0}
 
 
 def test_right_clocks_are_left_alone() -> None:
     for seed in range(20):
         simulated = run(Program(4, [range(4)], 300, 20.0, offset=0.0, drift=0.0, seed=seed))
-        alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+        alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
         assert {node.model for node in alignment.nodes} == {UTC}
         assert {node.correction.offset for node in alignment.nodes} == {0}
-        asked = from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
+        asked = fit_from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
         assert max(abs(node.correction.offset) for node in asked.nodes) < 5_000
 
 
@@ -163,7 +165,7 @@ def test_one_wrong_clock_among_many_right_ones() -> None:
     shifted = type(matches)(
         matches.first, matches.fits, matches.group, matches.domain, matches.enter + wrong, matches.leave + wrong
     )
-    alignment = from_matches(AUTO, shifted, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, shifted, 0, simulated.names)
     assert abs(alignment.nodes[17].correction.offset + 2_000_000) < 5_000
     others = [abs(node.correction.offset) for i, node in enumerate(alignment.nodes) if i != 17]
     assert max(others) < 5_000
@@ -171,7 +173,7 @@ def test_one_wrong_clock_among_many_right_ones() -> None:
 
 def test_groups_that_share_no_collective() -> None:
     simulated = run(Program(5, [[0, 1], [2, 3]], 200, 20.0))
-    alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert [node.reference for node in alignment.nodes] == ["node0000", "node0000", "node0002", "node0002", ""]
     assert simulated.errors(alignment)[:4].max() < 10e3
     assert alignment.nodes[4].correction.offset == 0
@@ -181,10 +183,10 @@ def test_groups_that_share_no_collective() -> None:
 
 def test_one_operation() -> None:
     simulated = run(Program(3, [range(3)], 1, 1.0))
-    kept = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    kept = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert {node.model for node in kept.nodes} == {UTC}
     assert any("too few collectives" in warning for warning in kept.warnings)
-    used = from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
+    used = fit_from_matches(COLLECTIVES, simulated.matches, 0, simulated.names)
     assert {node.model for node in used.nodes} == {OFFSET}
     assert {node.bound for node in used.nodes[1:]} == {None}
 
@@ -192,12 +194,12 @@ def test_one_operation() -> None:
 def test_nothing_to_fit() -> None:
     simulated = run(Program(2, [[0, 0]], 5, 1.0))
     assert len(simulated.matches) == 0
-    alignment = from_matches(AUTO, simulated.matches, 0, simulated.names)
+    alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)
     assert {node.correction.offset for node in alignment.nodes} == {0}
     assert any("node0000, node0001 share no collective" in warning for warning in alignment.warnings)
 
 
 def test_the_same_operations_give_the_same_corrections() -> None:
     simulated = run(random_program(5))
-    results = [from_matches(AUTO, simulated.matches, 0, simulated.names).to_dict() for _ in range(2)]
+    results = [fit_from_matches(AUTO, simulated.matches, 0, simulated.names).to_dict() for _ in range(2)]
     assert results[0] == results[1]

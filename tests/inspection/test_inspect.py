@@ -24,9 +24,9 @@ import pytest
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.inspection.inspect import Inspected, Inspection, inspect
-from nsys2prv_ng.inspection.text import inspection_text, shown
+from nsys2prv_ng.inspection.text import escape_path, format_inspection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES, choose
+from nsys2prv_ng.sources import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.sources.node import diagnostics
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.cli.test_program import SAMPLE, assert_one_line, broken, files, run
@@ -215,7 +215,7 @@ def test_gpus_are_used_that_have_operations(report):
 def tasks_of_trace(reports: Sequence[Path], folder: Path) -> list[str]:
     """Names of all tasks but those that stand for their node."""
     output = folder / "out.prv"
-    translate(reports, output, Options(sources=choose(None)))
+    translate(reports, output, Options(sources=select_sources(None)))
     names = read_trace(output).names
     return sorted(name for name in names["TASK"] if name not in names["NODE"])
 
@@ -459,7 +459,7 @@ def test_warnings_of_versions_times_and_parts(tmp_path):
     assert found.begin_utc_ns is None and found.to_dict()["begin_utc"] is None
     text = " ".join(found.warnings)
     assert "9.99.0 is newer" in text and "does not say when it was captured" in text and "times 1s/2s" in text
-    assert "time of capture unknown" in inspection_text(look_at(report), 100)
+    assert "time of capture unknown" in format_inspection(look_at(report), 100)
 
 
 def test_broken_reports_are_told_and_the_others_shown(tmp_path):
@@ -506,7 +506,7 @@ def test_damage_of_a_table_that_no_source_reads(tmp_path):
     (folder / "OTHER_EVENTS.parquet").write_bytes(b"PAR1 this is no table")
     found = one(folder)
     assert [(each.table, each.rows) for each in found.not_translated] == [("OTHER_EVENTS", None)]
-    assert "OTHER_EVENTS: rows: cannot be read" in inspection_text(look_at(folder), 100)
+    assert "OTHER_EVENTS: rows: cannot be read" in format_inspection(look_at(folder), 100)
     (folder / (CUPTI + "RUNTIME.parquet")).write_bytes(b"PAR1 this is no table")
     assert CUPTI + "RUNTIME.parquet" in look_at(folder).unreadable[0].why
 
@@ -554,7 +554,7 @@ def cells(line: str) -> list[str]:
 def test_tables_show_the_numbers():
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     found = look_at(*reports)
-    lines = inspection_text(found, 100).splitlines()
+    lines = format_inspection(found, 100).splitlines()
     for report in found.reports:
         (row,) = [cells(line) for line in lines if cells(line)[0] == Path(report.file).stem]
         begin = f"{datetime.fromtimestamp(report.begin_utc_ns // 10**9, timezone.utc):%H:%M:%S}"
@@ -586,7 +586,7 @@ def many(count: int) -> Inspection:
 
 @pytest.mark.parametrize("width", [40, 80, 100, 120])
 def test_many_reports_are_a_row_each_within_the_width(width):
-    lines = inspection_text(many(64), width).splitlines()
+    lines = format_inspection(many(64), width).splitlines()
     assert max(map(len, lines)) <= max(width, 80)
     names = [cells(line)[0] for line in lines if line.startswith("  a")]
     assert len(names) == len(set(names)) == 64  # also where they are cut
@@ -600,12 +600,12 @@ def test_real_reports_together_fit(shared_reports):
     found = look_at(*reports, jobs=2)
     assert len(found.reports) == len(reports) and found.faults == []
     for width in (80, 100):
-        lines = inspection_text(found, width).splitlines()
+        lines = format_inspection(found, width).splitlines()
         assert max(map(len, lines)) <= width
         names = [cells(line)[0] for line in lines if re.search(r"[0-9]{2}:[0-9]{2}:[0-9]{2}", line)]
         assert len(names) == len(set(names)) == len(reports)
     (cloverleaf,) = [report for report in found.reports if "pipit" in report.file]
-    assert f"1 of {cloverleaf.other_processes + 1}" in inspection_text(Inspection([cloverleaf], []), 100)
+    assert f"1 of {cloverleaf.other_processes + 1}" in format_inspection(Inspection([cloverleaf], []), 100)
 
 
 def test_nothing_hides_in_names(tmp_path):
@@ -638,8 +638,8 @@ def test_nothing_hides_in_names(tmp_path):
 
 
 def test_shown():
-    assert shown("größe 日本 x") == "größe 日本 x"
-    assert shown("a\tb\x00\udc80\u2028") == r"a\tb\x00\udc80\u2028"
+    assert escape_path("größe 日本 x") == "größe 日本 x"
+    assert escape_path("a\tb\x00\udc80\u2028") == r"a\tb\x00\udc80\u2028"
 
 
 def test_the_captured_environment_stays_in_the_report(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.as_of import latest
+from nsys2prv_ng.intervals.as_of import find_latest
 
 few = st.integers(0, 3)
 
@@ -18,4 +18,4 @@ def test_the_last_of_a_group_that_is_not_later(entries: list[tuple[int, int]], q
     for group, at in queries:
         fits = [(time, index) for index, (other, time) in enumerate(entries) if other == group and time <= at]
         expected.append(max(fits)[1] if fits else -1)
-    assert latest(*columns).tolist() == expected
+    assert find_latest(*columns).tolist() == expected

@@ -12,9 +12,9 @@ from nsys2prv_ng.intervals.device_sweep import (
     IDLE,
     IN_FLIGHT,
     MEMORY,
-    Changes,
+    DeviceChanges,
     cut_to_windows,
-    device_activity,
+    sweep_devices,
 )
 
 KINDS = (COMPUTE, COMMUNICATION, MEMORY, IN_FLIGHT)
@@ -26,10 +26,10 @@ intervals_of_devices = st.lists(
 )
 
 
-def sweep(intervals: list[Interval]) -> Changes:
+def sweep(intervals: list[Interval]) -> DeviceChanges:
     """Changes of intervals (device, begin, length, kind)."""
     columns = np.array(intervals, np.int64).reshape(-1, 4).T
-    return device_activity(columns[0], columns[1], columns[1] + columns[2], columns[3])
+    return sweep_devices(columns[0], columns[1], columns[1] + columns[2], columns[3])
 
 
 def expected_at(of_device: list[Interval], instant: int) -> tuple[int, int, int]:

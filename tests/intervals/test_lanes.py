@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.lanes import crossing, ends_within_parents, free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 6)), max_size=40)
 
@@ -21,7 +21,7 @@ def columns(intervals):
 @given(INTERVALS)
 def test_intervals_of_a_lane_do_not_overlap_and_no_lower_lane_was_free(intervals):
     group, begin, end = columns(intervals)
-    lane = free_lanes(group, begin, end)
+    lane = assign_lanes(group, begin, end)
     order = sorted(range(len(intervals)), key=lambda i: (group[i], begin[i], i))
     earlier = []
     for i in order:
@@ -32,7 +32,7 @@ def test_intervals_of_a_lane_do_not_overlap_and_no_lower_lane_was_free(intervals
 
 def test_more_lanes_than_the_first_buffer_holds():
     n = 100
-    lane = free_lanes(np.zeros(n, np.int64), np.arange(n), np.full(n, 1000))
+    lane = assign_lanes(np.zeros(n, np.int64), np.arange(n), np.full(n, 1000))
     assert lane.tolist() == list(range(n))
 
 
@@ -40,7 +40,7 @@ def test_more_lanes_than_the_first_buffer_holds():
 @given(INTERVALS)
 def test_what_does_not_cross_nests(intervals):
     group, begin, end = columns(intervals)
-    crosses = crossing(group, begin, end)
+    crosses = mark_crossing(group, begin, end)
     kept = [i for i in range(len(intervals)) if not crosses[i]]
     for i in kept:
         for j in kept:
@@ -53,7 +53,7 @@ def test_what_does_not_cross_nests(intervals):
 
 def test_deep_nesting_does_not_cross():
     n = 500
-    assert not crossing(np.zeros(n, np.int64), np.arange(n), 2000 - np.arange(n)).any()
+    assert not mark_crossing(np.zeros(n, np.int64), np.arange(n), 2000 - np.arange(n)).any()
 
 
 FOREVER = 2**62
@@ -63,11 +63,11 @@ FOREVER = 2**62
 @given(INTERVALS, st.lists(st.booleans(), min_size=40, max_size=40))
 def test_open_intervals_end_with_the_one_around_them(intervals, opens):
     group, begin, end = columns(intervals)
-    nest = ~crossing(group, begin, end)
+    nest = ~mark_crossing(group, begin, end)
     group, begin, end = group[nest], begin[nest], end[nest]
     is_open = np.array(opens[: group.size], np.bool_)
     given_end = np.where(is_open, FOREVER, end)
-    closed = ends_within_parents(group, begin, given_end, FOREVER)
+    closed = clamp_to_parents(group, begin, given_end, FOREVER)
     assert (closed[~is_open] == end[~is_open]).all()
     for i in np.flatnonzero(is_open):
         around = [

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.states import Flat, flatten, innermost, overlay
+from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 
 ROWS, SPAN = 3, 60
 ANY = st.lists(
@@ -19,7 +19,7 @@ def columns(states):
     return row, begin, begin + length, state
 
 
-def paint(flat: Flat) -> np.ndarray:
+def paint(flat: FlatStates) -> np.ndarray:
     """State of each row at each ns; no ns may be painted twice, and pieces are ordered by row and begin."""
     canvas = np.zeros((ROWS, SPAN), np.int64)
     for row, begin, end, state in zip(*flat, strict=True):
@@ -66,7 +66,7 @@ def test_the_innermost_state_shows(states):
     # Painted by begin, the longer first, what is within comes last. Equal intervals: the later in the columns is inner.
     for i in order:
         expected[row[i], begin[i] : end[i]] = state[i]
-    assert (paint(innermost(row, begin, end, state)) == expected).all()
+    assert (paint(flatten_innermost(row, begin, end, state)) == expected).all()
 
 
 @settings(max_examples=200, deadline=None)
@@ -76,11 +76,11 @@ def test_innermost_of_intervals_that_do_not_nest_still_has_one_state_at_a_time(s
     covered = np.zeros((ROWS, SPAN), np.bool_)
     for i in range(row.size):
         covered[row[i], begin[i] : end[i]] = True
-    got = paint(innermost(row, begin, end, state))
+    got = paint(flatten_innermost(row, begin, end, state))
     assert not got[~covered].any()
 
 
 def test_empty_states():
     none = columns([])
-    assert overlay(Flat(*none), Flat(*none)).row.size == 0
-    assert innermost(*none).row.size == 0
+    assert overlay(FlatStates(*none), FlatStates(*none)).row.size == 0
+    assert flatten_innermost(*none).row.size == 0

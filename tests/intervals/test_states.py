@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.states import Flat, fill, flatten
+from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten
 
 SPAN = 40
 STATES = st.lists(
@@ -66,9 +66,9 @@ def test_gaps_are_filled_from_first_to_last(states):
     flat = flatten(*columns(states))
     first, last = np.array([0, 5, 1]), np.array([2 * SPAN - 1, 2 * SPAN - 5, 0])
     inside = (flat.row != 2) & (flat.begin >= first[flat.row]) & (flat.end <= last[flat.row])
-    kept = Flat(*(column[inside] for column in flat))
+    kept = FlatStates(*(column[inside] for column in flat))
     canvas = painted(kept)
-    gaps = painted(fill(kept, first, last, 1))
+    gaps = painted(fill_gaps(kept, first, last, 1))
     assert not gaps[2].any()
     for row in (0, 1):
         window = np.zeros(2 * SPAN, np.bool_)

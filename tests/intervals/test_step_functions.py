@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.nesting import depths
-from nsys2prv_ng.intervals.step_functions import NOTHING, lasting, peaks, split, steps_of
+from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.intervals.step_functions import NOTHING, find_peaks, make_steps, measure_durations, split_at_steps
 
 LAST = 30
 
@@ -31,7 +31,7 @@ def test_pieces_cover_the_intervals_and_have_the_value_of_each_instant(
     flat: list[tuple[int, int, int]], spans: list[tuple[int, int]]
 ) -> None:
     begin, length = columns(spans, 2)
-    pieces = split(begin, begin + length, steps_of(*columns(flat, 3)))
+    pieces = split_at_steps(begin, begin + length, make_steps(*columns(flat, 3)))
     assert np.all(pieces.begin < pieces.end)
     for index, (low, size) in enumerate(spans):
         of = np.flatnonzero(pieces.of == index)
@@ -53,12 +53,12 @@ def test_peaks_are_those_of_the_sums_at_each_instant(events: list[tuple[int, int
             sums[instant] = sum(levels.values())
         highest = max(sums.values())
         expected[row] = highest, min(instant for instant, level in sums.items() if level == highest)
-    assert peaks(*columns(events, 4)) == expected
+    assert find_peaks(*columns(events, 4)) == expected
 
 
 def test_values_last_until_the_next_of_their_row() -> None:
-    assert lasting(np.array([0, 0, 0, 1, 1]), np.array([3, 5, 9, 1, 8])).tolist() == [2, 4, 0, 7, 0]
-    assert lasting(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
+    assert measure_durations(np.array([0, 0, 0, 1, 1]), np.array([3, 5, 9, 1, 8])).tolist() == [2, 4, 0, 7, 0]
+    assert measure_durations(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
 
 
 @settings(deadline=None)  # numba compiles in the first example
@@ -66,7 +66,7 @@ def test_values_last_until_the_next_of_their_row() -> None:
 def test_depth_is_the_number_of_intervals_that_are_open(rows: list[tuple[int, int, int]]) -> None:
     """Those that began before, or at the same time and end later, or are equal and come before."""
     group, begin, length = columns(rows, 3)
-    found = depths(group, begin, begin + length)
+    found = measure_depths(group, begin, begin + length)
     for i, (of, low, size) in enumerate(rows):
         around = 1
         for j, (other, b, n) in enumerate(rows):

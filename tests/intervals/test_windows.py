@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.windows import pieces_in_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows
 
 
 @given(
@@ -18,7 +18,7 @@ def test_pieces_are_what_each_interval_and_window_share(intervals: list[tuple[in
     windows = list(zip(limits[::2], limits[1::2], strict=True))
     begin = np.array([b for b, _ in intervals], np.int64)
     end = begin + np.array([length for _, length in intervals], np.int64)
-    found = list(zip(*(column.tolist() for column in pieces_in_windows(begin, end, windows)), strict=True))
+    found = list(zip(*(column.tolist() for column in cut_to_windows(begin, end, windows)), strict=True))
     expected = []
     for i, (low, length) in enumerate(intervals):
         for w, (first, last) in enumerate(windows):

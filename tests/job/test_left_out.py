@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.objects.missing import missing_ranks
+from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.report.metadata import Metadata
 from tests.cli.test_program import assert_one_line, broken, files, run
 from tests.conftest import SAMPLES
@@ -51,10 +51,10 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
     summary = tmp_path / "summary.json"
     rest, said = translated(reports, tmp_path / "rest", "-j", jobs, "--memory", "1G", "--summary", str(summary))
     assert rest == alone
-    left_out = json.loads(summary.read_text())["left_out"]
-    assert [Path(each["file"]).name for each in left_out] == sorted(says)
+    skipped = json.loads(summary.read_text())["left_out"]
+    assert [Path(each["file"]).name for each in skipped] == sorted(says)
     told = [line for line in warnings(said) if line.startswith("left out")]
-    for each, line in zip(left_out, told, strict=True):
+    for each, line in zip(skipped, told, strict=True):
         assert says[Path(each["file"]).name] in each["why"]
         assert line.endswith(f"{each['file']}: {each['why']}")
         assert f"  left out: {each['file']}: {each['why']}\n" in said
@@ -203,35 +203,35 @@ def of_slurm(ranks: Sequence[int], size: int) -> list[Metadata]:
     ],
 )
 def test_gaps(there: Sequence[int], size: int, says: str) -> None:
-    assert missing_ranks(of_slurm(there, size), there) == ([says] if says else [])
+    assert find_missing_ranks(of_slurm(there, size), there) == ([says] if says else [])
 
 
 def test_many_gaps_are_not_all_shown() -> None:
-    [line] = missing_ranks(of_slurm(range(0, 100, 2), 100), [])
+    [line] = find_missing_ranks(of_slurm(range(0, 100, 2), 100), [])
     assert line.endswith("37, 39, and others of 100 (by SLURM_PROCID)")
 
 
 def test_a_step_counts_before_its_job() -> None:
     """A step of 2 tasks in a job of 8."""
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "8"}
-    assert missing_ranks([launched(SLURM_PROCID=rank, **step) for rank in "01"], [0, 1]) == []
+    assert find_missing_ranks([launched(SLURM_PROCID=rank, **step) for rank in "01"], [0, 1]) == []
 
 
 def test_launchers_on_nodes() -> None:
     """Reports of nodes, of 4 ranks each: the node that has none is named, and its ranks are not made up."""
     ranks = [*range(4), *range(8, 12)]
-    assert missing_ranks(of_slurm([0, 2], 3), ranks) == ["no report of rank 1 of 3 (by SLURM_PROCID)"]
+    assert find_missing_ranks(of_slurm([0, 2], 3), ranks) == ["no report of rank 1 of 3 (by SLURM_PROCID)"]
 
 
 def test_one_report_of_all_ranks_from_a_batch_script() -> None:
     """`nsys profile mpirun` in a batch script has the script's SLURM_PROCID, and all ranks."""
-    assert missing_ranks(of_slurm([0], 4), range(4)) == []
+    assert find_missing_ranks(of_slurm([0], 4), range(4)) == []
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", "\u0663", "9" * 5000])
 def test_values_that_are_no_number(value: str) -> None:
     assert launched(RANK=value).rank is None
-    assert missing_ranks([launched(RANK="0", WORLD_SIZE=value)], [0]) == []
+    assert find_missing_ranks([launched(RANK="0", WORLD_SIZE=value)], [0]) == []
 
 
 def test_one_report_was_chosen(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job import selection as choose
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import choose as choose_sources
+from nsys2prv_ng.sources import select_sources as choose_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import read_trace
@@ -27,10 +27,12 @@ def samples_folder():
     return SAMPLES
 
 
-def translated(reports, folder, sources=None, of_sources=None, **choice):
+def translated(reports, folder, sources=None, source_options=None, **selection):
     """(summary, trace) of a choice; the trace is sound and what was read was written or dropped."""
     options = Options(
-        sources=choose_sources(sources), of_sources=of_sources or SourceOptions(), choice=choose.Choice(**choice)
+        sources=choose_sources(sources),
+        source_options=source_options or SourceOptions(),
+        selection=choose.Selection(**selection),
     )
     summary = translate(reports, folder / "out.prv", options)
     assert not check_trace(folder / "out.prv").problems
@@ -104,7 +106,7 @@ def test_nvtx_range_is_the_time_in_which_it_is_open_on_any_rank(ddp, tmp_path):
     (tmp_path / "time").mkdir()
     (tmp_path / "whole").mkdir()
     by_range, _ = translated(
-        ddp, tmp_path / "range", of_sources=SourceOptions(nvtx_range="step 3"), nvtx_range="step 3"
+        ddp, tmp_path / "range", source_options=SourceOptions(nvtx_range="step 3"), nvtx_range="step 3"
     )
     assert by_range.start_utc_ns + 1 >= low
     whole, _ = translated(ddp, tmp_path / "whole")
@@ -118,7 +120,7 @@ def test_nvtx_range_is_the_time_in_which_it_is_open_on_any_rank(ddp, tmp_path):
 def test_nvtx_range_open_several_times(ddp, tmp_path):
     """`forward` is open once a step: the time in kernels is that of the kernels within the union of these times."""
     pattern = "forw?rd"
-    summary, trace = translated(ddp, tmp_path, of_sources=SourceOptions(nvtx_range=pattern), nvtx_range=pattern)
+    summary, trace = translated(ddp, tmp_path, source_options=SourceOptions(nvtx_range=pattern), nvtx_range=pattern)
     windows = []
     for begin, end in sorted(
         (begin + utc(r), end + utc(r))
@@ -144,7 +146,7 @@ def test_nvtx_range_open_several_times(ddp, tmp_path):
 
 def test_nvtx_range_that_is_not_there(ddp, tmp_path):
     with pytest.raises(UsageError, match="no NVTX range has this text"):
-        translated(ddp, tmp_path, of_sources=SourceOptions(nvtx_range="stpe"), nvtx_range="stpe")
+        translated(ddp, tmp_path, source_options=SourceOptions(nvtx_range="stpe"), nvtx_range="stpe")
 
 
 def test_min_duration(ddp, tmp_path):
@@ -201,7 +203,7 @@ def test_numbers():
 
 
 def test_shortest():
-    assert choose.parse_shortest(["nvtx=1ms"]) == {"nvtx": 10**6}
+    assert choose.parse_min_durations(["nvtx=1ms"]) == {"nvtx": 10**6}
     for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
         with pytest.raises(UsageError):
-            choose.parse_shortest([text])
+            choose.parse_min_durations([text])

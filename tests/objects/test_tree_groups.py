@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.objects.tree import sharing_rows
+from nsys2prv_ng.objects.tree import group_by_shared_rows
 
 ROWS = st.lists(st.lists(st.integers(-1, 12), max_size=5), max_size=8)
 
@@ -25,4 +25,4 @@ def test_groups_are_the_connected_ones(rows):
             group |= more
         expected.append(sorted(group))
         left -= group
-    assert sharing_rows([np.array(of, np.int64) for of in rows]) == expected
+    assert group_by_shared_rows([np.array(of, np.int64) for of in rows]) == expected

@@ -10,11 +10,11 @@ import pytest
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.paraver.configuration import pcf_text
+from nsys2prv_ng.paraver.configuration import format_pcf
 from nsys2prv_ng.paraver.event_type import LABEL_LENGTH, EventType, one_line
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
-from nsys2prv_ng.paraver.model import TaskRows, TraceModel, row_text
+from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
 
 
 def labels_of(*names, domains=()):
@@ -51,7 +51,7 @@ def test_nvtx_domains_keep_their_numbers_whatever_the_order():
 
 
 def test_nvtx_domains_step_over_reserved_numbers():
-    bases = families.nvtx_bases(f"domain {i:04d}" for i in range(1000))
+    bases = families.assign_nvtx_bases(f"domain {i:04d}" for i in range(1000))
     blocks = [range(base, base + families.NVTX_BLOCK) for base in bases.values()]
     taken = [number for block in blocks for number in block]
     assert len(set(taken)) == len(taken)
@@ -71,7 +71,7 @@ def test_assigned_values_replace_sorted_ones():
     numbering = Numbering([labels], {"kernels": {"a": Value(70, "the second"), "b": Value(3, "the first")}})
     _, starts, tables = numbering.maps(labels)
     assert tables[starts[0] + np.array([1, 2])].tolist() == [3, 70]
-    assert "VALUES\n0 End\n3 the first\n70 the second\n" in pcf_text(numbering)
+    assert "VALUES\n0 End\n3 the first\n70 the second\n" in format_pcf(numbering)
 
 
 def test_pcf_declares_every_type_once_and_unique_labels():
@@ -84,7 +84,7 @@ def test_pcf_declares_every_type_once_and_unique_labels():
         families.nvtx_mark("a"),
     ):
         labels.handle(t)
-    text = pcf_text(Numbering([labels]))
+    text = format_pcf(Numbering([labels]))
     declared = [line.split(" ", 2) for line in text.splitlines() if line.startswith("0 ") and line.count(" ") > 1]
     assert [int(number) for _, number, _ in declared] == [9101, 9102, 9103, 9700, 9763, 9750, 63000000]
     assert len({label for *_, label in declared}) == len(declared)
@@ -124,7 +124,7 @@ def test_long_labels_are_cut_and_stay_apart():
 
 
 def kept_from(numbering, tmp_path):
-    (tmp_path / "other.pcf").write_text(pcf_text(numbering))
+    (tmp_path / "other.pcf").write_text(format_pcf(numbering))
     return read_kept_labels(tmp_path / "other.pcf")
 
 
@@ -142,7 +142,7 @@ def test_metrics_of_another_trace_keep_their_numbers(tmp_path):
     def metrics(*pairs):
         labels = Labels()
         for name, number in pairs:
-            labels.handle(families.gpu_metric(name, number))
+            labels.handle(families.make_gpu_metric(name, number))
         return labels
 
     other = Numbering([metrics(("SMs Active [Throughput %]", 3), ("GPC Clock [MHz]", 4))])
@@ -164,7 +164,7 @@ def test_kept_labels_need_a_pcf(tmp_path):
 
 def test_domains_that_differ_in_what_no_line_shows(tmp_path):
     numbering = Numbering([labels_of(domains=["", " ", "a b", "a\nb", "a  b"])])
-    text = pcf_text(numbering)
+    text = format_pcf(numbering)
     titles = [line.split(" ", 2)[2] for line in text.splitlines() if line.endswith(" range") or " range (" in line]
     assert titles == ["NVTX range", "NVTX range (2)", "NVTX a b range", "NVTX a b range (2)", "NVTX a b range (3)"]
 
@@ -194,7 +194,7 @@ def test_kept_numbers_that_clash(tmp_path):
 def test_an_object_that_is_named_like_a_level():
     """Such a line would end the names before it."""
     model = TraceModel(["LEVEL THREAD SIZE 9"], [TaskRows("LEVELS", 0, ["LEVEL", "LEVEL x"])])
-    text = row_text(model, "a")
+    text = format_row(model, "a")
     levels = [line.split()[1] for line in text.splitlines() if line.startswith("LEVEL ")]
     assert levels == ["WORKLOAD", "APPL", "TASK", "THREAD", "SYSTEM", "NODE", "CPU"]
     assert "\n'LEVEL THREAD SIZE 9'\n" in text and "\nLEVELS\n" in text

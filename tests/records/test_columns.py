@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.encode import RowNumbers, _number, encode
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.clip import clip
+from nsys2prv_ng.records.clip import clip_records
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.merge import merged_blocks
+from nsys2prv_ng.records.merge import merge_blocks
 
 ROWS = RowNumbers(np.arange(1, 5), np.array([1, 1, 2, 2]), np.array([1, 2, 1, 2]))
 ENDS, POINTS, BEGINS = range(3)
@@ -53,7 +53,7 @@ def test_sorted_intervals_replay_as_a_stack(rows):
             begin.append(low)
             end.append(high)
             value.append(len(value) + 1)
-    records = rec.intervals(ints(place), ints(begin), ints(end), [Pair(7, ints(value))], [7]).sorted()
+    records = rec.make_intervals(ints(place), ints(begin), ints(end), [Pair(7, ints(value))], [7]).sorted()
     stacks = {row: [] for row in range(4)}
     found = {}
     last = -1
@@ -80,10 +80,12 @@ def some_records(seed, n, span=1000):
     place = random.integers(0, 4, n)
     return rec.concatenate(
         [
-            rec.intervals(place, begin, end, [Pair(5, random.integers(1, 9, n)), Pair(6, begin, begin % 3 == 0)], [5]),
-            rec.events(place, random.integers(0, span, n), [Pair(8, random.integers(-5, 5, n))]),
-            rec.states(place, begin, end, random.integers(1, 4, n)),
-            rec.communications(place, begin, (place + 1) % 4, end, random.integers(0, 99, n), 55001),
+            rec.make_intervals(
+                place, begin, end, [Pair(5, random.integers(1, 9, n)), Pair(6, begin, begin % 3 == 0)], [5]
+            ),
+            rec.make_events(place, random.integers(0, span, n), [Pair(8, random.integers(-5, 5, n))]),
+            rec.make_states(place, begin, end, random.integers(1, 4, n)),
+            rec.make_communications(place, begin, (place + 1) % 4, end, random.integers(0, 99, n), 55001),
         ]
     )
 
@@ -97,7 +99,7 @@ def test_merged_blocks_equal_one_sort(block):
     runs = [some_records(seed, n).sorted() for seed, n in ((1, 40), (2, 0), (3, 100), (4, 1))]
     expected = lines(rec.concatenate(runs).sorted())
     streams = [in_chunks(run, size) for run, size in zip(runs, (7, 5, 1000, 1), strict=True)]
-    merged = [line for parts in merged_blocks(streams, block) for line in lines(rec.concatenate(parts).sorted())]
+    merged = [line for parts in merge_blocks(streams, block) for line in lines(rec.concatenate(parts).sorted())]
     assert merged == expected
 
 
@@ -110,10 +112,12 @@ def test_part_and_take_give_the_same_lines():
 
 
 def test_text_of_each_kind():
-    interval = rec.intervals(ints([3]), ints([10]), ints([25]), [Pair(63000006, ints([4])), Pair(9101, -7)], [63000006])
-    empty = rec.intervals(ints([0]), ints([12]), ints([12]), [Pair(63000006, ints([4]))], [63000006])
-    state = rec.states(ints([1, 1]), ints([10, 20]), ints([20, 20]), ints([13, 1]))
-    line = rec.communications(ints([0]), ints([11]), ints([2]), ints([15]), ints([4096]), 55002)
+    interval = rec.make_intervals(
+        ints([3]), ints([10]), ints([25]), [Pair(63000006, ints([4])), Pair(9101, -7)], [63000006]
+    )
+    empty = rec.make_intervals(ints([0]), ints([12]), ints([12]), [Pair(63000006, ints([4]))], [63000006])
+    state = rec.make_states(ints([1, 1]), ints([10, 20]), ints([20, 20]), ints([13, 1]))
+    line = rec.make_communications(ints([0]), ints([11]), ints([2]), ints([15]), ints([4096]), 55002)
     records = rec.concatenate([interval, empty, state, line]).sorted()
     assert lines(records, origin=10) == [
         "2:4:1:2:2:0:63000006:4:9101:-7",
@@ -127,7 +131,7 @@ def test_text_of_each_kind():
 def test_shift_moves_every_time():
     records = some_records(5, 30).sorted()
     expected = lines(records)
-    rec.shift(records, 10**15)
+    rec.shift_times(records, 10**15)
     assert lines(records, origin=10**15) == expected
 
 
@@ -166,17 +170,17 @@ def test_clip_against_brute_force(seed, low, width):
     receive = begin + random.integers(-9, 10, n)
     whole = rec.concatenate(
         [
-            rec.intervals(place, begin, end, [Pair(5, np.arange(1, n + 1))], [5]),
-            rec.events(place, when, [Pair(8, np.arange(n))]),
-            rec.states(place, begin, end, np.full(n, 3)),
-            rec.communications(place, begin, place, receive, 0, 1),
+            rec.make_intervals(place, begin, end, [Pair(5, np.arange(1, n + 1))], [5]),
+            rec.make_events(place, when, [Pair(8, np.arange(n))]),
+            rec.make_states(place, begin, end, np.full(n, 3)),
+            rec.make_communications(place, begin, place, receive, 0, 1),
         ]
     )
 
     def cut(a, b):
         return max(a, low), min(b, high)
 
-    intervals, points, states, communications = replay(clip(whole, low, high).sorted())
+    intervals, points, states, communications = replay(clip_records(whole, low, high).sorted())
     assert intervals == sorted(
         (1, i + 1, *cut(b, e))
         for i, (b, e) in enumerate(zip(begin.tolist(), end.tolist(), strict=True))
@@ -264,8 +268,10 @@ def test_longest_lines_fit_the_buffer():
     least = np.iinfo(np.int64).min
     records = rec.concatenate(
         [
-            rec.events(ints([0]), ints([least + 1]), [Pair(2**31 - 1, least)] * 3),
-            rec.communications(ints([0]), ints([least + 1]), ints([0]), ints([least + 1]), ints([least]), 2**31 - 1),
+            rec.make_events(ints([0]), ints([least + 1]), [Pair(2**31 - 1, least)] * 3),
+            rec.make_communications(
+                ints([0]), ints([least + 1]), ints([0]), ints([least + 1]), ints([least]), 2**31 - 1
+            ),
         ]
     )
     text = bytes(encode(records, wide, 0)).decode()
@@ -276,6 +282,6 @@ def test_longest_lines_fit_the_buffer():
 def test_an_interval_that_no_trace_can_hold_is_still_one():
     """From one damaged time to another: what the lines are of must not depend on it."""
     begin, end = np.array([-(2**61), 0], np.int64), np.array([2**61, 5], np.int64)
-    found = rec.intervals(np.zeros(2, np.int64), begin, end, [rec.Pair(0, 1)], [0])
+    found = rec.make_intervals(np.zeros(2, np.int64), begin, end, [rec.Pair(0, 1)], [0])
     assert rec.count_events(found) == 2
     assert sorted(found.tie_class.tolist()) == sorted([rec.BEGIN, rec.END] * 2)

@@ -13,12 +13,12 @@ from nsys2prv_ng.records.columns import (
     END,
     Pair,
     Records,
-    communications,
     concatenate,
     count_events,
-    events,
-    intervals,
-    states,
+    make_communications,
+    make_events,
+    make_intervals,
+    make_states,
 )
 from nsys2prv_ng.records.retime import retime
 
@@ -48,10 +48,10 @@ def of_everything(times: list[tuple[int, int, int]], clock: ClockMap) -> Records
     attributes = [Pair(1, begin), Pair(2, length, length % 2 == 0)]
     return concatenate(
         [
-            intervals(place, b, e, attributes, [1]),
-            events(place, b, [Pair(3, length)]),
-            states(place, b, e, length),
-            communications(place, b, place + 1, e, length, 7),
+            make_intervals(place, b, e, attributes, [1]),
+            make_events(place, b, [Pair(3, length)]),
+            make_states(place, b, e, length),
+            make_communications(place, b, place + 1, e, length, 7),
         ]
     )
 
@@ -97,7 +97,7 @@ def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> Non
     times = np.arange(0, 5000, 2, dtype=np.int64)
     lost = np.flatnonzero(clock(times + 1) == clock(times))
     assert 0 < lost.size < 10
-    records = intervals(np.zeros(times.size, np.int64), times, times + 1, [Pair(1, times + 1)], [1])
+    records = make_intervals(np.zeros(times.size, np.int64), times, times + 1, [Pair(1, times + 1)], [1])
     moved = retime(records, clock)
     assert (moved.tie_class == EMPTY).sum() == lost.size
     assert (moved.tie_class == BEGIN).sum() == (moved.tie_class == END).sum() == times.size - lost.size

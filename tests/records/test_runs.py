@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.runs import get_all, get_chunks, put_away
+from nsys2prv_ng.records.runs import load_chunks, load_records, store_records
 from nsys2prv_ng.records.store import Store
 
 COLUMNS = ("time", "tie", "place", "kind", "first", "handle", "value")
@@ -29,10 +29,10 @@ def some(seed, n):
     two = Pair(8, random.integers(0, 9, n), random.random(n) < 0.5)
     return rec.concatenate(
         [
-            rec.events(places(), times(), [Pair(random.integers(0, 7, n), random.integers(0, 9, n)), two]),
-            rec.intervals(places(), begin, begin + random.integers(0, 99, n), [Pair(9, 1)], [9]),
-            rec.states(places(), state, state + random.integers(0, 99, n), np.full(n, 3)),
-            rec.communications(places(), send, places(), send + random.integers(-9, 99, n), 7, 1),
+            rec.make_events(places(), times(), [Pair(random.integers(0, 7, n), random.integers(0, 9, n)), two]),
+            rec.make_intervals(places(), begin, begin + random.integers(0, 99, n), [Pair(9, 1)], [9]),
+            rec.make_states(places(), state, state + random.integers(0, 99, n), np.full(n, 3)),
+            rec.make_communications(places(), send, places(), send + random.integers(-9, 99, n), 7, 1),
         ]
     )
 
@@ -41,25 +41,25 @@ def some(seed, n):
 def test_sorted_records_come_back(tmp_path, chunk_bytes):
     records = some(1, 200)
     with Store(tmp_path, 4000, chunk_bytes=chunk_bytes) as store:
-        (run,) = put_away(records, store, on_common_clock=False)
-        back, expected = get_all(run, store), records.sorted()
+        (run,) = store_records(records, store, on_common_clock=False)
+        back, expected = load_records(run, store), records.sorted()
         for column in COLUMNS:
             np.testing.assert_array_equal(getattr(back, column), getattr(expected, column), err_msg=column)
         assert len(run) == len(records)
-        sizes = [len(chunk) for chunk in get_chunks(run, store)]
+        sizes = [len(chunk) for chunk in load_chunks(run, store)]
         assert min(sizes) > 0 and (len(sizes) == 1) == (chunk_bytes == 10**6)
 
 
 def test_no_records_are_no_run(tmp_path):
     with Store(tmp_path, 0) as store:
-        assert put_away(some(1, 0), store, on_common_clock=True) == []
+        assert store_records(some(1, 0), store, on_common_clock=True) == []
 
 
 @given(st.integers(0, 10**6), st.integers(1, 20))
 def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
     records = some(seed, n)
     with Store(tmp_path_factory.getbasetemp(), 10**6) as store:
-        facts = put_away(records, store, on_common_clock=True)[0].facts
+        facts = store_records(records, store, on_common_clock=True)[0].facts
     spans: dict[int, list[int]] = {}
     handles, times, kinds = set(), [], dict.fromkeys(rec.KINDS, 0)
     for i in range(len(records)):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import Work, in_processes
+from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 
 COLUMNS = st.lists(st.tuples(st.sampled_from([np.int8, np.int32, np.int64]), st.integers(0, 300)), max_size=6)
 
@@ -58,7 +58,7 @@ def test_other_processes(tmp_path, memory):
         return store.put([np.full(index + 1, index, np.int64)])
 
     with Store(tmp_path, memory, shelves=4) as store:
-        slots = in_processes(Work(20, put), 3, lambda n: None, lambda number: store.use_shelf(number + 1))
+        slots = run_in_processes(Work(20, put), 3, lambda n: None, lambda number: store.use_shelf(number + 1))
         for index, slot in enumerate(slots):
             (back,) = got(store, slot, [np.zeros(index + 1, np.int64)])
             np.testing.assert_array_equal(back, index)

@@ -150,7 +150,7 @@ def open_database(path: Path) -> closing[sqlite3.Connection]:
     return closing(connection)
 
 
-def columns_of(path: Path, table: str = "t") -> list[str]:
+def list_columns(path: Path, table: str = "t") -> list[str]:
     with open_database(path) as connection:
         return [name.decode() for (name,) in connection.execute("SELECT name FROM pragma_table_xinfo(?)", (table,))]
 

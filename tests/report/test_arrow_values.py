@@ -90,39 +90,41 @@ def assert_reals(found, expected):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers(name):
     array, integers, reals, objects = NUMBERS[name]
-    array = arrow_values.checked(array)
-    found = arrow_values.integers(array)
+    array = arrow_values.check_values(array)
+    found = arrow_values.read_integers(array)
     assert found.dtype == np.int64 and found.tolist() == integers
     found[:] = 0  # it is the caller's
-    assert_reals(arrow_values.reals(array), reals)
-    values = arrow_values.objects(array)
+    assert_reals(arrow_values.read_reals(array), reals)
+    values = arrow_values.read_objects(array)
     assert values == objects and list(map(type, values)) == list(map(type, objects))
-    assert arrow_values.texts(array).to_pylist() == arrow_values.blobs(array).to_pylist() == [None] * len(array)
+    assert (
+        arrow_values.read_texts(array).to_pylist() == arrow_values.read_blobs(array).to_pylist() == [None] * len(array)
+    )
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts(name):
-    array = arrow_values.checked(TEXTS[name])
-    assert arrow_values.texts(array).type == pa.string() and arrow_values.texts(array).to_pylist() == WORDS
-    assert arrow_values.objects(array) == WORDS
-    assert arrow_values.blobs(array).type == pa.binary()
-    assert arrow_values.blobs(array).to_pylist() == [None if word is None else word.encode() for word in WORDS]
-    assert arrow_values.integers(array).tolist() == [NULL] * len(WORDS)
-    assert_reals(arrow_values.reals(array), [NAN] * len(WORDS))
+    array = arrow_values.check_values(TEXTS[name])
+    assert arrow_values.read_texts(array).type == pa.string() and arrow_values.read_texts(array).to_pylist() == WORDS
+    assert arrow_values.read_objects(array) == WORDS
+    assert arrow_values.read_blobs(array).type == pa.binary()
+    assert arrow_values.read_blobs(array).to_pylist() == [None if word is None else word.encode() for word in WORDS]
+    assert arrow_values.read_integers(array).tolist() == [NULL] * len(WORDS)
+    assert_reals(arrow_values.read_reals(array), [NAN] * len(WORDS))
 
 
 @pytest.mark.parametrize("name", BLOBS)
 def test_blobs(name):
-    array = arrow_values.checked(BLOBS[name])
-    assert arrow_values.blobs(array).type == pa.binary()
-    assert arrow_values.blobs(array).to_pylist() == arrow_values.objects(array) == BYTES
-    assert arrow_values.texts(array).to_pylist() == [None] * len(BYTES)
-    assert arrow_values.integers(array).tolist() == [NULL] * len(BYTES)
+    array = arrow_values.check_values(BLOBS[name])
+    assert arrow_values.read_blobs(array).type == pa.binary()
+    assert arrow_values.read_blobs(array).to_pylist() == arrow_values.read_objects(array) == BYTES
+    assert arrow_values.read_texts(array).to_pylist() == [None] * len(BYTES)
+    assert arrow_values.read_integers(array).tolist() == [NULL] * len(BYTES)
 
 
 def test_blobs_of_a_fixed_size():
-    array = arrow_values.checked(pa.array([b"ab", None], pa.binary(2)))
-    assert arrow_values.blobs(array).to_pylist() == arrow_values.objects(array) == [b"ab", None]
+    array = arrow_values.check_values(pa.array([b"ab", None], pa.binary(2)))
+    assert arrow_values.read_blobs(array).to_pylist() == arrow_values.read_objects(array) == [b"ab", None]
 
 
 def not_utf8(values):

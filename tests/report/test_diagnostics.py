@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.diagnostics import Diagnostics, Message, one_text, read_diagnostics
+from nsys2prv_ng.report.diagnostics import Diagnostics, Message, join_text, read_diagnostics
 from tests.sources.small_reports import export
 
 
@@ -40,8 +40,8 @@ def test_reports_without_messages(tmp_path: Path) -> None:
     ],
 )
 def test_which_tell_of_lost_data(text: str, lost: bool) -> None:
-    assert Message("warning", text, 1).tells_of_lost_data == lost
-    assert Message("error", text, 1).tells_of_lost_data
+    assert Message("warning", text, 1).reports_lost_data == lost
+    assert Message("error", text, 1).reports_lost_data
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_which_tell_of_lost_data(text: str, lost: bool) -> None:
     ],
 )
 def test_texts_have_no_folders_of_files(text: str | None, shown: str) -> None:
-    assert one_text(text) == shown
+    assert join_text(text) == shown

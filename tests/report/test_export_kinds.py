@@ -13,7 +13,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export import export_report, find_export
-from nsys2prv_ng.report.files import size_of
+from nsys2prv_ng.report.files import get_export_size
 from tests.conftest import SAMPLES
 from tests.report.fake_nsys import HELP_2023, HELP_2024, HELP_2026, Fake, age, hide_nsys, write_export
 from tests.report.table_folders import KINDS, folder_of, write_folder
@@ -377,9 +377,9 @@ def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample:
     """It decides how many reports are read at once in the memory that there is; Parquet packs the values."""
     folder = folder_of(sample, tmp_path, kind)
     least = 0.9 * sample.stat().st_size
-    assert size_of(folder) >= least, (size_of(folder), sample.stat().st_size)
+    assert get_export_size(folder) >= least, (get_export_size(folder), sample.stat().st_size)
     (folder / "broken.parquet").write_bytes(b"PAR1 and no more")
-    assert size_of(folder) >= least
+    assert get_export_size(folder) >= least
 
 
 def test_table_of_the_capture_reads_as_any_other(report: Path, fake: Fake, tmp_path: Path) -> None:

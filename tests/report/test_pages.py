@@ -20,7 +20,7 @@ from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.pages import PageReader
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from tests.conftest import REPORTS, SAMPLES
-from tests.report.page_databases import Plan, by_pages, by_pages_in_blocks, by_sqlite, columns_of, large_export, plans
+from tests.report.page_databases import Plan, by_pages, by_pages_in_blocks, by_sqlite, large_export, list_columns, plans
 
 MANY = tuple((i, -i * 2**40) for i in range(700))
 SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
@@ -44,7 +44,7 @@ def test_generated_databases(tmp_path):
     @given(plan=plans(), data=st.data())
     def check(plan, data):
         path = plan.make(tmp_path / "a.sqlite")
-        columns = data.draw(st.lists(st.sampled_from(columns_of(path)), min_size=1, unique=True))
+        columns = data.draw(st.lists(st.sampled_from(list_columns(path)), min_size=1, unique=True))
         outcomes[assert_equal(path, columns)] += 1
 
     check()
@@ -73,7 +73,7 @@ def test_deep_tree(tmp_path):
 def test_keys_and_changes_are_read(tmp_path, key, operations, journal):
     plan = Plan(key=key, operations=operations, journal=journal, rows=MANY, rowids=(-5, 2**61, 7))
     path = plan.make(tmp_path / "a.sqlite")
-    columns = columns_of(path)
+    columns = list_columns(path)
     assert assert_equal(path, columns)
     assert all(assert_equal(path, [name]) for name in columns)
 
@@ -150,7 +150,7 @@ def tables_read(report: Path) -> int:
     database = SqliteFile(report)
     for table in sorted(database.tables):
         reals = {name for (name,) in database._connection.execute(REALS, (table,))}
-        columns = sorted(database.columns_of(table) - reals)
+        columns = sorted(database.list_columns(table) - reals)
         found = PageReader(report, small=0).read(database._connection, table, columns, NULL)
         if found is not None:
             np.testing.assert_array_equal(found, database._integers(table, columns), table)
@@ -209,11 +209,11 @@ def test_blocks_of_a_file_that_changes_are_read_again(tmp_path, monkeypatch):
     database = SqliteFile(path)
     monkeypatch.setattr(pages, "_BLOCK_BYTES", 1 << 14)
 
-    def rows_of(block):
+    def count_rows(block):
         os.utime(path)
         return block[0].tolist()
 
-    assert database.by_block("EVENTS", ["start"], rows_of) == [list(range(20_000))]
+    assert database.by_block("EVENTS", ["start"], count_rows) == [list(range(20_000))]
     database.close()
 
 

@@ -18,7 +18,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.database import Database, Table
 from nsys2prv_ng.report.pages import SMALL, PageReader
-from tests.report.page_databases import Plan, by_pages, by_sqlite, columns_of, large_export
+from tests.report.page_databases import Plan, by_pages, by_sqlite, large_export, list_columns
 
 EXAMPLES = 250
 KERNELS = ("count_cells", "read_children", "read_leaves")
@@ -43,7 +43,7 @@ def bases(tmp_path_factory):
     path = tmp_path_factory.mktemp("sound") / "a.sqlite"
     found = {}
     for name, plan in PLANS.items():
-        found[name] = (plan.make(path).read_bytes(), columns_of(path)[: LAST[name]])
+        found[name] = (plan.make(path).read_bytes(), list_columns(path)[: LAST[name]])
         assert outcome(path, found[name][1]) == "read"
     return found
 
@@ -197,7 +197,7 @@ def test_error_of_a_damaged_report(tmp_path):
     with pytest.raises(TranslationError, match=r"a\.sqlite: table EVENTS cannot be read .*circles.*export the report"):
         database.read(Table("EVENTS", ("start",)), "")
     with pytest.raises(TranslationError, match=r"a\.sqlite: table EVENTS cannot be read .*circles.*export the report"):
-        database.rows_of("EVENTS")
+        database.count_rows("EVENTS")
     database.close()
 
 
@@ -211,4 +211,4 @@ def test_cut_reports(tmp_path, pages):
     with pytest.raises(TranslationError, match="malformed"):
         Database(path).read(Table("EVENTS", ("start",)), "")
     with pytest.raises(TranslationError, match="malformed"):
-        Database(path).rows_of("EVENTS")
+        Database(path).count_rows("EVENTS")

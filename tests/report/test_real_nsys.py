@@ -25,7 +25,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report.export import export_report
 from nsys2prv_ng.report.files import locate_exports
-from nsys2prv_ng.report.nsys import Nsys, export_help, find_nsys
+from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress
 from tests.bundled.fake_slurm import PROFILING
 from tests.trace_reader import Trace, intervals, read_trace
@@ -201,7 +201,7 @@ KINDS_APART = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlit
 
 
 def _offered(nsys: Nsys) -> list[str]:
-    return [kind for kind in KINDS_APART if kind in export_help(nsys.path)]
+    return [kind for kind in KINDS_APART if kind in read_export_help(nsys.path)]
 
 
 def test_best_kind_is_made_and_used_again(nsys: Nsys, profiled: Profiled, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_normalised_and_shifted_exports_give_the_same_trace(
     nsys: Nsys, profiled: Profiled, tmp_path: Path, options: list[str]
 ) -> None:
     """One rank of two is normalised or shifted: its time is told by what the export says of itself."""
-    if "--ts-normalize" not in export_help(nsys.path):
+    if "--ts-normalize" not in read_export_help(nsys.path):
         pytest.skip(f"nsys {nsys.version} neither normalises nor shifts")
     reports = _copied(profiled, tmp_path / "job")
     for folder in ("plain", "moved"):
@@ -407,12 +407,12 @@ def test_full_disk(
     small_disk: Callable[[int], Path],
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
-    room: int,
+    table_reader: int,
 ) -> None:
     """Folders of Parquet: nsys 2023.4 ends with exit code 0 and leaves empty files. None of them may be kept."""
     if kind not in _offered(nsys):
         pytest.skip(f"nsys {nsys.version} has no {kind}")
-    disk = small_disk(profiled.reports[0].stat().st_size + room)
+    disk = small_disk(profiled.reports[0].stat().st_size + table_reader)
     report = Path(shutil.copy(profiled.reports[0], disk))
     monkeypatch.setattr(export, "KINDS", {kind: KINDS_APART[kind]})
     try:
@@ -422,4 +422,4 @@ def test_full_disk(
         assert "free space" in str(error) or "No space left" in str(error)
         assert _names(disk) == {report.name}
     else:  # it fits
-        assert room == 300_000 and _tables(made) == _tables(_by_hand(nsys, report, kind, tmp_path / "whole"))
+        assert table_reader == 300_000 and _tables(made) == _tables(_by_hand(nsys, report, kind, tmp_path / "whole"))

@@ -17,9 +17,9 @@ import pytest
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.report import sqlite_file, table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
-from nsys2prv_ng.report.files import locate_exports, name_of_report, size_of
+from nsys2prv_ng.report.files import get_export_size, get_report_name, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.cli.test_program import SAMPLE, assert_one_line, files, run
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
@@ -47,7 +47,7 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
     table = events(rows).drop_columns("unread")
     database = Database(write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": table}, kind))
     assert database.tables == {"StringIds", "EVENTS"}
-    assert database.columns_of("EVENTS") == {"start", "end", "word"} and database.columns_of("OTHER") == frozenset()
+    assert database.list_columns("EVENTS") == {"start", "end", "word"} and database.list_columns("OTHER") == frozenset()
     columns = database.read(EVENTS, "")
     assert columns.rows == rows
     assert columns["start"].tolist() == table["start"].to_pylist()
@@ -64,9 +64,13 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
         assert np.concatenate(block_column).tolist() == columns[name].tolist()
     assert database.read(Table("EVENTS", (), {"none": 1}), "")["none"].tolist() == [1] * rows
     assert database.read(Table("OTHER", ("a",)), "").rows == 0
-    assert (database.rows_of("EVENTS"), database.rows_of("StringIds"), database.rows_of("OTHER")) == (rows, 2, 0)
-    assert database.missing_of(Table("EVENTS", ("a", "start", "b"))) == ["a", "b"]
-    assert database.missing_of(Table("OTHER", ("a",))) == database.missing_of(EVENTS) == []
+    assert (database.count_rows("EVENTS"), database.count_rows("StringIds"), database.count_rows("OTHER")) == (
+        rows,
+        2,
+        0,
+    )
+    assert database.list_missing(Table("EVENTS", ("a", "start", "b"))) == ["a", "b"]
+    assert database.list_missing(Table("OTHER", ("a",))) == database.list_missing(EVENTS) == []
     with pytest.raises(TranslationError, match=r"table EVENTS has no column a, b \(schema version 3\.1\)"):
         database.read(Table("EVENTS", ("start", "a", "b")), "3.1")
 
@@ -141,7 +145,7 @@ def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
     columns = database.read(EVENTS, "")
     assert (columns.rows, columns["start"].size, len(columns.texts["word"])) == (0, 0, 0)
     assert database.frame("EVENTS", ["start"]).empty
-    assert (database.rows_of("EVENTS"), database.rows_of("NULLS")) == (0, 2)
+    assert (database.count_rows("EVENTS"), database.count_rows("NULLS")) == (0, 2)
     columns = database.read(Table("NULLS", ("start",), text=("word",)), "")
     assert columns["start"].tolist() == [NULL, NULL] and columns.texts["word"].to_pylist() == [None, None]
 
@@ -159,9 +163,9 @@ def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     database = Database(folder)
     assert database.tables == {"StringIds", "EVENTS", "OTHER"}
     assert database.read(Table("EVENTS", ("start",), text=("word",)), "").rows == 9
-    assert database.rows_of("EVENTS") == 9
+    assert database.count_rows("EVENTS") == 9
     with pytest.raises(TranslationError, match=r"OTHER\.parquet: cannot be read"):
-        database.rows_of("OTHER")
+        database.count_rows("OTHER")
     assert asked == [["start"], ["word"]]
 
 
@@ -218,7 +222,7 @@ def test_what_is_no_export_ends_in_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "out").mkdir()
     for path, says in no_exports(tmp_path).items():
         with pytest.raises(TranslationError) as error:
-            translate([path], tmp_path / "out" / "out.prv", Options(sources=choose(None)))
+            translate([path], tmp_path / "out" / "out.prv", Options(sources=select_sources(None)))
         line = str(error.value)
         assert says in line and line.startswith(str(path)) and "\n" not in line and ";" in line, line
         assert files(tmp_path / "out") == []
@@ -262,9 +266,9 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
     told = 0
     for _ in range(400):
         data = bytearray(whole)
-        for _ in range(dice.choice([1, 1, 3])):
-            data[dice.randrange(len(data))] = dice.choice([0, 1, 0x7F, 0xFF, dice.randrange(256)])
-        path.write_bytes(data[: dice.choice([len(data)] * 4 + [dice.randrange(len(data))])])
+        for _ in range(dice.selection([1, 1, 3])):
+            data[dice.randrange(len(data))] = dice.selection([0, 1, 0x7F, 0xFF, dice.randrange(256)])
+        path.write_bytes(data[: dice.selection([len(data)] * 4 + [dice.randrange(len(data))])])
         database = Database(folder)
         try:
             database.read(wanted, "")
@@ -294,8 +298,8 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
     ],
 )
 def test_name_of_report(name):
-    assert name_of_report(Path("some/folder.sqlite") / name) == "r"
-    assert name_of_report(Path("job.rank0")) == "job.rank0"
+    assert get_report_name(Path("some/folder.sqlite") / name) == "r"
+    assert get_report_name(Path("job.rank0")) == "job.rank0"
 
 
 def test_the_order_of_reports_is_that_of_their_names(tmp_path):
@@ -311,7 +315,7 @@ def test_the_order_of_reports_is_that_of_their_names(tmp_path):
             made = [folder_of(path, folder, kind) for path in made]
         output = folder / "out" / "out.prv"
         output.parent.mkdir()
-        translate(made[::-1] if kind == "parquet" else made, output, Options(sources=choose(None)))
+        translate(made[::-1] if kind == "parquet" else made, output, Options(sources=select_sources(None)))
         traces.add(tuple(output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")))
     assert len(traces) == 1
 
@@ -346,6 +350,6 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     folder = write_folder(tmp_path / "r_pqtdir", {"StringIds": NAMES}, "parquet")
     path = folder / "StringIds.parquet"
     path.write_bytes(path.read_bytes().replace(b"value", b"valu\xdc"))
-    assert size_of(folder) >= path.stat().st_size
+    assert get_export_size(folder) >= path.stat().st_size
     with pytest.raises(TranslationError, match="StringIds"):
         Database(folder).frame("StringIds", ["id"])

@@ -46,7 +46,7 @@ def lines_of(path, *arrays):
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     lines = []
-    with compiling.told(lines.append):
+    with compiling.announce_compilation(lines.append):
         for array in arrays:
             assert found.total(array) == sum(array.tolist())
     return lines

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.runtime.limits import Resources, control_group_limits, default_memory, parse_size, usable_cores
+from nsys2prv_ng.runtime.limits import (
+    Resources,
+    count_usable_cores,
+    get_default_memory,
+    list_control_group_limits,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,15 +34,15 @@ def test_cores_are_those_of_the_step():
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
-        assert usable_cores() == 1
+        assert count_usable_cores() == 1
     finally:
         os.sched_setaffinity(0, allowed)
-    assert usable_cores() == len(allowed)
+    assert count_usable_cores() == len(allowed)
 
 
 def test_memory_is_at_most_a_quarter_of_the_machine():
     total = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
-    assert 0 < default_memory() <= total // 4
+    assert 0 < get_default_memory() <= total // 4
 
 
 @pytest.mark.parametrize(
@@ -72,10 +78,10 @@ def test_fewer_processes_where_reading_would_not_fit():
 def test_control_groups(tmp_path, text, files):
     """Version 2 and 1 of Linux's control groups: the files of the group and of all around it, and no others."""
     (tmp_path / "groups").write_text(text)
-    found = control_group_limits(tmp_path / "groups", tmp_path / "mounted")
+    found = list_control_group_limits(tmp_path / "groups", tmp_path / "mounted")
     assert [file.parent for file in found] == [tmp_path / "mounted" / name for name in files]
     assert {file.name for file in found} <= {"memory.max", "memory.limit_in_bytes"}
 
 
 def test_no_control_groups(tmp_path):
-    assert control_group_limits(tmp_path / "nothing") == []
+    assert list_control_group_limits(tmp_path / "nothing") == []

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.parallel import Work, WorkerError, in_processes
+from nsys2prv_ng.runtime.parallel import Work, WorkerError, run_in_processes
 
 
 def run(count, do, processes=3, tick=lambda n: None, started=lambda n: None):
-    return in_processes(Work(count, do), processes, tick, started)
+    return run_in_processes(Work(count, do), processes, tick, started)
 
 
 def nobody_is_left():

@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.job.selection import Choice
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import Trace, read_trace
 
@@ -46,10 +46,12 @@ def trace_of(
     sources: str,
     options: SourceOptions = SourceOptions(),  # noqa: B008 (does not change)
     window: tuple[int | None, int | None] | None = None,
-) -> tuple[Trace, Summary]:
+) -> tuple[Trace, TranslationResult]:
     """The trace of some reports, which must keep every rule of Paraver, and what the translation says of it."""
     summary = translate(
-        reports, output, Options(sources=choose(sources), of_sources=options, choice=Choice(window=window))
+        reports,
+        output,
+        Options(sources=select_sources(sources), source_options=options, selection=Selection(window=window)),
     )
     assert check_trace(output).problems == []
     for each in summary.sources:
@@ -57,5 +59,5 @@ def trace_of(
     return read_trace(output), summary
 
 
-def account(summary: Summary, name: str) -> SourceAccount:
+def account(summary: TranslationResult, name: str) -> SourceAccount:
     return next(each for each in summary.sources if each.name == name)

@@ -13,8 +13,8 @@ import pytest
 from nsys2prv_ng.clock.collectives import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from nsys2prv_ng.sources import SOURCES, choose
-from nsys2prv_ng.sources.shared.source import Reading, Source, SourceOptions
+from nsys2prv_ng.sources import SOURCES, select_sources
+from nsys2prv_ng.sources.shared.source import ReportReader, Source, SourceOptions
 
 ROWS = list[tuple[object, ...]]
 NCCL_KINDS = {
@@ -32,8 +32,8 @@ def evidence(report: Path, source: str, chosen: tuple[Source, ...] = SOURCES) ->
     database = Database(report)
     strings = Strings(database)
     metadata = read_metadata(database, strings)
-    whole = Reading(database, metadata, strings, chosen, SourceOptions())
-    (one,) = choose(source)
+    whole = ReportReader(database, metadata, strings, chosen, SourceOptions())
+    (one,) = select_sources(source)
     apart = whole.apart(one)
     found = one.read(apart).evidence
     assert whole.places.all == [] and (apart.places.all or not found.collectives)

@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsys2prv_ng.job.open_job import ReadOptions, placed
-from nsys2prv_ng.job.selection import Choice
+from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.summary.compute import overview
-from nsys2prv_ng.summary.model import Overview
+from nsys2prv_ng.summary.compute import compute_summary
+from nsys2prv_ng.summary.model import JobSummary
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -27,13 +27,13 @@ SETS = {
 }
 
 
-def overview_of(reports: Sequence[Path], choice: Choice | None = None, **of_sources: object) -> Overview:
+def overview_of(reports: Sequence[Path], selection: Selection | None = None, **source_options: object) -> JobSummary:
     """The numbers of some reports."""
-    choice = choice or Choice()
+    selection = selection or Selection()
     options = ReadOptions(
-        sources=choose(None),
-        of_sources=SourceOptions(nvtx_range=choice.nvtx_range, **of_sources),  # type: ignore[arg-type]
-        choice=choice,
+        sources=select_sources(None),
+        source_options=SourceOptions(nvtx_range=selection.nvtx_range, **source_options),  # type: ignore[arg-type]
+        selection=selection,
     )
-    with tempfile.TemporaryDirectory() as folder, placed(reports, Path(folder), options, Progress()) as job:
-        return overview(job)
+    with tempfile.TemporaryDirectory() as folder, open_job(reports, Path(folder), options, Progress()) as job:
+        return compute_summary(job)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Choice, parse_window
+from nsys2prv_ng.job.selection import Selection, parse_window
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.summary.model import Overview
+from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPOSITORY
@@ -19,17 +19,17 @@ from tests.trace_reader import Trace, intervals, read_trace
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
 CHOICES = {
-    "all": Choice(),
-    "time": Choice(window=parse_window("1.3s:1.8s")),
-    "ranges": Choice(nvtx_range="step 4"),
-    "ranks": Choice(ranks=frozenset({1, 2})),
+    "all": Selection(),
+    "time": Selection(window=parse_window("1.3s:1.8s")),
+    "ranges": Selection(nvtx_range="step 4"),
+    "ranks": Selection(ranks=frozenset({1, 2})),
 }
 
 
 @dataclass(frozen=True)
 class Both:
     trace: Trace
-    found: Overview
+    found: JobSummary
 
     def preset(self, name: str) -> Evaluated:
         return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", self.trace)
@@ -44,10 +44,10 @@ class Both:
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"
-    choice: Choice = request.param
-    of_sources = SourceOptions(nvtx_range=choice.nvtx_range)
-    summary = translate(reports, output, Options(choice=choice, of_sources=of_sources, overview=True))
-    found = overview_of(reports, choice)
+    selection: Selection = request.param
+    source_options = SourceOptions(nvtx_range=selection.nvtx_range)
+    summary = translate(reports, output, Options(selection=selection, source_options=source_options, overview=True))
+    found = overview_of(reports, selection)
     assert summary.overview == found, "by itself and with a translation"
     return Both(read_trace(output), found)
 

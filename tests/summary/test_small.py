@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsys2prv_ng.job.selection import Choice
-from nsys2prv_ng.summary.model import Cause, Overview
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.summary.model import Cause, JobSummary
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, nccl_report
 from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export
 from tests.summary.made import overview_of
@@ -45,7 +45,7 @@ def report(
     return export(path, STRINGS, {name: table for name, table in tables.items() if table[1]})
 
 
-def causes(found: Overview) -> list[Cause]:
+def causes(found: JobSummary) -> list[Cause]:
     [gpu] = found.gpus
     assert gpu.idle_causes is not None
     return sorted(gpu.idle_causes, key=lambda each: (each.cause, each.range, each.call))
@@ -115,10 +115,10 @@ def test_a_gap_that_a_window_cuts(tmp_path: Path) -> None:
         kernels=[(100, 200, 7, 1), (300, 400, 7, 2)],
         calls=[(90, 95, MAIN, LAUNCH, 1), (280, 290, MAIN, LAUNCH, 2)],
     )
-    found = overview_of([path], Choice(window=(100, 160)))
+    found = overview_of([path], Selection(window=(100, 160)))
     assert causes(found) == [Cause("cut", "", "", 50, 1)]
     assert (found.gpus[0].span_ns, found.gpus[0].busy_ns, found.windows_ns) == (60, 10, [(1, 61)])
-    found = overview_of([path], Choice(window=(120, 260)))
+    found = overview_of([path], Selection(window=(120, 260)))
     assert causes(found) == [Cause("host", "", "", 80, 1), Cause("host", "", "cudaLaunchKernel", 10, 1)]
     assert (found.kernels[0].count, found.kernels[0].total_ns) == (1, 50)
 

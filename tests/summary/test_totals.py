@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.summary.model import Overview
+from nsys2prv_ng.summary.model import JobSummary
 from tests.conftest import Unpacked
 from tests.report_truth import PUSH_POP, START_END, Objects, Report, name_and_number
 from tests.spans import parameters
@@ -19,7 +19,7 @@ from tests.summary.made import SETS, overview_of
 
 
 @pytest.fixture(scope="module", params=parameters(SETS))
-def made(request: pytest.FixtureRequest) -> tuple[Overview, list[Report]]:
+def made(request: pytest.FixtureRequest) -> tuple[JobSummary, list[Report]]:
     return overview_of(request.param), [Report(path) for path in request.param]
 
 
@@ -34,7 +34,7 @@ def summed(rows: pd.DataFrame, by: str, *sums: str) -> dict[str, tuple[int, ...]
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def test_kernels_by_their_short_name(made: tuple[Overview, list[Report]]) -> None:
+def test_kernels_by_their_short_name(made: tuple[JobSummary, list[Report]]) -> None:
     found, reports = made
     operations = pd.concat([report.operations for report in reports])
     expected = summed(operations[operations["table"].isin(("KERNEL", "GRAPH_TRACE"))], "name")
@@ -48,7 +48,7 @@ def test_kernels_by_their_short_name(made: tuple[Overview, list[Report]]) -> Non
     assert is_nccl == {name: name.startswith("nccl") for name in expected}
 
 
-def test_shortest_and_longest_kernels(made: tuple[Overview, list[Report]]) -> None:
+def test_shortest_and_longest_kernels(made: tuple[JobSummary, list[Report]]) -> None:
     found, reports = made
     operations = pd.concat([report.operations for report in reports])
     kernels = operations[operations["table"].isin(("KERNEL", "GRAPH_TRACE"))]
@@ -60,7 +60,7 @@ def test_shortest_and_longest_kernels(made: tuple[Overview, list[Report]]) -> No
         assert max(kernel.max_ns for kernel in of_name) == longest
 
 
-def test_copies_and_sets(made: tuple[Overview, list[Report]]) -> None:
+def test_copies_and_sets(made: tuple[JobSummary, list[Report]]) -> None:
     found, reports = made
     operations = pd.concat([report.operations for report in reports])
     expected = summed(operations[operations["table"].isin(("MEMCPY", "MEMSET"))], "name", "bytes")
@@ -78,7 +78,7 @@ def function_of(name: str) -> str:
     return found.group() if found else ""
 
 
-def test_nccl(made: tuple[Overview, list[Report]]) -> None:
+def test_nccl(made: tuple[JobSummary, list[Report]]) -> None:
     """Where every call carries its bytes on one kernel or more, the rate is of all of them."""
     found, reports = made
     calls: Counter[str] = Counter()
@@ -117,7 +117,7 @@ def mpi_calls(report: Report, table: str, size: str, received: str) -> pd.DataFr
     )
 
 
-def test_mpi(made: tuple[Overview, list[Report]]) -> None:
+def test_mpi(made: tuple[JobSummary, list[Report]]) -> None:
     found, reports = made
     rows = []
     for report in reports:
@@ -176,7 +176,7 @@ def depth_of(ranges: pd.DataFrame) -> list[int]:
     return depths
 
 
-def test_ranges_that_repeat(made: tuple[Overview, list[Report]]) -> None:
+def test_ranges_that_repeat(made: tuple[JobSummary, list[Report]]) -> None:
     found, reports = made
     objects = Objects(reports)
     expected: dict[tuple[str, str, str], list[int]] = defaultdict(list)
@@ -215,14 +215,14 @@ def gold(folder: Path, report: str, name: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module", params=["ddplong-2x2.rank0", "mpi-4.rank0"])
-def measured(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked) -> tuple[Path, str, Overview]:
+def measured(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked) -> tuple[Path, str, JobSummary]:
     """The folder of the reports, and a report's name and numbers."""
     name = request.param
     files = {"ddplong-2x2.rank0": "bench/ddplong-2x2.rank0.sqlite.xz", "mpi-4.rank0": "gpu/mpi-4.rank0.sqlite"}
     return shared_reports, name, overview_of([unpacked(shared_reports / files[name])], demangled_names=True)
 
 
-def test_kernels_are_those_of_nvidia(measured: tuple[Path, str, Overview]) -> None:
+def test_kernels_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> None:
     folder, name, found = measured
     expected = {
         row["Name"]: tuple(int(row[c]) for c in ("Instances", "Total Time (ns)", "Min (ns)", "Max (ns)"))
@@ -231,7 +231,7 @@ def test_kernels_are_those_of_nvidia(measured: tuple[Path, str, Overview]) -> No
     assert {k.name: (k.count, k.total_ns, k.min_ns, k.max_ns) for k in found.kernels} == expected
 
 
-def test_copies_are_those_of_nvidia(measured: tuple[Path, str, Overview]) -> None:
+def test_copies_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> None:
     folder, name, found = measured
     expected = {}
     for row in gold(folder, name, "cuda_gpu_mem_time_sum"):
@@ -240,7 +240,7 @@ def test_copies_are_those_of_nvidia(measured: tuple[Path, str, Overview]) -> Non
     assert {m.operation.lower(): (m.count, m.total_ns) for m in found.memory_operations} == expected
 
 
-def test_ranges_are_those_of_nvidia(measured: tuple[Path, str, Overview]) -> None:
+def test_ranges_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> None:
     """NVIDIA's texts are whole, with their numbers; what is deep or not repeated is not in the overview."""
     folder, name, found = measured
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])

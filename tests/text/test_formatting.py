@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.text.formatting import counted, runs, unique_names, utc_text
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_utc, make_unique
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (1024, "1,024 nodes")])
 def test_counted(number: int, text: str) -> None:
-    assert counted(number, "node") == text
+    assert count_noun(number, "node") == text
 
 
 @given(st.sets(st.integers(0, 40)))
 def test_runs_name_exactly_these_numbers(numbers: set[int]) -> None:
-    parts = [part.split("-") for part in runs(sorted(numbers)).split(",") if part]
+    parts = [part.split("-") for part in format_number_ranges(sorted(numbers)).split(",") if part]
     assert [n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)] == sorted(numbers)
     # Runs do not touch: there is no shorter way to say it.
     assert all(int(before[-1]) + 1 < int(after[0]) for before, after in pairwise(parts))
@@ -25,15 +25,15 @@ def test_runs_name_exactly_these_numbers(numbers: set[int]) -> None:
 
 def test_times_are_iso_8601_to_the_ns() -> None:
     at = datetime(2026, 11, 20, 11, 26, 22, tzinfo=timezone.utc)
-    assert utc_text(int(at.timestamp()) * 10**9 + 56) == "2026-11-20T11:26:22.000000056Z"
-    assert utc_text(-1) == "1969-12-31T23:59:59.999999999Z"
+    assert format_utc(int(at.timestamp()) * 10**9 + 56) == "2026-11-20T11:26:22.000000056Z"
+    assert format_utc(-1) == "1969-12-31T23:59:59.999999999Z"
 
 
 def test_times_beyond_all_calendars_are_numbers() -> None:
-    assert utc_text(2**63 * 10**9) == f"{2**63 * 10**9} ns"
+    assert format_utc(2**63 * 10**9) == f"{2**63 * 10**9} ns"
 
 
 def test_unique_names() -> None:
     names = ["a", "b", "a", "a-2", "a", "b", "a-2"]
-    assert unique_names(names) == ["a", "b", "a-3", "a-2", "a-4", "b-2", "a-2-2"]
-    assert unique_names([]) == []
+    assert make_unique(names) == ["a", "b", "a-3", "a-2", "a-4", "b-2", "a-2-2"]
+    assert make_unique([]) == []

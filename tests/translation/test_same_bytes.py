@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nsys2prv_ng.job.selection import Choice
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.translate import Options, translate
@@ -25,9 +25,9 @@ drift_ppm = 180.0
 since_utc_ns = 1790000000000000000
 """
 
-ALL = Options(of_sources=SourceOptions(osrt_min=0))
-WINDOWS = Options(of_sources=SourceOptions(nvtx_range="forward"), choice=Choice(nvtx_range="forward"))
-FEW = Options(choice=Choice(ranks=frozenset({1, 2}), shortest={"cuda_api": 10_000}))
+ALL = Options(source_options=SourceOptions(osrt_min=0))
+WINDOWS = Options(source_options=SourceOptions(nvtx_range="forward"), selection=Selection(nvtx_range="forward"))
+FEW = Options(selection=Selection(ranks=frozenset({1, 2}), shortest={"cuda_api": 10_000}))
 SCARCE = [Resources(2, 10**9), Resources(3, 0), Resources(1, 200_000)]
 
 

@@ -250,12 +250,12 @@ def _nvtx_of_trace(translated: Translated) -> pd.DataFrame:
         marks = trace.events[trace.events["type"] == base + MARK]
         marks = marks.assign(begin=marks["time"] + translated.start, end=marks["time"] + translated.start)
         marks["name"] = trace.labels_of(base + MARK, marks["value"])
-        of_domain = [
+        select_domain = [
             translated.intervals(base).assign(style=truth.PUSH_POP),
             translated.intervals(*lanes).assign(style=truth.START_END),
             marks.assign(style=truth.MARK),
         ]
-        together = pd.concat([part for part in of_domain if len(part)], ignore_index=True)
+        together = pd.concat([part for part in select_domain if len(part)], ignore_index=True)
         together["number"] = together["line"].map(trace.attribute_at(base + NUMBER)).astype("Int64")
         category = together["line"].map(trace.attribute_at(base + CATEGORY))
         labels = trace.values.get(base + CATEGORY, {})

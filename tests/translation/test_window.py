@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.selection import Choice, Window
+from nsys2prv_ng.job.selection import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import translated as of_tests
 from tests.trace_reader import Trace, intervals
@@ -183,10 +183,10 @@ def cuts(
         expected = contents.within(low, high)
         translated = None
         if expected[0] or expected[1] or expected[3]:
-            translated = translated_set(reports, tmp_path_factory.mktemp("cut"), choice=Choice(window=window))
+            translated = translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         else:
             with pytest.raises(UsageError, match="no event is in the chosen time"):
-                translated_set(reports, tmp_path_factory.mktemp("cut"), choice=Choice(window=window))
+                translated_set(reports, tmp_path_factory.mktemp("cut"), selection=Selection(window=window))
         found.append(Cut(window, low, high, expected, translated))
     return found
 
@@ -231,7 +231,9 @@ def test_the_trace_of_a_window_is_sound_and_within_it(cuts: list[Cut]) -> None:
 
 def test_rows_and_labels_do_not_depend_on_the_window(reports: list[Path], whole: Translated, tmp_path: Path) -> None:
     length = whole.trace.duration
-    trace = translated_set(reports, tmp_path, choice=Choice(window=(length // 3, length // 3 + length // 10))).trace
+    trace = translated_set(
+        reports, tmp_path, selection=Selection(window=(length // 3, length // 3 + length // 10))
+    ).trace
     assert trace.names == whole.trace.names
     assert (trace.threads, trace.nodes, trace.cpus) == (whole.trace.threads, whole.trace.nodes, whole.trace.cpus)
     assert trace.types == whole.trace.types
@@ -241,7 +243,7 @@ def test_rows_and_labels_do_not_depend_on_the_window(reports: list[Path], whole:
 def test_what_lies_outside_is_counted(reports: list[Path], whole: Translated, tmp_path: Path) -> None:
     length = whole.trace.duration
     window = length // 4, length // 2
-    translated = translated_set(reports, tmp_path, choice=Choice(window=window))
+    translated = translated_set(reports, tmp_path, selection=Selection(window=window))
     for account in translated.summary.sources:
         before = whole.account(account.name)
         assert account.read == before.read == account.written + sum(account.dropped.values())
@@ -257,7 +259,7 @@ def test_a_window_after_the_end_is_an_error(
     whole: Translated, reports: list[Path], tmp_path: Path, beyond: int
 ) -> None:
     with pytest.raises(UsageError, match="--time begins"):
-        translated_set(reports, tmp_path, choice=Choice(window=(whole.trace.duration + beyond, None)))
+        translated_set(reports, tmp_path, selection=Selection(window=(whole.trace.duration + beyond, None)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -267,7 +269,7 @@ def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> N
     later = "UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = utcEpochNs + 100000000000"
     reports = [sample, changed(sample, tmp_path / "later.sqlite", [later])]
     with pytest.raises(UsageError, match="no event is in the chosen time"):
-        translated_set(reports, tmp_path / "trace", choice=Choice(window=(50 * 10**9, 60 * 10**9)))
+        translated_set(reports, tmp_path / "trace", selection=Selection(window=(50 * 10**9, 60 * 10**9)))
     assert list((tmp_path / "trace").iterdir()) == []
 
 
@@ -277,7 +279,7 @@ def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> 
     report = changed(samples / "mpi-4.rank0.sqlite", tmp_path / "report.sqlite", [statement])
     whole = translated_set([report], tmp_path / "whole")
     begin = whole.objects.reports[0].value(f"SELECT {last}") + whole.objects.reports[0].utc - whole.start
-    translated = translated_set([report], tmp_path / "cut", choice=Choice(window=(begin + 1000, None)))
+    translated = translated_set([report], tmp_path / "cut", selection=Selection(window=(begin + 1000, None)))
     ranges: pd.DataFrame = translated.intervals(9600)
     open_ended = ranges[ranges["begin"] == whole.start + begin + 1000]
     assert open_ended["end"].max() == whole.start + whole.trace.duration
@@ -302,7 +304,7 @@ def test_of_several_windows_each_is_cut_from_the_whole(samples: Path, tmp_path: 
     contents = Contents(whole)
     parts = [contents.within(low, high) for low, high in windows]
     expected = [sum(of_windows, Counter()) for of_windows in zip(*parts, strict=True)]
-    translated = translated_set(reports, tmp_path / "cut", choice=Choice(nvtx_range="backward"))
+    translated = translated_set(reports, tmp_path / "cut", selection=Selection(nvtx_range="backward"))
     found = Contents(translated)
     for actual, wanted in zip((found.intervals, found.points, found.states, found.lines), expected, strict=True):
         assert difference(actual, wanted) == ""
@@ -318,7 +320,7 @@ def test_without_short_calls_the_rest_stays_as_it_was(samples: Path, tmp_path: P
     report = samples / "ddp-2x2.rank0.sqlite"
     sources = "cuda_api,nvtx,kernels"
     whole = translated_set([report], tmp_path / "whole", sources)
-    translated = translated_set([report], tmp_path / "cut", sources, Choice(shortest={"cuda_api": 50_000}))
+    translated = translated_set([report], tmp_path / "cut", sources, Selection(shortest={"cuda_api": 50_000}))
     assert check_trace(translated.trace.path).problems == []
     assert (translated.start, translated.trace.duration) == (whole.start, whole.trace.duration)
     before, after = Contents(whole), Contents(translated)

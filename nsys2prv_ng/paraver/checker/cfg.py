@@ -27,7 +27,7 @@ from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 
-__all__ = ["CfgReport", "TraceContents", "check_cfg", "read_contents"]
+__all__ = ["CfgReport", "TraceContents", "check_cfg", "read_trace_contents"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class _TypesOfEvents(BodyCheck):
         self.types.update(np.unique(pairs[TYPE, :n_pairs]).tolist())
 
 
-def read_contents(path: Path, *, progress: Callable[[int], object] | None = None) -> TraceContents:
+def read_trace_contents(path: Path, *, progress: Callable[[int], object] | None = None) -> TraceContents:
     """Reads x.prv or x.prv.gz and x.pcf, in bounded memory; what is wrong with them is left to `check_trace`.
 
     A .pcf may declare types that have no event, so all records are read. `progress` as for `check_trace`.

@@ -52,7 +52,7 @@ def check_events(
             warnings.tell(0, "none of the event types of this cfg is in the trace")
 
 
-def event_types(window: CfgWindow, config: ParaverConfig | None) -> list[EventTypes]:
+def list_event_types(window: CfgWindow, config: ParaverConfig | None) -> list[EventTypes]:
     """What the evt_type filter of a window stands for with a .pcf, item by item."""
     numbers = [int(number) for number in window.numbers.get("evt_type", [])]
     labels = window.labels.get("evt_type", [])
@@ -102,7 +102,7 @@ def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: Cfg
         if window.function(kind) != _RANGE or not numbers:
             continue
         if kind == "evt_type":
-            numbers = [float(number) for item in event_types(window, config) for number in item.numbers]
+            numbers = [float(number) for item in list_event_types(window, config) for number in item.numbers]
         line = _line(window, f"window_filter_module {kind}")
         if len(numbers) != 2:
             problems.tell(
@@ -153,7 +153,7 @@ def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnin
 
 
 def _numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
-    return [number for item in event_types(window, config) for number in item.numbers]
+    return [number for item in list_event_types(window, config) for number in item.numbers]
 
 
 def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
@@ -186,7 +186,7 @@ def _check_presence(
     window: CfgWindow, config: ParaverConfig | None, types: Collection[int], asks: bool, warnings: CfgFindings
 ) -> bool:
     """Warns of event types without an event in the trace; returns whether there is any."""
-    items, numbers = event_types(window, config), _numbers(window, config)
+    items, numbers = list_event_types(window, config), _numbers(window, config)
     line = _line(window, "window_filter_module evt_type")
     if _has_range(window, numbers, types):
         return True

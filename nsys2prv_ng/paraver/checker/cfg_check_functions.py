@@ -81,8 +81,8 @@ def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindin
     if level not in FUNCTIONS_OF_LEVEL and level not in COMPOSES_OF_LEVEL:
         problems.tell(line, f"'{level}' is not a level that has functions: {REFUSES}")
         return
-    choices = [choice for choice in window.functions + window.composes if choice.level == level]
-    above = [choice.name for choice in choices if choice.line < line]
+    choices = [selection for selection in window.functions + window.composes if selection.level == level]
+    above = [selection.name for selection in choices if selection.line < line]
     chosen = above[-1] if above else "" if window.derived and level in NOT_IN_DERIVED else window.function(level)
     if not above and choices:
         problems.tell(line, f"parameters of {level} '{name}' stand above the line that chooses it: they are lost")

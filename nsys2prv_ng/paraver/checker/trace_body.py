@@ -18,11 +18,11 @@ from nsys2prv_ng.paraver.checker.trace_lines import (
     read_records,
     split_fields,
 )
-from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, Bytes, new_notes, new_tally, noted, tallied
+from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, Bytes, new_notes, new_tally, read_notes, read_tally
 from nsys2prv_ng.paraver.checker.trace_records import RECORD_RULES, RECORD_WARNINGS
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregated
+from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
 
 MAX_DEPTHS = 1 << 27
 """Depths (rows times interval types) that are followed; they take 12 bytes each, where used."""
@@ -122,13 +122,15 @@ class BodyCheck:
 
     def problems(self) -> list[Problem]:
         """What was wrong with the lines so far, and which intervals are still open."""
-        problems = noted(self._path, self._line_notes, LINE_RULES) + noted(self._path, self._notes, RECORD_RULES)
+        problems = read_notes(self._path, self._line_notes, LINE_RULES) + read_notes(
+            self._path, self._notes, RECORD_RULES
+        )
         for found, message, many in (
             (self._undeclared, "event type {0} is not declared in the .pcf", "event types are not declared"),
             (self._unlabelled, "value {1} of event type {0} has no label in the .pcf", "values have no label"),
             (self._unlabelled_states, "state {0} has no label in the .pcf", "states have no label"),
         ):
-            problems += tallied(self._path, found, message, many)
+            problems += read_tally(self._path, found, message, many)
         if self._too_many:
             message = "too many interval types and rows: intervals are not checked"
             problems.append(Problem(str(self._path), 0, message))
@@ -136,7 +138,7 @@ class BodyCheck:
 
     def warnings(self) -> list[Problem]:
         """What Paraver accepts and is rarely meant."""
-        return noted(self._path, self._notes, RECORD_WARNINGS)
+        return read_notes(self._path, self._notes, RECORD_WARNINGS)
 
     def _open_intervals(self) -> list[Problem]:
         """One problem for each event type, the first types in the trace one by one."""
@@ -151,7 +153,7 @@ class BodyCheck:
                 where = f"event type {declared.number} ({declared.label[:80]}) on {threads[rows[opened.argmin()]]}"
                 lines = np.sort(opened)[:SHOWN_LINES].tolist()
                 count = int(self._depth[rows, column].sum())
-                problems.append(aggregated(self._path, f"an interval of {where} never ends", count, lines))
+                problems.append(aggregate_problems(self._path, f"an interval of {where} never ends", count, lines))
         problems.sort(key=lambda problem: problem.line)
         rest = problems[SHOWN_VALUES:]
         if rest:

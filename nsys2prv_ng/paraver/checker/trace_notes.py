@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregated
+from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
 from nsys2prv_ng.runtime.jit import compiled
 
 Bytes = NDArray[np.uint8]
@@ -58,14 +58,14 @@ def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int =
             break
 
 
-def noted(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Problem]:
+def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Problem]:
     """One problem for each rule that was broken; its message is formatted with the numbers of the first occurrence."""
     problems = []
     for rule, message in messages.items():
         count, *numbers = notes[rule].tolist()
         if count:
             lines = [line for line in numbers[DETAILS:] if line]
-            problems.append(aggregated(path, message.format(*numbers[:DETAILS]), count, lines))
+            problems.append(aggregate_problems(path, message.format(*numbers[:DETAILS]), count, lines))
     return problems
 
 
@@ -106,12 +106,12 @@ def tally(table: IntArray, line: int, first: int, second: int) -> None:
     table[slot, _LINE] = line
 
 
-def tallied(path: Path, table: IntArray, message: str, many: str) -> list[Problem]:
+def read_tally(path: Path, table: IntArray, message: str, many: str) -> list[Problem]:
     """A problem for each of the first pairs (`message` is formatted with the two), and one for all others (`many`)."""
     found = table[:TALLY_SLOTS][table[:TALLY_SLOTS, _COUNT] > 0]
     found = found[np.lexsort((found[:, _SECOND], found[:, _FIRST], found[:, _LINE]))]
     problems = [
-        aggregated(path, message.format(first, second), count, [line])
+        aggregate_problems(path, message.format(first, second), count, [line])
         for first, second, count, line in found[:SHOWN_VALUES].tolist()
     ]
     rest = found[SHOWN_VALUES:]

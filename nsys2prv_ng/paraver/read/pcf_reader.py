@@ -33,7 +33,7 @@ _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 
 @dataclass
-class EventType:
+class PcfEventType:
     """A declared type. `values` is None without VALUES; the types of one block share the same dictionary."""
 
     number: int
@@ -49,7 +49,7 @@ class ParaverConfig:
 
     states: dict[int, str] = field(default_factory=dict)
     colours: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    types: dict[int, EventType] = field(default_factory=dict)
+    types: dict[int, PcfEventType] = field(default_factory=dict)
 
 
 class PcfReader:
@@ -61,7 +61,7 @@ class PcfReader:
         self._warnings = warnings
         self._number = 0
         self._section = ""
-        self._block: list[EventType] = []
+        self._block: list[PcfEventType] = []
         self._values: dict[int, str] | None = None
         self._precision_seen = False
         self._state_lines: dict[int, int] = {}
@@ -196,7 +196,7 @@ class PcfReader:
             self._problem("repeated type", f"event type {number} is declared on line {first} already")
         if self._precision_seen:
             self._problem("precision first", f"PRECISION must follow all types of its block; {number} comes after it")
-        declared = EventType(number, match["label"], self._number)
+        declared = PcfEventType(number, match["label"], self._number)
         self.config.types[number] = declared
         self._block.append(declared)
 

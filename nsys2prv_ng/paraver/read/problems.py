@@ -23,7 +23,7 @@ class Problem:
         return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
 
 
-def aggregated(file: Path, message: str, count: int, lines: Sequence[int]) -> Problem:
+def aggregate_problems(file: Path, message: str, count: int, lines: Sequence[int]) -> Problem:
     """One Problem out of `count` occurrences: `message` tells the first, `lines` holds the first lines (not empty)."""
     if count > 1:
         rest = ", ..." if len(lines) == SHOWN_LINES < count else ""
@@ -52,6 +52,6 @@ class Findings:
     def problems(self) -> list[Problem]:
         """One entry for each kind, in the order in which the kinds were met."""
         return [
-            aggregated(self.file, message, self._count[kind], self._lines[kind])
+            aggregate_problems(self.file, message, self._count[kind], self._lines[kind])
             for kind, message in self._message.items()
         ]

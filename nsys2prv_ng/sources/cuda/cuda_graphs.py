@@ -9,10 +9,10 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, events, intervals
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, locate
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
 
@@ -28,13 +28,13 @@ GRAPHS_TABLE = Table(
 NODES_TABLE = Table(_NODES, _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each launch of a graph, a point for each graph, executable graph and node that was made."""
     result = Result()
-    _add_launches(reading, result)
+    _add_launches(reader, result)
     for table in (_GRAPHS, _NODES):
-        if reading.has(table):
-            _add_creations(reading, result, reading.columns(table))
+        if reader.has(table):
+            _add_creations(reader, result, reader.columns(table))
     return result
 
 
@@ -42,29 +42,29 @@ GRAPH_COLUMNS = ("graphNodeId", "graphId")
 """Columns of device operations that tell the graph they are of."""
 
 
-def graph_ids(reading: Reading, columns: Columns, rows: IntArray) -> list[Pair]:
+def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
     """Ids of the node and, where the export tells, of the graph that these device operations are of."""
     pairs = []
     for name, event_type in zip(GRAPH_COLUMNS, (types.GRAPH_NODE_ID, types.GRAPH_ID), strict=True):
         value = columns[name][rows]
         known = (value != NULL) & (value != 0)  # CUPTI: 0 is no graph's
         if known.any():
-            pairs.append(Pair(reading.labels.handle(event_type), value, known))
+            pairs.append(Pair(reader.labels.handle(event_type), value, known))
     return pairs
 
 
-def _add_launches(reading: Reading, result: Result) -> None:
-    columns = reading.columns(GRAPH)
+def _add_launches(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(GRAPH)
     if not columns.rows:
         return
     result.read += columns.rows
-    place, dropped = reading.once(locate)[GRAPH]
+    place, dropped = reader.once(locate)[GRAPH]
     for reason, count in dropped.items():
         result.drop(reason, count)
     rows = np.flatnonzero(place >= 0)
     place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
 
-    labels = reading.labels
+    labels = reader.labels
     handle = labels.handle(types.GRAPH_LAUNCH)
     graphs, index = np.unique(columns["graphId"][rows], return_inverse=True)
     names = ["graph" if graph == NULL else f"graph {graph}" for graph in graphs]
@@ -76,11 +76,11 @@ def _add_launches(reading: Reading, result: Result) -> None:
     ):
         value = columns[name][rows]
         opening.append(Pair(labels.handle(event_type), value, value != NULL))
-    result.records.append(intervals(place, begin, end, opening, [handle]))
+    result.records.append(make_intervals(place, begin, end, opening, [handle]))
     result.states.append(StateIntervals(place, begin, end, np.full(rows.size, types.RUNNING, np.int64)))
 
 
-def _add_creations(reading: Reading, result: Result, columns: Columns) -> None:
+def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> None:
     result.read += columns.rows
     no_thread = columns["globalTid"] == NULL
     no_time = ~no_thread & (columns["start"] == NULL)
@@ -89,8 +89,8 @@ def _add_creations(reading: Reading, result: Result, columns: Columns) -> None:
     rows = np.flatnonzero(~no_thread & ~no_time)
     if not rows.size:
         return
-    labels = reading.labels
-    index, names = reading.names(columns["nameId"][rows])
+    labels = reader.labels
+    index, names = reader.names(columns["nameId"][rows])
     space = types.GRAPH_CREATION.names
     pairs = [Pair(labels.handle(types.GRAPH_CREATION), labels.name_ids(space, names)[index])]
     for name, event_type in (
@@ -103,8 +103,8 @@ def _add_creations(reading: Reading, result: Result, columns: Columns) -> None:
         value = columns.numbers.get(name)
         if value is not None and (value[rows] != NULL).any():
             pairs.append(Pair(labels.handle(event_type), value[rows], value[rows] != NULL))
-    place = reading.places.threads(columns["globalTid"][rows], application=True)
-    result.records.append(events(place, columns["start"][rows], pairs))
+    place = reader.places.threads(columns["globalTid"][rows], application=True)
+    result.records.append(make_events(place, columns["start"][rows], pairs))
 
 
 SOURCE = Source(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import Table
-from nsys2prv_ng.sources.cuda.cuda_api import call_name
+from nsys2prv_ng.sources.cuda.cuda_api import clean_call_name
 from nsys2prv_ng.sources.shared.host_calls import add_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CUBLAS_TABLE = Table("CUBLAS_EVENTS", _COLUMNS)
 CUDNN_TABLE = Table("CUDNN_EVENTS", _COLUMNS)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each call, nested as the calls of its library were."""
     result = Result()
-    add_calls(reading, result, CUBLAS_TABLE.name, types.CUBLAS_CALL, call_name)
-    add_calls(reading, result, CUDNN_TABLE.name, types.CUDNN_CALL, call_name)
+    add_calls(reader, result, CUBLAS_TABLE.name, types.CUBLAS_CALL, clean_call_name)
+    add_calls(reader, result, CUDNN_TABLE.name, types.CUDNN_CALL, clean_call_name)
     return result
 
 

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, Records, events
+from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import main_thread_of, process_of
+from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source
 
 USAGE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 TABLE = Table(
@@ -38,7 +38,7 @@ _UNKNOWN_KIND = 7
 LEVEL = "cuda_memory_level"
 
 
-class Changes(NamedTuple):
+class MemoryChanges(NamedTuple):
     """Changes of the memory in use, of n: place, CUPTI's kind of memory, time (ns), bytes.
 
     `unknown` is the number of frees that change nothing, since what they free is not in the report.
@@ -51,28 +51,28 @@ class Changes(NamedTuple):
     unknown: int
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A point for each allocation and free since the capture began; what changes the level is left for `join`."""
-    columns = reading.columns(USAGE)
+    columns = reader.columns(USAGE)
     result = Result(read=columns.rows)
     allocation, size = _allocations(columns)
     rows = _sound(result, columns, size)
     if not rows.size:
         return result
     kind = _kinds(columns["memKind"])
-    result.shared = _changes(reading, columns, rows, kind, allocation, size)
+    result.shared = _changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
     result.drop("before the capture: in the level of memory only", int(before.sum()))
     rows = rows[~before]
     if not rows.size:
         return result
-    labels = reading.labels
+    labels = reader.labels
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
     pairs = [Pair(handles, size[rows]), Pair(labels.handle(types.ALLOCATION_KIND), kind[rows] + 1)]
-    place = reading.places.threads(_threads(reading, columns, rows), application=True)
-    result.records.append(events(place, columns["start"][rows], pairs))
+    place = reader.places.threads(_threads(reader, columns, rows), application=True)
+    result.records.append(make_events(place, columns["start"][rows], pairs))
     return result
 
 
@@ -101,7 +101,7 @@ def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
     allocation.
     """
     allocation = np.full(columns.rows, -1, np.int64)
-    process, address = process_of(columns["globalPid"]), columns["address"]
+    process, address = get_process(columns["globalPid"]), columns["address"]
     order = np.lexsort((columns["start"], address, process))
     is_free = columns["memoryOperationType"] == _FREE
     before, after = order[:-1], order[1:]
@@ -115,11 +115,11 @@ def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
     return allocation, size
 
 
-def _threads(reading: Reading, columns: Columns, rows: IntArray) -> IntArray:
+def _threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
     """globalTid of the thread whose call it was, else of the process's main thread."""
-    process = process_of(columns["globalPid"][rows])
-    main = main_thread_of(process)
-    by_id = reading.once(calls.recorded_calls)
+    process = get_process(columns["globalPid"][rows])
+    main = get_main_thread(process)
+    by_id = reader.once(calls.read_recorded_calls)
     call = by_id.find(process, columns["correlationId"][rows])
     called: BoolArray = call >= 0
     main[called] = by_id.global_tid[call[called]]
@@ -127,38 +127,38 @@ def _threads(reading: Reading, columns: Columns, rows: IntArray) -> IntArray:
 
 
 def _changes(
-    reading: Reading, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
-) -> Changes:
+    reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
+) -> MemoryChanges:
     is_free = columns["memoryOperationType"] == _FREE
     unknown = is_free[rows] & (allocation[rows] < 0) & (columns["address"][rows] != NULL)
     rows = rows[~unknown]
     undoes = allocation[rows] >= 0
     change = np.where(is_free[rows], -np.where(undoes, size[allocation[rows]], size[rows]), size[rows])
 
-    process = process_of(columns["globalPid"][rows])
-    device = contexts.devices_of(reading, process, columns["contextId"][rows], columns["deviceId"][rows])
+    process = get_process(columns["globalPid"][rows])
+    device = contexts.find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
     place = np.empty(rows.size, np.int64)
     on_host = np.isin(kind[rows], _HOST_KINDS)
     host = process[on_host]
-    place[on_host] = reading.places.threads(main_thread_of(host), application=True)
-    codes, pairs = tuples_of(process[~on_host], device[~on_host])
-    gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
-    place[~on_host] = reading.places.devices(gpus[codes])
+    place[on_host] = reader.places.threads(get_main_thread(host), application=True)
+    codes, pairs = find_distinct_rows(process[~on_host], device[~on_host])
+    gpus = np.array([reader.metadata.gpu(*each).number for each in pairs], np.int64)
+    place[~on_host] = reader.places.devices(gpus[codes])
     for each in np.unique(kind[rows]):
-        reading.labels.declare(types.MEMORY_LEVELS[each])
-    return Changes(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
+        reader.labels.declare(types.MEMORY_LEVELS[each])
+    return MemoryChanges(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
 
 
 # ---- the level -------------------------------------------------------------------------------------------------------
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """The memory in use of each GPU, and of the host by each process, by kind: an event at each change."""
     result = Result()
     rows, kinds, times, changes = [], [], [], []
     for part in parts:
         of_part = part.shared
-        if not isinstance(of_part, Changes):
+        if not isinstance(of_part, MemoryChanges):
             continue
         result.read += of_part.unknown + of_part.time.size
         result.drop("frees what is not in the report", of_part.unknown)
@@ -167,11 +167,11 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         times.append(_shown_at(part.clock(of_part.time), part.windows))
         changes.append(of_part.bytes)
     if not rows:
-        return Joined()
-    records, merged = levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
+        return JoinResult()
+    records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
     result.drop("at the same time as the next", merged)
     result.records.append(records)
-    return Joined(accounts={LEVEL: result})
+    return JoinResult(accounts={LEVEL: result})
 
 
 def _shown_at(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
@@ -181,7 +181,7 @@ def _shown_at(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
     return np.maximum(times, lows[following])
 
 
-def levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:
+def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:
     """Events with the sum of all changes (bytes) so far by row and kind, and the number of changes without their own.
 
     Of changes of one row and kind at one time only the sum after the last is said.
@@ -195,7 +195,7 @@ def levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> t
     said = np.concatenate([first[1:] | (time[1:] != time[:-1]), [True]])
     numbers = np.array([event_type.number for event_type in types.MEMORY_LEVELS], np.int64)
     pairs = [Pair(numbers[kind[said]], level[said])]
-    return events(row[said], time[said], pairs), int((~said).sum())
+    return make_events(row[said], time[said], pairs), int((~said).sum())
 
 
 SOURCE = Source(

@@ -9,13 +9,13 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, events, intervals
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.shared.host_calls import sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 EVENT = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
@@ -28,15 +28,15 @@ _NONE = 0xFFFFFFFF
 _EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC, _UNKNOWN = 1, 2, 3, 4, 5
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each synchronization, within its call; a point for each event that was recorded, at its call."""
     result = Result()
-    _add_synchronizations(reading, result)
-    _add_events(reading, result)
+    _add_synchronizations(reader, result)
+    _add_events(reader, result)
     return result
 
 
-def sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> IntArray:
+def find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> IntArray:
     """Values of the synchronization type for CUPTI's.
 
     Exports of some versions (schema 3.13, 3.20) say that a synchronization of a stream or a context concerns an event,
@@ -54,67 +54,67 @@ def _is_id(value: IntArray) -> BoolArray:
     return present
 
 
-def _add_synchronizations(reading: Reading, result: Result) -> None:
-    columns = reading.columns(SYNCHRONIZATION)
+def _add_synchronizations(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(SYNCHRONIZATION)
     result.read += columns.rows
-    rows, thread, _ = _called(reading, result, columns)
+    rows, thread, _ = _called(reader, result, columns)
     begin, end = columns["start"][rows], columns["end"][rows]
-    sound = sound_calls(result, begin, end, thread)
+    sound = select_sound_calls(result, begin, end, thread)
     if not sound.size:
         return
     rows, thread, begin, end = rows[sound], thread[sound], begin[sound], end[sound]
     stream = columns["streamId"][rows]
-    kind = sync_kinds(columns["syncType"][rows], columns["eventId"][rows], stream)
-    handle = reading.labels.handle(types.CUDA_SYNCHRONIZATION)
+    kind = find_sync_kinds(columns["syncType"][rows], columns["eventId"][rows], stream)
+    handle = reader.labels.handle(types.CUDA_SYNCHRONIZATION)
     waited_for = (kind == _STREAM_SYNC) & _is_id(stream)
     pairs = [
         Pair(handle, kind),
-        Pair(reading.labels.handle(types.CUDA_STREAM_WAITED_FOR), stream, waited_for),
-        *_ids(reading, columns, rows, ~waited_for),
+        Pair(reader.labels.handle(types.CUDA_STREAM_WAITED_FOR), stream, waited_for),
+        *_ids(reader, columns, rows, ~waited_for),
     ]
-    place = reading.places.threads(thread, application=True)
-    result.records.append(intervals(place, begin, end, pairs, [handle]))
+    place = reader.places.threads(thread, application=True)
+    result.records.append(make_intervals(place, begin, end, pairs, [handle]))
 
 
-def _add_events(reading: Reading, result: Result) -> None:
-    columns = reading.columns(EVENT)
+def _add_events(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(EVENT)
     result.read += columns.rows
-    rows, thread, time = _called(reading, result, columns)
+    rows, thread, time = _called(reader, result, columns)
     if not rows.size:
         return
     pairs = [
-        Pair(reading.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_ids(reading, columns, rows, np.ones(rows.size, np.bool_)),
+        Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
+        *_ids(reader, columns, rows, np.ones(rows.size, np.bool_)),
     ]
-    place = reading.places.threads(thread, application=True)
-    result.records.append(events(place, time, pairs))
+    place = reader.places.threads(thread, application=True)
+    result.records.append(make_events(place, time, pairs))
 
 
-def _called(reading: Reading, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
+def _called(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Rows whose call was recorded, and its thread and begin (ns); the others are counted as dropped."""
     process = columns["globalPid"]
     no_process = process == NULL
     result.drop("no process", int(no_process.sum()))
-    by_id = reading.once(calls.recorded_calls)
-    call = by_id.find(process_of(process), columns["correlationId"])
+    by_id = reader.once(calls.read_recorded_calls)
+    call = by_id.find(get_process(process), columns["correlationId"])
     result.drop(calls.NO_CALL, int((~no_process & (call < 0)).sum()))
     rows = np.flatnonzero(~no_process & (call >= 0))
     return rows, by_id.global_tid[call[rows]], by_id.begin[call[rows]]
 
 
-def _ids(reading: Reading, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
+def _ids(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
     """Event, device, stream and context, where there is one."""
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]
-    process = process_of(columns["globalPid"][rows])
-    device = contexts.devices_of(reading, process, context, columns["deviceId"][rows])
+    process = get_process(columns["globalPid"][rows])
+    device = contexts.find_devices(reader, process, context, columns["deviceId"][rows])
     found = (
         (types.CUDA_EVENT_ID, columns["eventId"][rows], _is_id(columns["eventId"][rows])),
         (types.CUDA_DEVICE_ID, device, _is_id(device)),
         (types.CUDA_STREAM_ID, stream, _is_id(stream) & with_stream),
         (types.CUDA_CONTEXT_ID, context, _is_id(context)),
     )
-    return [Pair(reading.labels.handle(event_type), value, present) for event_type, value, present in found]
+    return [Pair(reader.labels.handle(event_type), value, present) for event_type, value, present in found]
 
 
 SOURCE = Source(

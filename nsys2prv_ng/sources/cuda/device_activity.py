@@ -12,26 +12,26 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import (
     COMMUNICATION,
     COMPUTE,
     IN_FLIGHT,
     MEMORY,
-    Changes,
+    DeviceChanges,
     cut_to_windows,
-    device_activity,
+    sweep_devices,
 )
-from nsys2prv_ng.objects.tree import ObjectTree, sharing_rows
+from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
-from nsys2prv_ng.records.columns import Pair, Records, events
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.records.columns import Pair, Records, make_events
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
-from nsys2prv_ng.sources.shared.source import UNWANTED, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.shared.source import NOT_SELECTED, JoinInput, JoinResult, ReportReader, Result, Source
 
 NAME = "device_activity"
 
@@ -51,41 +51,41 @@ class Operations(NamedTuple):
     kind: IntArray
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """Leaves the operations of the report for `join`; it has no records of its own."""
-    parts = [_operations(reading, table) for table in reading.once(locate) if _SOURCES[table] in reading.chosen]
+    parts = [_operations(reader, table) for table in reader.once(locate) if _SOURCES[table] in reader.chosen]
     result = Result()
     joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if joined is not None and joined.place.size:
         result.shared = joined
         for event_type in _TYPES:
-            reading.labels.declare(event_type)
+            reader.labels.declare(event_type)
     return result
 
 
-def _operations(reading: Reading, table: str) -> Operations:
-    columns = reading.columns(table)
-    rows = np.flatnonzero(reading.once(locate)[table].place >= 0)
+def _operations(reader: ReportReader, table: str) -> Operations:
+    columns = reader.columns(table)
+    rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
-    process = process_of(columns["globalPid"][rows])
-    codes, devices = tuples_of(process, columns["deviceId"][rows])
-    gpus = np.array([reading.metadata.gpu(*each).number for each in devices], np.int64)
-    place = reading.places.devices(gpus[codes])
-    kind = _kinds(reading, table, rows)
+    process = get_process(columns["globalPid"][rows])
+    codes, devices = find_distinct_rows(process, columns["deviceId"][rows])
+    gpus = np.array([reader.metadata.gpu(*each).number for each in devices], np.int64)
+    place = reader.places.devices(gpus[codes])
+    kind = _kinds(reader, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)
-    call_begin = reading.once(calls.recorded_calls).begin
-    call = reading.once(calls.launches)[table][rows]
+    call_begin = reader.once(calls.read_recorded_calls).begin
+    call = reader.once(calls.find_launches)[table][rows]
     launched = begin.copy()
     launched[call >= 0] = np.minimum(call_begin[call[call >= 0]], begin[call >= 0])
     flights = Operations(place, launched, end, np.full(rows.size, IN_FLIGHT, np.int64))
     return Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
 
 
-def _kinds(reading: Reading, table: str, rows: IntArray) -> IntArray:
+def _kinds(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
     if table == KERNEL:
-        index, names = reading.names(reading.columns(table)["shortName"][rows])
-        of_name = [COMMUNICATION if kernels.is_nccl(name) else COMPUTE for name in names]
+        index, names = reader.names(reader.columns(table)["shortName"][rows])
+        of_name = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
         return np.array(of_name, np.int64)[index]
     return np.full(rows.size, COMPUTE if table == GRAPH else MEMORY, np.int64)
 
@@ -93,31 +93,31 @@ def _kinds(reading: Reading, table: str, rows: IntArray) -> IntArray:
 # ---- all reports together --------------------------------------------------------------------------------------------
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """An event at each change on each GPU, in the time that the user chose.
 
     What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
     """
     with_operations = [part for part in parts if isinstance(part.shared, Operations)]
-    return Joined(in_parts=(NAME, _activity(with_operations)) if with_operations else None)
+    return JoinResult(partial_results=(NAME, _activity(with_operations)) if with_operations else None)
 
 
-def _activity(parts: Sequence[Part]) -> Iterator[Result]:
+def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
     """Of the GPUs of some reports after those of others."""
     places = [np.unique(part.shared.place) for part in parts if isinstance(part.shared, Operations)]
-    for group in sharing_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
+    for group in group_by_shared_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
         captured = [_on_rows(parts[i]) for i in group]
         devices = [
             pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
             for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
         ]
         begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
-        changes = device_activity(np.concatenate(devices), begin, end, kind)
+        changes = sweep_devices(np.concatenate(devices), begin, end, kind)
         result = Result(read=changes.device.size)
         # Before windows add lines of their own, which are none of those that were read.
         wanted = parts[0].kept[changes.device // len(captured)]
-        result.drop(UNWANTED, int((~wanted).sum()))
-        cut = cut_to_windows(Changes(*(column[wanted] for column in changes)), parts[0].windows)
+        result.drop(NOT_SELECTED, int((~wanted).sum()))
+        cut = cut_to_windows(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
         result.records = [_records(cut.changes, cut.changes.device // len(captured))]
         result.pieces = cut.more
         result.drop("outside the time of the trace", cut.outside)
@@ -134,7 +134,7 @@ class _Captured(NamedTuple):
     limits: tuple[int, int]
 
 
-def _on_rows(part: Part) -> _Captured:
+def _on_rows(part: JoinInput) -> _Captured:
     operations = part.shared
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
@@ -163,7 +163,7 @@ def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:
     return found
 
 
-def _records(changes: Changes, row: IntArray) -> Records:
+def _records(changes: DeviceChanges, row: IntArray) -> Records:
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [
         Pair(idle, changes.idle, changes.idle > 0),
@@ -171,7 +171,7 @@ def _records(changes: Changes, row: IntArray) -> Records:
         Pair(running, changes.kernels, changes.differs(2)),
         Pair(in_flight, changes.in_flight, changes.differs(4)),
     ]
-    return events(row, changes.time, pairs)
+    return make_events(row, changes.time, pairs)
 
 
 SOURCE = Source(

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources.shared.source import Reading, unsound_times
+from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -30,24 +30,24 @@ class DeviceOperations(NamedTuple):
     dropped: dict[str, int]
 
 
-def locate(reading: Reading) -> dict[str, DeviceOperations]:
+def locate(reader: ReportReader) -> dict[str, DeviceOperations]:
     """Place of every operation in the tables that are read, over which lanes are shared: a row never overlaps."""
-    tables = [table for table in TABLES if reading.has(table)]
-    columns = [reading.columns(table) for table in tables]
+    tables = [table for table in TABLES if reader.has(table)]
+    columns = [reader.columns(table) for table in tables]
     start, end, pid, device, context, stream = (
         np.concatenate([each[name] for each in columns]) if columns else np.zeros(0, np.int64) for name in COLUMNS
     )
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
     reasons = {"no process, device, context or stream": no_stream}
-    reasons |= {reason: mask & ~no_stream for reason, mask in unsound_times(start, end).items()}
+    reasons |= {reason: mask & ~no_stream for reason, mask in find_unsound_times(start, end).items()}
     sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
 
-    process = process_of(pid[sound])
+    process = get_process(pid[sound])
     key = (process, device[sound], context[sound], stream[sound])
-    group, _ = codes_of(*key)
-    lane = free_lanes(group, start[sound], end[sound])
+    group, _ = encode_rows(*key)
+    lane = assign_lanes(group, start[sound], end[sound])
     place = np.full(start.size, -1, np.int64)
-    place[sound] = reading.places.streams(*key, lane)
+    place[sound] = reader.places.streams(*key, lane)
 
     located = {}
     low = 0

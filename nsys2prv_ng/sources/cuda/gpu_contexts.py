@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import codes_of, tuples_of
-from nsys2prv_ng.intervals.lanes import crossing
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import PID_MASK, process_of
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, Unended
+from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, Unended
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
 
@@ -24,9 +24,9 @@ _SAVE_END, _RESTORE_START = 7, 8
 _NO_END = np.iinfo(np.int64).max
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each turn of a context, which is what is counted as read."""
-    columns = reading.columns(TABLE.name)
+    columns = reader.columns(TABLE.name)
     result = Result()
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
@@ -36,7 +36,7 @@ def read(reading: Reading) -> Result:
     rows = np.flatnonzero(is_limit & ~unknown)
     # The order of what happened at one time is that of the numbers that the GPU gave.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
-    turns, _ = codes_of(gpu[rows], context[rows])
+    turns, _ = encode_rows(gpu[rows], context[rows])
     same = turns[1:] == turns[:-1]
     opens = tag[rows] == _RESTORE_START
     ended = np.flatnonzero(np.append(opens[:-1] & ~opens[1:] & same, False))
@@ -49,31 +49,31 @@ def read(reading: Reading) -> Result:
     turn = np.concatenate([ended, lasting])
     shown, begin = rows[turn], time[rows[turn]]
     end = np.append(time[rows[ended + 1]], np.full(lasting.size, _NO_END))
-    crosses = crossing(gpu[shown], begin, end)
+    crosses = mark_crossing(gpu[shown], begin, end)
     result.drop("crosses another of its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
     if not shown.size:
         return result
 
-    codes, contexts = tuples_of(process_of(pid[shown]), context[shown])
-    handle = reading.labels.handle(types.GPU_CONTEXT)
-    names = [_name(reading, *each) for each in contexts]
-    ids = reading.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
-    place = reading.places.devices(gpu[shown])
+    codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
+    handle = reader.labels.handle(types.GPU_CONTEXT)
+    names = [_name(reader, *each) for each in contexts]
+    ids = reader.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
+    place = reader.places.devices(gpu[shown])
     lasts = end == _NO_END
     ends = ~lasts
-    result.records.append(intervals(place[ends], begin[ends], end[ends], [Pair(handle, ids[ends])], [handle]))
+    result.records.append(make_intervals(place[ends], begin[ends], end[ends], [Pair(handle, ids[ends])], [handle]))
     if lasts.any():
         result.unended.append(Unended(place[lasts], begin[lasts], [Pair(handle, ids[lasts])], [handle]))
     result.closed = int(lasts.sum())
     return result
 
 
-def _name(reading: Reading, process: int, context: int) -> str:
+def _name(reader: ReportReader, process: int, context: int) -> str:
     """What the GPU works for. The process is not always known."""
-    if process == process_of(np.int64(NULL)) or process & PID_MASK == 0:
+    if process == get_process(np.int64(NULL)) or process & PID_MASK == 0:
         return f"context {context}"
-    return f"{reading.metadata.process_name(process)} ({process & PID_MASK}), context {context}"
+    return f"{reader.metadata.process_name(process)} ({process & PID_MASK}), context {context}"
 
 
 SOURCE = Source(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import distinct
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, graph_ids
+from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
-from nsys2prv_ng.sources.cuda.launch_calls import queue_delays
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 _ATTRIBUTES = {
     "gridX": types.GRID[0],
@@ -31,31 +31,31 @@ _ATTRIBUTES = {
 TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_ATTRIBUTES, *GRAPH_COLUMNS), NULL))
 
 
-def is_nccl(short_name: str) -> bool:
+def mark_nccl(short_name: str) -> bool:
     """Whether a kernel is NCCL's: its short name starts with nccl (as NVIDIA's recipes tell them apart)."""
     return short_name.startswith("nccl")
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each kernel; its attributes are given at its begin only."""
-    columns = reading.columns(KERNEL)
+    columns = reader.columns(KERNEL)
     result = Result(read=columns.rows)
     if not columns.rows:
         return result
-    place, dropped = reading.once(locate)[KERNEL]
+    place, dropped = reader.once(locate)[KERNEL]
     result.dropped.update(dropped)
     rows = np.flatnonzero(place >= 0)
     place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
 
-    labels = reading.labels
-    short_index, short = reading.names(columns["shortName"][rows])
-    demangled_index, demangled = reading.names(columns["demangledName"][rows])
-    nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
+    labels = reader.labels
+    short_index, short = reader.names(columns["shortName"][rows])
+    demangled_index, demangled = reader.names(columns["demangledName"][rows])
+    nccl = np.array([mark_nccl(name) for name in short], np.bool_)[short_index]
     handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
-    index, names = (demangled_index, demangled) if reading.options.demangled_names else (short_index, short)
+    index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, short)
     ids = np.zeros(rows.size, np.int64)
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
-        position, used = distinct(index[mask])
+        position, used = find_distinct(index[mask])
         ids[mask] = labels.name_ids(space, [names[i] for i in used])[position]
     class_handle = labels.handle(types.KERNEL_CLASS)
 
@@ -66,12 +66,12 @@ def read(reading: Reading) -> Result:
             Pair(labels.handle(event_type), columns[name][rows], columns[name][rows] != NULL)
             for name, event_type in _ATTRIBUTES.items()
         ),
-        *graph_ids(reading, columns, rows),
+        *read_graph_ids(reader, columns, rows),
     ]
-    if "device_activity" in reading.chosen:
-        delay = queue_delays(reading, KERNEL, rows)
+    if "device_activity" in reader.chosen:
+        delay = compute_queue_delays(reader, KERNEL, rows)
         opening.append(Pair(labels.handle(types.QUEUE_DELAY), delay, delay != NULL))
-    result.records.append(intervals(place, begin, end, opening, [handles, class_handle]))
+    result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
     state = np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING)
     result.states.append(StateIntervals(place, begin, end, state))
     return result

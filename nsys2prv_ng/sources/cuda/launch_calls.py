@@ -12,17 +12,17 @@ import numpy as np
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
 from nsys2prv_ng.sources.cuda.device_operations import TABLES
-from nsys2prv_ng.sources.shared.source import Reading, unsound_times
+from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
 
 TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 
 NO_CALL = "no call recorded with its correlation id"
 
 
-class Calls(NamedTuple):
+class LaunchCalls(NamedTuple):
     """Calls that have a correlation id: process and id, begin and end (ns; NULL where it has none) and thread."""
 
     process: IntArray
@@ -33,42 +33,42 @@ class Calls(NamedTuple):
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
         """Index of the call with each correlation id in each process; -1 where none was recorded."""
-        return keys.find([self.process, self.correlation], [process, correlation])
+        return keys.find_rows([self.process, self.correlation], [process, correlation])
 
 
-def launches(reading: Reading) -> dict[str, IntArray]:
+def find_launches(reader: ReportReader) -> dict[str, IntArray]:
     """Index of the call that launched each row of the tables of device operations, or -1; through `reading.once`."""
-    tables = [table for table in TABLES if reading.has(table)]
-    columns = [reading.columns(table) for table in tables]
+    tables = [table for table in TABLES if reader.has(table)]
+    columns = [reader.columns(table) for table in tables]
     process, correlation = (
         np.concatenate([each[name] for each in columns] or [np.zeros(0, np.int64)])
         for name in ("globalPid", "correlationId")
     )
-    call = reading.once(recorded_calls).find(process_of(process), correlation)
+    call = reader.once(read_recorded_calls).find(get_process(process), correlation)
     return dict(zip(tables, np.split(call, np.cumsum([each.rows for each in columns])[:-1]), strict=False))
 
 
-def queue_delays(reading: Reading, table: str, rows: IntArray) -> IntArray:
+def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
     """Time (ns) from the end of the call that launched each kernel to its begin, as in NVIDIA's cuda_kern_exec_trace.
 
     NULL for a kernel that began before its call ended: it did not wait. So for one without a recorded call.
     """
-    call, begin = reading.once(launches)[table][rows], reading.columns(table)["start"][rows]
-    launched = np.append(reading.once(recorded_calls).end, NULL)[call]  # -1 is the last
+    call, begin = reader.once(find_launches)[table][rows], reader.columns(table)["start"][rows]
+    launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
 
 
-def recorded_calls(reading: Reading) -> Calls:
+def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
     """The calls of a report; call through `reading.once`."""
-    columns = reading.columns(RUNTIME)
+    columns = reader.columns(RUNTIME)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
     end = columns["end"]
     # What the trace cannot show of a call is nothing to measure from; a missing end alone is no damage to its begin.
-    unsound = unsound_times(begin, np.where(end == NULL, begin, end)).values()
+    unsound = find_unsound_times(begin, np.where(end == NULL, begin, end)).values()
     rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & ~np.logical_or.reduce(list(unsound)))
     rows = rows[np.argsort(begin[rows], kind="stable")]
-    process = process_of(tid[rows])
+    process = get_process(tid[rows])
     # Of calls that share an id the outermost began first.
-    first = ~keys.duplicated(process, correlation[rows])
+    first = ~keys.mark_duplicates(process, correlation[rows])
     rows = rows[first]
-    return Calls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])
+    return LaunchCalls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import duplicated
+from nsys2prv_ng.arrays.row_keys import mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import communications
+from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
-from nsys2prv_ng.sources.shared.source import Reading, Result, Source
+from nsys2prv_ng.sources.shared.source import ReportReader, Result, Source
 
 _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A communication for each operation that a recorded call launched; one for each launch of a graph and stream."""
     result = Result()
-    tables = [table for table in _TAGS if reading.has(table)]
-    located = [_located(reading, result, table) for table in tables]
+    tables = [table for table in _TAGS if reader.has(table)]
+    located = [_located(reader, result, table) for table in tables]
     if not located:
         return result
     start, place, call, device, context, stream, size, tag = np.concatenate(located, axis=1)
@@ -28,23 +28,23 @@ def read(reading: Reading) -> Result:
     rows = np.flatnonzero(call >= 0)
     # The nodes of a graph share the id of its launch, whatever their kind: the first on each stream has the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
-    later = duplicated(call[rows], device[rows], context[rows], stream[rows])
+    later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
     result.drop("later operation of the same launch and stream", int(later.sum()))
     rows = rows[~later]
-    by_call = reading.once(calls.recorded_calls)
+    by_call = reader.once(calls.read_recorded_calls)
     for value in np.unique(tag[rows]):
         these = rows[tag[rows] == value]
-        sender = reading.places.threads(by_call.global_tid[call[these]], application=True)
+        sender = reader.places.threads(by_call.global_tid[call[these]], application=True)
         send = by_call.begin[call[these]]
-        lines = communications(sender, send, place[these], start[these], size[these], int(value))
+        lines = make_communications(sender, send, place[these], start[these], size[these], int(value))
         result.records.append(lines)
     return result
 
 
-def _located(reading: Reading, result: Result, table: str) -> IntArray:
+def _located(reader: ReportReader, result: Result, table: str) -> IntArray:
     """Start, place, call, device, context, stream, bytes, tag of a table's operations: 8 x n."""
-    columns = reading.columns(table)
-    place = reading.once(locate)[table].place
+    columns = reader.columns(table)
+    place = reader.once(locate)[table].place
     result.read += columns.rows
     rows = np.flatnonzero(place >= 0)
     result.drop("its operation was dropped", columns.rows - rows.size)
@@ -53,7 +53,7 @@ def _located(reading: Reading, result: Result, table: str) -> IntArray:
         [
             columns["start"][rows],
             place[rows],
-            reading.once(calls.launches)[table][rows],
+            reader.once(calls.find_launches)[table][rows],
             *(columns[name][rows] for name in ("deviceId", "contextId", "streamId")),
             size,
             np.full(rows.size, _TAGS[table], np.int64),

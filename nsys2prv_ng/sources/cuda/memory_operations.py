@@ -10,11 +10,11 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, graph_ids
+from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, locate
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 MEMCPY_TABLE = Table(
     MEMCPY,
@@ -31,7 +31,7 @@ _UNKNOWN_KIND = 8
 _CAUSES = list(MIGRATION_CAUSES)
 
 
-def copy_values(kind: IntArray) -> IntArray:
+def make_copy_values(kind: IntArray) -> IntArray:
     """Values of the memory operation type for CUPTI's copy kinds."""
     table = np.full(max(_VALUE_OF_COPY_KIND) + 2, _UNKNOWN_COPY, np.int64)
     table[list(_VALUE_OF_COPY_KIND)] = list(_VALUE_OF_COPY_KIND.values())
@@ -44,20 +44,20 @@ def _memory_kinds(kind: IntArray) -> IntArray:
     return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
     result = Result()
-    _add(reading, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
-    _add(reading, result, MEMSET, source_kind="", destination_kind="memKind")
+    _add(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
+    _add(reader, result, MEMSET, source_kind="", destination_kind="memKind")
     return result
 
 
-def _add(reading: Reading, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
-    columns = reading.columns(table)
+def _add(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
+    columns = reader.columns(table)
     result.read += columns.rows
     if not columns.rows:
         return
-    place, dropped = reading.once(locate)[table]
+    place, dropped = reader.once(locate)[table]
     for reason, count in dropped.items():
         result.drop(reason, count)
     rows = np.flatnonzero(place >= 0)
@@ -66,9 +66,9 @@ def _add(reading: Reading, result: Result, table: str, source_kind: str, destina
     rows = rows[~no_bytes]
     place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
 
-    labels = reading.labels
+    labels = reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
-    value = copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
+    value = make_copy_values(columns["copyKind"][rows]) if table == MEMCPY else np.full(rows.size, _MEMSET, np.int64)
     opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
     for name, event_type in (
         (source_kind, types.MEMORY_SOURCE_KIND),
@@ -82,9 +82,9 @@ def _add(reading: Reading, result: Result, table: str, source_kind: str, destina
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))
     correlation = columns["correlationId"][rows]
     opening.append(Pair(labels.handle(types.CORRELATION), correlation, correlation != NULL))
-    opening += graph_ids(reading, columns, rows)
+    opening += read_graph_ids(reader, columns, rows)
 
-    result.records.append(intervals(place, begin, end, opening, [operation, size]))
+    result.records.append(make_intervals(place, begin, end, opening, [operation, size]))
     state = np.full(rows.size, types.MEMORY_TRANSFER, np.int64)
     result.states.append(StateIntervals(place, begin, end, state))
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import ACCESSES
-from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import main_thread_of, process_of
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, unsound_times
+from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, find_unsound_times
 
 GPU_FAULTS = Table(
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",
@@ -27,27 +27,27 @@ CPU_FAULTS = Table(
 )
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A point for each fault of a CPU and each group of faults of a GPU."""
     result = Result()
-    _add_gpu(reading, result)
-    _add_cpu(reading, result)
+    _add_gpu(reader, result)
+    _add_cpu(reader, result)
     return result
 
 
-def _add_gpu(reading: Reading, result: Result) -> None:
-    columns = reading.columns(GPU_FAULTS.name)
+def _add_gpu(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(GPU_FAULTS.name)
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
     no_device = (pid == NULL) | (device == NULL)
     reasons = {"no process or device": no_device}
-    reasons |= {reason: mask & ~no_device for reason, mask in unsound_times(begin, end).items()}
+    reasons |= {reason: mask & ~no_device for reason, mask in find_unsound_times(begin, end).items()}
     rows = result.drop_rows(reasons)
     if not rows.size:
         return
-    codes, pairs = tuples_of(process_of(pid[rows]), device[rows])
-    gpus = np.array([reading.metadata.gpu(*each).number for each in pairs], np.int64)
-    labels = reading.labels
+    codes, pairs = find_distinct_rows(get_process(pid[rows]), device[rows])
+    gpus = np.array([reader.metadata.gpu(*each).number for each in pairs], np.int64)
+    labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
     said = [
@@ -56,29 +56,29 @@ def _add_gpu(reading: Reading, result: Result) -> None:
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
         Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
-    result.records.append(events(reading.places.devices(gpus[codes]), begin[rows], said))
+    result.records.append(make_events(reader.places.devices(gpus[codes]), begin[rows], said))
 
 
-def _add_cpu(reading: Reading, result: Result) -> None:
-    columns = reading.columns(CPU_FAULTS.name)
+def _add_cpu(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
     no_process = pid == NULL
     rows = result.drop_rows({"no process": no_process, "no time": (begin == NULL) & ~no_process})
     if not rows.size:
         return
-    process = process_of(pid[rows])
-    place = reading.places.threads(main_thread_of(process), application=True)
+    process = get_process(pid[rows])
+    place = reader.places.threads(get_main_thread(process), application=True)
     # The instruction is the id of the function's name; where it is not known, that of the module may be.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
-    index, names = reading.names(np.where(function == NULL, module, function))
-    labels = reading.labels
+    index, names = reader.names(np.where(function == NULL, module, function))
+    labels = reader.labels
     ids = labels.name_ids(types.CPU_PAGE_FAULT.names, names)[index]
     said = [
         Pair(labels.handle(types.CPU_PAGE_FAULT), ids),
         Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
-    result.records.append(events(place, begin[rows], said))
+    result.records.append(make_events(place, begin[rows], said))
 
 
 SOURCE = Source(

@@ -11,14 +11,14 @@ import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import main_thread_of, process_of
-from nsys2prv_ng.sources.shared.host_calls import add_calls, sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CALLS = {
@@ -37,59 +37,59 @@ WORK = Table(
 MISSING = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each call, nested as the calls of its library were, and one for each work of an engine."""
     result = Result()
     for table, event_type in CALLS.items():
-        add_calls(reading, result, table, event_type)
-    _add_work(reading, result)
-    missing = reading.columns(MISSING.name)["rangeCount"]
+        add_calls(reader, result, table, event_type)
+    _add_work(reader, result)
+    missing = reader.columns(MISSING.name)["rangeCount"]
     if missing.size:
         count = int(missing[missing > 0].sum())
-        reading.metadata.warnings.append(f"nsys did not record {count:,} times that a video engine worked")
+        reader.metadata.warnings.append(f"nsys did not record {count:,} times that a video engine worked")
     return result
 
 
-def _add_work(reading: Reading, result: Result) -> None:
-    columns = reading.columns(WORK.name)
+def _add_work(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(WORK.name)
     result.read += columns.rows
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
     result.drop("an engine of unknown kind", int(unknown.sum()))
     known = np.flatnonzero(~unknown)
-    thread = _threads(reading)[known]
-    rows = sound_intervals(result, columns["start"][known], columns["end"][known], thread)
+    thread = _threads(reader)[known]
+    rows = select_sound_intervals(result, columns["start"][known], columns["end"][known], thread)
     thread, rows = thread[rows], known[rows]
     begin, end, kind, engine, codec = (
         columns[name][rows] for name in ("start", "end", "engineType", "engineId", "codecId")
     )
-    lane = free_lanes(keys.codes_of(thread, kind)[0], begin, end)
+    lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
     beyond = int((lane >= types.VIDEO_LANES).sum())
     result.drop(f"more than {types.VIDEO_LANES} works of a kind of engine at a time", beyond)
     # Work makes no task of a process that nothing else is known of: nsys sees all that use the engines.
-    place = reading.places.observed_threads(thread)
+    place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
     for (of_kind, of_lane), event_type in types.VIDEO_WORK.items():
         on = np.flatnonzero((kind == of_kind) & (lane == of_lane))
         if on.size:
-            handle = reading.labels.handle(event_type)
-            number = Pair(reading.labels.handle(types.VIDEO_ENGINE), engine[on], engine[on] != NULL)
+            handle = reader.labels.handle(event_type)
+            number = Pair(reader.labels.handle(types.VIDEO_ENGINE), engine[on], engine[on] != NULL)
             opening = [Pair(handle, value[on]), number]
-            result.records.append(intervals(place[on], begin[on], end[on], opening, [handle]))
+            result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
 
 
-def _threads(reading: Reading) -> IntArray:
+def _threads(reader: ReportReader) -> IntArray:
     """The thread of each work: the one whose call has its id in its process, else the main one of the process."""
-    work = reading.columns(WORK.name)
-    process = process_of(work["globalPid"])
-    calls = [reading.columns(table) for table in CALLS]
+    work = reader.columns(WORK.name)
+    process = get_process(work["globalPid"])
+    calls = [reader.columns(table) for table in CALLS]
     caller, api = (np.concatenate([each[name] for each in calls]) for name in ("globalTid", "apiId"))
     kind = np.repeat(_ENGINES, [each.rows for each in calls])
     has_id = (caller != NULL) & (api != NULL)
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
-    first = ~keys.duplicated(process_of(caller), kind, api)
+    first = ~keys.mark_duplicates(get_process(caller), kind, api)
     caller, kind, api = caller[first], kind[first], api[first]
-    found = keys.find([process_of(caller), kind, api], [process, work["engineType"], work["apiId"]])
-    main = np.where(work["globalPid"] == NULL, NULL, main_thread_of(process))
+    found = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
+    main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
     return np.where(found >= 0, np.append(caller, NULL)[found], main)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
@@ -22,30 +22,30 @@ NO_CHAIN = "(no call chain)"
 """In place of the function where nsys took no call chain, or lost it: samples still count."""
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A point for each sample."""
-    columns = reading.columns(SAMPLES)
+    columns = reader.columns(SAMPLES)
     result = Result(read=columns.rows)
     time, thread = columns["start"], columns["globalTid"]
     # A sample at 0 is one: only intervals have neither begin nor end there.
-    rows = sound_intervals(result, time, np.where(time == 0, 1, time), thread)
+    rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
-        place = reading.places.observed_threads(thread[rows])
-        result.records.append(events(place, time[rows], _functions(reading, columns["id"][rows])))
+        place = reader.places.observed_threads(thread[rows])
+        result.records.append(make_events(place, time[rows], _functions(reader, columns["id"][rows])))
     return result
 
 
-def _functions(reading: Reading, chain: IntArray) -> list[Pair]:
+def _functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
     """Function and module of each of n samples, and the callers that are wanted."""
-    chains = call_chains.of_samples(reading)
-    pairs = call_chains.functions(reading, chains, chain, types.SAMPLED_FUNCTIONS)
+    chains = call_chains.read_sample_chains(reader)
+    pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
     sampled = types.SAMPLED_FUNCTIONS[0]
-    handle = reading.labels.handle(sampled)
+    handle = reader.labels.handle(sampled)
     missing = ~chains.find(0, chain)[1]
     if missing.any():
-        none = reading.labels.name_ids(sampled.names, [NO_CHAIN])[0]
+        none = reader.labels.name_ids(sampled.names, [NO_CHAIN])[0]
         pairs.append(Pair(handle, np.full(chain.size, none), missing))
-    return pairs + call_chains.modules(reading, chains, chain, types.SAMPLED_MODULE)
+    return pairs + call_chains.find_modules(reader, chains, chain, types.SAMPLED_MODULE)
 
 
 SOURCE = Source(

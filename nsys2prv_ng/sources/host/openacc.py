@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.host_calls import sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 _REQUIRED = ("start", "end", "globalTid", "eventKind")
 _OPTIONAL = {"srcFile": NULL, "lineNo": 0, "funcName": NULL}
@@ -34,29 +34,29 @@ TABLES = (OTHER, DATA, LAUNCH)
 _WAITS = (7, 8)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each event, nested as those of its kind of activity were."""
     result = Result()
     for i, table in enumerate(TABLES):
-        columns = reading.columns(table.name)
+        columns = reader.columns(table.name)
         result.read += columns.rows
-        rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
+        rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
         if rows.size:
-            _add(reading, result, columns, rows, i)
+            _add(reader, result, columns, rows, i)
     return result
 
 
-def _add(reading: Reading, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
+def _add(reader: ReportReader, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
     """Records of some rows of the i-th table."""
-    labels = reading.labels
+    labels = reader.labels
     begin, end = columns["start"][rows], columns["end"][rows]
-    place = reading.places.threads(columns["globalTid"][rows], application=True)
+    place = reader.places.threads(columns["globalTid"][rows], application=True)
     kind = columns["eventKind"][rows]
     call = labels.handle(types.OPENACC[i])
     opening = [Pair(call, np.where(np.isin(kind, list(OPENACC_KINDS)), kind, OPENACC_UNKNOWN))]
     for event_type, (index, names), known in (
-        (types.OPENACC_SOURCE[i], _source_lines(reading, columns, rows), columns["srcFile"][rows] != NULL),
-        (types.OPENACC_FUNCTION[i], reading.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
+        (types.OPENACC_SOURCE[i], _source_lines(reader, columns, rows), columns["srcFile"][rows] != NULL),
+        (types.OPENACC_FUNCTION[i], reader.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
     ):
         if known.any():
             # Where an event does not say, it hides what an outer one said.
@@ -68,32 +68,32 @@ def _add(reading: Reading, result: Result, columns: Columns, rows: IntArray, i: 
         of_bytes = labels.handle(types.OPENACC_BYTES)
         opening.append(Pair(of_bytes, np.where(size == NULL, 0, size)))
         closing.append(of_bytes)
-        opening += _named(reading, columns["varName"][rows], types.OPENACC_VARIABLE)
+        opening += _named(reader, columns["varName"][rows], types.OPENACC_VARIABLE)
     elif TABLES[i] is LAUNCH:
         for name, event_type in types.OPENACC_SIZES.items():
             value = columns[name][rows]
             opening.append(Pair(labels.handle(event_type), value, value != NULL))
-        opening += _named(reading, columns["kernelName"][rows], types.OPENACC_KERNEL)
-    result.records.append(intervals(place, begin, end, opening, closing))
+        opening += _named(reader, columns["kernelName"][rows], types.OPENACC_KERNEL)
+    result.records.append(make_intervals(place, begin, end, opening, closing))
 
     waits = np.isin(kind, _WAITS)
     state = np.full(int(waits.sum()), types.SYNCHRONIZATION, np.int64)
     result.states.append(StateIntervals(place[waits], begin[waits], end[waits], state))
 
 
-def _source_lines(reading: Reading, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+def _source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
     """(index of each row, names) of `file:line`, without the folders, in which ranks may differ."""
-    codes, pairs = tuples_of(columns["srcFile"][rows], columns["lineNo"][rows])
-    files = reading.strings(np.array([file for file, _ in pairs], np.int64))
+    codes, pairs = find_distinct_rows(columns["srcFile"][rows], columns["lineNo"][rows])
+    files = reader.strings(np.array([file for file, _ in pairs], np.int64))
     lines = ["" if file == NULL else f":{line}" for file, line in pairs]
     return codes, [file.rpartition("/")[2] + line for file, line in zip(files, lines, strict=True)]
 
 
-def _named(reading: Reading, name: IntArray, event_type: EventType) -> list[Pair]:
+def _named(reader: ReportReader, name: IntArray, event_type: EventType) -> list[Pair]:
     """A name at the begin, where a row has one."""
-    index, names = reading.names(name)
-    ids = reading.labels.name_ids(event_type.names, names)[index]
-    return [Pair(reading.labels.handle(event_type), ids, name != NULL)]
+    index, names = reader.names(name)
+    ids = reader.labels.name_ids(event_type.names, names)[index]
+    return [Pair(reader.labels.handle(event_type), ids, name != NULL)]
 
 
 SOURCE = Source(

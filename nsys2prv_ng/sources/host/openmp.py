@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import innermost
+from nsys2prv_ng.intervals.states import flatten_innermost
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, events, intervals
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.host_calls import sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 _ANY = -1
 """Stands for every kind that is not named, and for the rows of tables that have none."""
@@ -93,17 +93,17 @@ POINTS: Mapping[str, Mapping[int, Meaning]] = {
 """Meaning of each kind in each table whose rows are moments."""
 
 
-def table_name(what: str) -> str:
+def name_table(what: str) -> str:
     return f"OPENMP_EVENT_KIND_{what}"
 
 
 TABLES = (
     *(
-        Table(table_name(what), ("start", "end", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
+        Table(name_table(what), ("start", "end", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
         for what in INTERVALS
     ),
     *(
-        Table(table_name(what), ("start", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
+        Table(name_table(what), ("start", "globalTid"), {"kind": _ANY, "taskId": NULL, "newTaskId": NULL})
         for what in POINTS
     ),
 )
@@ -126,11 +126,11 @@ class _Rows(NamedTuple):
     meaning: IntArray
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each row that lasts and a point for each that does not."""
     result = Result()
     meanings = list(dict.fromkeys(m for of in (*INTERVALS.values(), *POINTS.values()) for m in of.values()))
-    rows = _all_rows(reading, meanings)
+    rows = _all_rows(reader, meanings)
     result.read = int(rows.begin.size)
     number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
     of_type = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
@@ -139,12 +139,12 @@ def read(reading: Reading) -> Result:
         chosen = np.flatnonzero(of_type == i)
         if not chosen.size:
             continue
-        sound = chosen[sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]
+        sound = chosen[select_sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]
         if not sound.size:
             continue
         part = _Rows(*(column[sound] for column in rows))
-        place = reading.places.threads(part.thread, application=False)
-        _add(reading, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
+        place = reader.places.threads(part.thread, application=False)
+        _add(reader, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
         waits = np.array([tuple(m) in _WAITS for m in meanings])[part.meaning]
         state = np.where(waits, types.SYNCHRONIZATION, types.RUNNING)
         says = waits | (event_type == types.OMP_TASK)
@@ -154,11 +154,11 @@ def read(reading: Reading) -> Result:
     return result
 
 
-def _all_rows(reading: Reading, meanings: list[Meaning]) -> _Rows:
+def _all_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
     """The rows of all tables, one table after the other."""
     parts = []
     for what, of_kind in (*INTERVALS.items(), *POINTS.items()):
-        columns = reading.columns(table_name(what))
+        columns = reader.columns(name_table(what))
         kind = columns["kind"] & _TASK_TYPE if what == "TASK" else columns["kind"]
         meaning = np.full(columns.rows, meanings.index(of_kind[_ANY]), np.int64)
         for value, meant in of_kind.items():
@@ -170,23 +170,23 @@ def _all_rows(reading: Reading, meanings: list[Meaning]) -> _Rows:
 
 
 def _add(
-    reading: Reading, result: Result, event_type: EventType, place: IntArray, rows: _Rows, value: IntArray
+    reader: ReportReader, result: Result, event_type: EventType, place: IntArray, rows: _Rows, value: IntArray
 ) -> None:
     """Records of the rows of one event type; tasks and their creation also tell which."""
-    handle = reading.labels.handle(event_type)
+    handle = reader.labels.handle(event_type)
     pairs = [Pair(handle, value)]
     has_task = rows.task != NULL
     if event_type in (types.OMP_FUNCTION, types.OMP_TASK, types.OMP_TASK_CREATION) and has_task.any():
-        pairs.append(Pair(reading.labels.handle(types.OMP_TASK_ID), rows.task, has_task))
+        pairs.append(Pair(reader.labels.handle(types.OMP_TASK_ID), rows.task, has_task))
     if event_type.interval:
-        result.records.append(intervals(place, rows.begin, rows.end, pairs, [handle]))
+        result.records.append(make_intervals(place, rows.begin, rows.end, pairs, [handle]))
     else:
-        result.records.append(events(place, rows.begin, pairs))
+        result.records.append(make_events(place, rows.begin, pairs))
 
 
 def _waiting(asked: list[StateIntervals]) -> StateIntervals:
     """Where threads wait and run no task: a thread in a barrier runs tasks, and a task waits for its own."""
-    flat = innermost(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
+    flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
     return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
 
 

@@ -7,11 +7,11 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
-from nsys2prv_ng.records.columns import Pair, intervals, select
+from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import add_states, sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 OSRT = "OSRT_API"
 _CALL = 27
@@ -64,7 +64,7 @@ _INPUT_OUTPUT = """
 _STATES = dict.fromkeys(_BLOCKED.split(), types.BLOCKED) | dict.fromkeys(_INPUT_OUTPUT.split(), types.INPUT_OUTPUT)
 
 
-def call_state(name: str) -> int:
+def choose_call_state(name: str) -> int:
     """State of a thread within a call, or -1 if the call says nothing of it.
 
     Blocked in calls that wait for another thread, process or machine, or for time to pass (those that only try, and
@@ -73,7 +73,7 @@ def call_state(name: str) -> int:
     return _STATES.get(name.removeprefix("__").removesuffix("_chk"), -1)
 
 
-def duration_text(ns: int) -> str:
+def format_duration(ns: int) -> str:
     """A duration as it is written on the command line: 10us, 1ms, 1500ns."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= length and ns % length == 0:
@@ -84,38 +84,38 @@ def duration_text(ns: int) -> str:
 def drop_short_calls(result: Result, shortest: int, rows: IntArray, columns: Columns) -> IntArray:
     """Those of some rows that last `shortest` ns at least. What is left of nested calls nests as well."""
     long = columns["end"][rows] - columns["start"][rows] >= shortest
-    result.drop(f"shorter than --osrt-min {duration_text(shortest)}", int((~long).sum()))
+    result.drop(f"shorter than --osrt-min {format_duration(shortest)}", int((~long).sum()))
     return rows[long]
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each call that is long enough, nested as the calls were; at its begin who called, where known."""
-    columns = reading.columns(OSRT)
+    columns = reader.columns(OSRT)
     calls = np.flatnonzero(~np.isin(columns["eventClass"], _NO_CALLS))
     result = Result(read=int(calls.size))
-    rows = calls[sound_calls(result, *(columns[name][calls] for name in ("start", "end", "globalTid")))]
-    rows = drop_short_calls(result, reading.options.osrt_min, rows, columns)
+    rows = calls[select_sound_calls(result, *(columns[name][calls] for name in ("start", "end", "globalTid")))]
+    rows = drop_short_calls(result, reader.options.osrt_min, rows, columns)
     if not rows.size:
         return result
 
     begin, end = columns["start"][rows], columns["end"][rows]
-    place = reading.places.threads(columns["globalTid"][rows], application=False, system_calls=True)
-    index, names = reading.names(columns["nameId"][rows])
-    labels = reading.labels
+    place = reader.places.threads(columns["globalTid"][rows], application=False, system_calls=True)
+    index, names = reader.names(columns["nameId"][rows])
+    labels = reader.labels
     pthread_value = np.array([_PTHREAD_VALUE.get(name, 0) for name in names], np.int64)
     values = pthread_value.copy()
     others = np.flatnonzero(pthread_value == 0)
     values[others] = labels.name_ids(types.OS_RUNTIME.names, [names[i] for i in others])
     chain = columns["callchainId"][rows]
-    callers = call_chains.functions(reading, call_chains.of_os_calls(reading), chain, types.CALLERS)
+    callers = call_chains.find_functions(reader, call_chains.read_os_chains(reader), chain, types.CALLERS)
     for event_type, chosen in ((types.PTHREAD, pthread_value > 0), (types.OS_RUNTIME, pthread_value == 0)):
         of_type = np.flatnonzero(chosen[index])
         if of_type.size:
             handle = labels.handle(event_type)
             opening = [Pair(handle, values[index[of_type]]), *select(callers, of_type)]
-            result.records.append(intervals(place[of_type], begin[of_type], end[of_type], opening, [handle]))
+            result.records.append(make_intervals(place[of_type], begin[of_type], end[of_type], opening, [handle]))
 
-    add_states(result, place, begin, end, index, map(call_state, names))
+    add_states(result, place, begin, end, index, map(choose_call_state, names))
     return result
 
 

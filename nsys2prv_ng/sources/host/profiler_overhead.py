@@ -13,10 +13,10 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.host_calls import sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
 
 NSYS = "PROFILER_OVERHEAD"
 CUPTI = "CUPTI_ACTIVITY_KIND_OVERHEAD"
@@ -40,40 +40,40 @@ _DRIVER_NAMES = re.compile(
 )
 
 
-def is_profiling(name: str) -> bool:
+def mark_profiling(name: str) -> bool:
     """Whether the profiler causes what has this name, and not the CUDA driver."""
     return not _DRIVER_NAMES.match(name)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each row, nested as they are; the two tables report different things."""
-    tables = [reading.columns(table.name) for table in TABLES]
+    tables = [reader.columns(table.name) for table in TABLES]
     begin, end, thread, name_id, kind = (
         np.concatenate([columns[name] for columns in tables])
         for name in ("start", "end", "globalTid", "nameId", "overheadType")
     )
     result = Result(read=int(begin.size))
-    rows = sound_calls(result, begin, end, thread)
+    rows = select_sound_calls(result, begin, end, thread)
     if not rows.size:
         return result
     begin, end, kind = begin[rows], end[rows], kind[rows]
-    place = reading.places.observed_threads(thread[rows])
-    index, names = _names(reading, name_id[rows], kind)
-    handle = reading.labels.handle(types.PROFILER_OVERHEAD)
-    ids = reading.labels.name_ids(types.PROFILER_OVERHEAD.names, names)[index]
-    result.records.append(intervals(place, begin, end, [Pair(handle, ids)], [handle]))
+    place = reader.places.observed_threads(thread[rows])
+    index, names = _names(reader, name_id[rows], kind)
+    handle = reader.labels.handle(types.PROFILER_OVERHEAD)
+    ids = reader.labels.name_ids(types.PROFILER_OVERHEAD.names, names)[index]
+    result.records.append(make_intervals(place, begin, end, [Pair(handle, ids)], [handle]))
 
-    profiling = np.array([is_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
+    profiling = np.array([mark_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
     state = np.full(int(profiling.sum()), types.PROFILING, np.int64)
     result.states.append(StateIntervals(place[profiling], begin[profiling], end[profiling], state))
     return result
 
 
-def _names(reading: Reading, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
+def _names(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
     """(index into the names for each row, names); a row without a name is named by its type."""
     # Ids are not negative, and neither is a known type.
     distinct, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)
-    names = reading.strings(distinct)
+    names = reader.strings(distinct)
     return index, [
         _CUPTI_NAMES.get(-1 - int(key), "Unknown") if key < 0 else name
         for key, name in zip(distinct, names, strict=True)

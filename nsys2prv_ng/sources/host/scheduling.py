@@ -14,9 +14,9 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source, Unended
 
 SCHED = "SCHED_EVENTS"
 TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
@@ -35,9 +35,9 @@ class _Switches(NamedTuple):
     """It takes a thread off of which the switch before did not say that it was on."""
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each time that a thread was on a core; its value is the core's number plus one."""
-    columns = reading.columns(SCHED)
+    columns = reader.columns(SCHED)
     time, core, thread, is_in = (columns[name] for name in ("start", "cpu", "globalTid", "isSchedIn"))
     result = Result()
     left = np.ones(columns.rows, np.bool_)
@@ -60,13 +60,13 @@ def read(reading: Reading) -> Result:
     result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
     result.drop("no begin (taken off a core without having been put on one)", int(switches.unbegun.sum()))
 
-    handle = reading.labels.handle(types.ON_CPU)
+    handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
-    ids = reading.labels.name_ids(types.ON_CPU.names, map(_label, distinct))[index]
-    place = reading.places.observed_threads(thread)
+    ids = reader.labels.name_ids(types.ON_CPU.names, map(_label, distinct))[index]
+    place = reader.places.observed_threads(thread)
     begin = np.flatnonzero(switches.begins)
     on = Pair(handle, ids[begin])
-    result.records.append(intervals(place[begin], time[begin], time[begin + 1], [on], [handle]))
+    result.records.append(make_intervals(place[begin], time[begin], time[begin + 1], [on], [handle]))
     last = np.flatnonzero(switches.lasts)
     if last.size:
         result.unended.append(Unended(place[last], time[last], [Pair(handle, ids[last])], [handle]))
@@ -89,13 +89,13 @@ def _label(core: int) -> str:
     return f"core {core}"
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """The value of a core is its number plus one, whichever cores there are."""
     values: dict[str, Value] = {}
     for part in parts:
         if isinstance(part.shared, dict):
             values |= part.shared
-    return Joined({types.ON_CPU.names: values})
+    return JoinResult({types.ON_CPU.names: values})
 
 
 SOURCE = Source("scheduling", "Threads on cores", (TABLE,), read, join, rows=(EventRows(SCHED),), row="switches")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, IO, OTHER, RMA, class_of
+from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, IO, OTHER, RMA, classify_call
 
 SENDS = 1
 RECEIVES = 2
@@ -47,7 +47,7 @@ _STATE_OF_CLASS = {
 }
 
 
-def role_of(name: str) -> int:
+def get_role(name: str) -> int:
     """What a call does, as a sum of the flags above."""
     flags = 0
     for flag, pattern in _ROLES:
@@ -56,9 +56,9 @@ def role_of(name: str) -> int:
     return flags
 
 
-def state_of(name: str) -> int:
+def get_state(name: str) -> int:
     """State of a thread within a call: Extrae's, but that barriers are synchronization and RMA calls one-sided."""
     for state, pattern in _STATES:
         if pattern.fullmatch(name):
             return state
-    return _STATE_OF_CLASS.get(class_of(name), types.OTHERS)
+    return _STATE_OF_CLASS.get(classify_call(name), types.OTHERS)

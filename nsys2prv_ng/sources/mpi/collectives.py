@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.collectives import (
     ANY_SIZE,
@@ -18,14 +18,14 @@ from nsys2prv_ng.clock.collectives import (
     TO_ROOT,
     Collectives,
     Messages,
-    kinds,
+    hash_kinds,
 )
 from nsys2prv_ng.objects.places import Places, Thread
-from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, class_of
+from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, WORLD, Communicators
-from nsys2prv_ng.sources.mpi.messages import Ends
-from nsys2prv_ng.sources.mpi.messages import Messages as ReportMessages
+from nsys2prv_ng.sources.mpi.messages import MessageEnds
+from nsys2prv_ng.sources.mpi.messages import MpiMessages as ReportMessages
 
 _KINDS = {
     **dict.fromkeys(
@@ -38,7 +38,7 @@ _KINDS = {
 _SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter_block")
 
 
-class Calls(NamedTuple):
+class CollectiveCalls(NamedTuple):
     """Calls of MPI of one report, n in any order: name as an index, communicator as one of the report's keys."""
 
     name: IntArray
@@ -50,18 +50,18 @@ class Calls(NamedTuple):
     root: IntArray
 
 
-def collectives(
-    calls: Calls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
+def collect_evidence(
+    calls: CollectiveCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
 ) -> Collectives:
     """The blocking collectives among some calls. `ranks`: rank in the world of each process.
 
     An operation on no data need not wait for anything. A communicator that is not known is taken for one.
     """
-    blocking = np.array([class_of(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
+    blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
     at = np.flatnonzero(blocking[calls.name]) if len(names) else np.zeros(0, np.int64)
-    calls = Calls(*(column[at] for column in calls))
+    calls = CollectiveCalls(*(column[at] for column in calls))
     size = np.where(calls.bytes == NULL, ANY_SIZE, calls.bytes)
-    kind = kinds(names, _KINDS)[calls.name] if at.size else calls.name
+    kind = hash_kinds(names, _KINDS)[calls.name] if at.size else calls.name
     own = _own_ranks(calls.process, calls.communicator, communicators, ranks)
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((calls.root == NULL) | (own == NULL))), OTHER, kind)
@@ -93,7 +93,7 @@ def _own_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
     """Rank of each process in each communicator; NULL where it is not known."""
-    codes, distinct = tuples_of(process, communicator)
+    codes, distinct = find_distinct_rows(process, communicator)
     found = [_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
     return np.array([*found, NULL], np.int64)[codes]
 
@@ -111,7 +111,9 @@ def _own_rank(world: int | None, key: str, communicators: Communicators) -> int:
     return next((local for local, member in group.members.items() if member == world), NULL)
 
 
-def messages(found: ReportMessages, places: Places, communicators: Communicators, ranks: Mapping[int, int]) -> Messages:
+def collect_messages(
+    found: ReportMessages, places: Places, communicators: Communicators, ranks: Mapping[int, int]
+) -> Messages:
     """Sends and receives whose order tells which of them meet.
 
     Of a rank that has a receive from any source or with any tag in a communicator, or one whose end was not recorded,
@@ -140,7 +142,7 @@ def messages(found: ReportMessages, places: Places, communicators: Communicators
     )
 
 
-def _table(ends: Ends, places: Places, communicators: Communicators, ranks: Mapping[int, int]) -> pd.DataFrame:
+def _table(ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]) -> pd.DataFrame:
     used, position = np.unique(ends.posted_at, return_inverse=True)
     threads = [places.all[number] for number in used.tolist()]
     processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]

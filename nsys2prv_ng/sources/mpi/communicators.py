@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.as_of import latest
+from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
-from nsys2prv_ng.sources.shared.source import Reading
+from nsys2prv_ng.sources.shared.source import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
 _NUMBERS = (
@@ -68,20 +68,20 @@ class Communicators:
 
     def meant(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
         """Index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
-        of_process, known, since, key = self.handles
-        codes, _ = codes_of(np.concatenate([of_process, process]), np.concatenate([known, handle]))
-        row = latest(codes[: known.size], since, codes[known.size :], time)
+        process_columns, known, since, key = self.handles
+        codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
+        row = find_latest(codes[: known.size], since, codes[known.size :], time)
         return np.append(key, 0)[row]
 
 
-def read_communicators(reading: Reading) -> Communicators:
+def read_communicators(reader: ReportReader) -> Communicators:
     """The communicators that the processes of a report made."""
-    columns = reading.columns(COMMUNICATORS)
+    columns = reader.columns(COMMUNICATORS)
     found = Communicators()
     if not columns.rows:
         return found
     process_of_rank: dict[int, list[int]] = {}
-    for process, rank in reading.metadata.ranks.items():
+    for process, rank in reader.metadata.ranks.items():
         process_of_rank.setdefault(rank, []).append(process)
     members = columns.texts["members"].to_pylist()
     handles: list[tuple[int, int, int, int]] = []

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.records.columns import communications
+from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
-from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, Ends, Messages
+from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.source import Result
 
 # Why a send or receive is unmatched. The first of these also stand for a partner, which otherwise is a task.
@@ -51,7 +51,7 @@ _STREAM = ["communicator", "source", "destination"]
 _CHANNEL = [*_STREAM, "tag"]
 
 
-class Captured(NamedTuple):
+class CapturedTime(NamedTuple):
     """Tasks of which nothing is missing since MPI_Init, and those among them of which nothing is until MPI_Finalize."""
 
     from_init: set[int]
@@ -61,7 +61,7 @@ class Captured(NamedTuple):
 class ReportMessages(NamedTuple):
     """Messages of one report, with what places them in the trace."""
 
-    messages: Messages
+    messages: MpiMessages
     keys: Sequence[str]
     """Communicators, as `Ends.communicator` counts them."""
     rows: IntArray
@@ -70,12 +70,12 @@ class ReportMessages(NamedTuple):
     """From times of the report (ns) to those on the common clock."""
 
 
-def match(
+def match_messages(
     reports: Sequence[ReportMessages],
     communicators: AllCommunicators,
     task_of_row: IntArray,
     task_of_rank: Mapping[int, int],
-    captured: Captured,
+    captured: CapturedTime,
 ) -> Result:
     """A communication from send to receive for each message of which both are known.
 
@@ -103,7 +103,7 @@ def match(
     s, r = sends.iloc[send_of[matched]], receives.iloc[matched]
     size = np.maximum(s["bytes"].to_numpy(), 0)
     send, receive = (s["row"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
-    result.records.append(communications(*send, *receive, size, s["tag"].to_numpy()))
+    result.records.append(make_communications(*send, *receive, size, s["tag"].to_numpy()))
     return result
 
 
@@ -111,7 +111,7 @@ def match(
 
 
 def _table(
-    parts: Sequence[tuple[ReportMessages, Ends]],
+    parts: Sequence[tuple[ReportMessages, MessageEnds]],
     communicators: AllCommunicators,
     task_of_row: IntArray,
     task_of_rank: Mapping[int, int],
@@ -137,10 +137,10 @@ def _table(
 
 
 def _partners(
-    ends: Ends, keys: Sequence[str], communicators: AllCommunicators, task_of_rank: Mapping[int, int]
+    ends: MessageEnds, keys: Sequence[str], communicators: AllCommunicators, task_of_rank: Mapping[int, int]
 ) -> tuple[IntArray, IntArray]:
     """(task of each partner, or ANY_SOURCE, or why it is none; number of each communicator, 0 if unknown)."""
-    codes, first = codes_of(ends.communicator, ends.partner)
+    codes, first = encode_rows(ends.communicator, ends.partner)
     partner = np.zeros(first.size, np.int64)
     distinct = zip(ends.communicator[first].tolist(), ends.partner[first].tolist(), strict=True)
     for i, (key, local) in enumerate(distinct):
@@ -246,8 +246,8 @@ def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFram
     r = pd.concat([barriers, receives[receives["state"] == 0]], keys=["barrier", "receive"])
     r = r.sort_values("time", kind="stable")
     both = pd.concat([s[_CHANNEL], r[_CHANNEL]], ignore_index=True)
-    stream, first_of_stream = codes_of(*(both[name].to_numpy() for name in _STREAM))
-    channel, first_of_channel = codes_of(stream, both["tag"].to_numpy())
+    stream, first_of_stream = encode_rows(*(both[name].to_numpy() for name in _STREAM))
+    channel, first_of_channel = encode_rows(stream, both["tag"].to_numpy())
     channel = np.where(both["tag"] == _ANY, _ANY, channel)
     of_send, of_receive = slice(0, len(s)), slice(len(s), None)
     s_order = np.argsort(stream[of_send], kind="stable")

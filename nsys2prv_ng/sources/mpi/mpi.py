@@ -9,26 +9,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import crossing
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Value
-from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign, class_of
-from nsys2prv_ng.records.columns import Pair, intervals, select
+from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign, classify_call
+from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi import collectives as mpi_collectives
 from nsys2prv_ng.sources.mpi import nvtx_ranges as mpi_nvtx
-from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, SEVERAL_ROWS, role_of, state_of
+from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS, SEVERAL_ROWS, get_role, get_state
 from nsys2prv_ng.sources.mpi.communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi.communicators import WORLD, AllCommunicators, Communicators, read_communicators
-from nsys2prv_ng.sources.mpi.matching import Captured, ReportMessages, match
-from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, Messages, Rows, read_messages
-from nsys2prv_ng.sources.shared.host_calls import sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source, StateIntervals
+from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MpiMessages, MpiRows, read_messages
+from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.source import (
+    EventRows,
+    JoinInput,
+    JoinResult,
+    ReportReader,
+    Result,
+    Source,
+    StateIntervals,
+)
 
 _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")
@@ -41,11 +49,11 @@ _MERGED = "tells more of a call that another row shows"
 
 
 @dataclass(frozen=True)
-class Shared:
+class MpiJoinData:
     """What one report leaves for all of them together."""
 
     communicators: Communicators
-    messages: Messages
+    messages: MpiMessages
     ranks: dict[str, tuple[str, int]]
     """Communicator and rank in it of each name in the space of ranks."""
     names: list[str]
@@ -56,24 +64,24 @@ class Shared:
     """Places of calls that finalised it."""
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each call with its parameters. Rows that tell more of a call that is shown are merged into it."""
-    columns, index, names = _gather(reading)
+    columns, index, names = _gather(reader)
     result = Result(read=index.size)
     if index.size:
-        rows = sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
-        _Report(reading, result, {name: column[rows] for name, column in columns.items()}, index[rows], names)
+        rows = select_sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
+        _Report(reader, result, {name: column[rows] for name, column in columns.items()}, index[rows], names)
     return result
 
 
-def _gather(reading: Reading) -> tuple[dict[str, IntArray], IntArray, list[str]]:
+def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[str]]:
     """All rows of calls of a report, whatever table they are in: columns, index of each one's name, distinct names."""
-    tables = [reading.columns(table.name) for table in TABLES]
+    tables = [reader.columns(table.name) for table in TABLES]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in (*_CALL, *_PARAMETERS)}
-    index, names = reading.names(columns["textId"])
-    ranges = reading.once(mpi_nvtx.mpi_ranges)
+    index, names = reader.names(columns["textId"])
+    ranges = reader.once(mpi_nvtx.find_mpi_ranges)
     if ranges.rows.size:
-        nvtx = reading.columns(mpi_nvtx.NVTX)
+        nvtx = reader.columns(mpi_nvtx.NVTX)
         null = np.full(ranges.rows.size, NULL)
         columns = {name: nvtx[name][ranges.rows] if name in _CALL else null for name in columns}
         index, names = ranges.name_index, ranges.names
@@ -87,7 +95,7 @@ def _partners(remote: IntArray, role: IntArray, process: IntArray, mpich: set[in
     return np.where((remote == NULL) | (remote >= 0), remote, np.where(is_any, ANY_SOURCE, NOBODY))
 
 
-def _calls(rows: Rows, thread: IntArray, name: IntArray) -> tuple[IntArray, IntArray]:
+def _calls(rows: MpiRows, thread: IntArray, name: IntArray) -> tuple[IntArray, IntArray]:
     """First and last row of each call, of which some have several: a Sendrecv first the send, then the receive."""
     order = np.lexsort((rows.end, name, rows.begin, thread))
     same = np.ones(order.size, np.bool_)
@@ -112,18 +120,18 @@ class _Report:
     """The MPI calls of one report, in columns of rows that have a thread and sound times."""
 
     def __init__(
-        self, reading: Reading, result: Result, columns: dict[str, IntArray], index: IntArray, names: list[str]
+        self, reader: ReportReader, result: Result, columns: dict[str, IntArray], index: IntArray, names: list[str]
     ) -> None:
-        self.labels, self.result, self.columns = reading.labels, result, columns
-        self.communicators = read_communicators(reading)
+        self.labels, self.result, self.columns = reader.labels, result, columns
+        self.communicators = read_communicators(reader)
         self.ranks: dict[str, tuple[str, int]] = {}
         tid, begin = columns["globalTid"], columns["start"]
-        process, role = process_of(tid), np.array([role_of(name) for name in names], np.int64)[index]
-        self.rows = Rows(
+        process, role = get_process(tid), np.array([get_role(name) for name in names], np.int64)[index]
+        self.rows = MpiRows(
             begin=begin,
             end=columns["end"],
             process=process,
-            place=reading.places.threads(tid, application=True),
+            place=reader.places.threads(tid, application=True),
             role=role,
             communicator=self.communicators.meant(process, columns["commHandle"], begin),
             partner=_partners(columns["remoteRank"], role, process, self.communicators.mpich),
@@ -135,7 +143,7 @@ class _Report:
         value = np.array([VALUES.get(name, 0) for name in names], np.int64)[index]
         begun, ended = (self.rows.place[value == VALUES[name]] for name in ("MPI_Init", "MPI_Finalize"))
         messages = read_messages(self.rows, first, last)
-        result.shared = Shared(
+        result.shared = MpiJoinData(
             self.communicators,
             messages,
             self.ranks,
@@ -143,8 +151,8 @@ class _Report:
             begun if not result.dropped else begun[:0],
             ended,
         )
-        ranks = reading.metadata.ranks
-        calls = mpi_collectives.Calls(
+        ranks = reader.metadata.ranks
+        calls = mpi_collectives.CollectiveCalls(
             index[first],
             process[first],
             self.rows.communicator[first],
@@ -153,25 +161,25 @@ class _Report:
             columns["size"][first],
             columns["rootRank"][first],
         )
-        result.evidence.collectives.append(mpi_collectives.collectives(calls, names, self.communicators, ranks))
+        result.evidence.collectives.append(mpi_collectives.collect_evidence(calls, names, self.communicators, ranks))
         if begun.size:  # Else the first messages may be missing, and the k-th sent is not the k-th received.
-            known = reading.places, self.communicators, ranks
-            result.evidence.messages.append(mpi_collectives.messages(messages, *known))
+            known = reader.places, self.communicators, ranks
+            result.evidence.messages.append(mpi_collectives.collect_messages(messages, *known))
         result.drop(_MERGED, index.size - first.size)
-        crosses = crossing(tid[first], begin[first], self.rows.end[last])
+        crosses = mark_crossing(tid[first], begin[first], self.rows.end[last])
         result.drop("crosses another of its thread", int(crosses.sum()))
         self._write(first[~crosses], last[~crosses], index, names)
 
     def _write(self, first: IntArray, last: IntArray, index: IntArray, names: list[str]) -> None:
         """Records and states of calls, given by their first and last row."""
-        of_class = np.array([CLASSES.index(class_of(name)) for name in names], np.int64)[index[first]]
+        of_class = np.array([CLASSES.index(classify_call(name)) for name in names], np.int64)[index[first]]
         for number in np.unique(of_class):
             here = of_class == number
             name, calls = CLASSES[number], _Calls(first[here], last[here])
             used, position = np.unique(index[calls.first], return_inverse=True)
             ids = self.labels.name_ids(types.MPI_CALLS[name].names, [names[i] for i in used])[position]
             self._write_class(name, calls, ids)
-        state = np.array([state_of(name) for name in names], np.int64)[index[first]]
+        state = np.array([get_state(name) for name in names], np.int64)[index[first]]
         rows = self.rows
         self.result.states.append(StateIntervals(rows.place[first], rows.begin[first], rows.end[last], state))
 
@@ -188,7 +196,9 @@ class _Report:
         for some in np.unique(has):
             part = has == some
             closing = [handle, *(amount.handle for bit, amount in enumerate(amounts) if some >> bit & 1)]
-            self.result.records.append(intervals(place[part], begin[part], end[part], select(opening, part), closing))
+            self.result.records.append(
+                make_intervals(place[part], begin[part], end[part], select(opening, part), closing)
+            )
 
     def _collective_parameters(self, calls: _Calls) -> tuple[list[Pair], list[Pair]]:
         """(root and communicator, bytes sent and received) of collectives."""
@@ -230,7 +240,7 @@ class _Report:
         if not present.any():
             return []
         communicator, rank = self.rows.communicator[rows[present]], ranks[rows[present]]
-        codes, first = codes_of(communicator, rank)
+        codes, first = encode_rows(communicator, rank)
         distinct = zip(communicator[first].tolist(), rank[first].tolist(), strict=True)
         meant = [(self.communicators.keys[i], local) for i, local in distinct]
         named = {f"{key} {local}": (key, local) for key, local in meant}
@@ -253,17 +263,17 @@ class _Report:
 # ---- all reports together ----------------------------------------------------------------------------------------
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Values of calls, ranks and communicators, which all reports tell together, and messages from task to task."""
-    told = [(part, part.shared) for part in parts if isinstance(part.shared, Shared)]
+    told = [(part, part.shared) for part in parts if isinstance(part.shared, MpiJoinData)]
     if not told:
-        return Joined()
+        return JoinResult()
     communicators = AllCommunicators(shared.communicators for _, shared in told)
     task_of_rank = _tasks_of_ranks(tree)
     names = {name for _, shared in told for name in shared.names}
     calls = {name: Value(*value) for name, value in assign(names).items()}
     ranks = {name: rank for _, shared in told for name, rank in shared.ranks.items()}
-    joined = Joined(
+    joined = JoinResult(
         assigned={
             **{event_type.names: calls for event_type in types.MPI_CALLS.values()},
             _RANKS: _rank_values(ranks, communicators, tree),
@@ -272,7 +282,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         communicators=communicators.header(task_of_rank),
     )
     reports = [ReportMessages(s.messages, s.communicators.keys, part.rows, part.clock) for part, s in told]
-    result = match(reports, communicators, tree.task_of_row, task_of_rank, _captured(told, tree))
+    result = match_messages(reports, communicators, tree.task_of_row, task_of_rank, _captured(told, tree))
     if result.read:
         joined.accounts["mpi_messages"] = result
     return joined
@@ -305,17 +315,17 @@ def _rank_values(
     return values
 
 
-def _captured(told: Sequence[tuple[Part, Shared]], tree: ObjectTree) -> Captured:
+def _captured(told: Sequence[tuple[JoinInput, MpiJoinData]], tree: ObjectTree) -> CapturedTime:
     """Tasks that are in one report, which has every call since MPI was initialised, and perhaps until its end."""
-    reports_of: Counter[int] = Counter()
+    find_reports: Counter[int] = Counter()
     begun: set[int] = set()
     ended: set[int] = set()
     for part, shared in told:
-        reports_of.update(set(tree.task_of_row[part.rows[part.rows >= 0]].tolist()))
+        find_reports.update(set(tree.task_of_row[part.rows[part.rows >= 0]].tolist()))
         begun.update(tree.task_of_row[part.rows[shared.begun]].tolist())
         ended.update(tree.task_of_row[part.rows[shared.ended]].tolist())
-    from_init = {task for task in begun if reports_of[task] == 1}
-    return Captured(from_init, from_init & ended)
+    from_init = {task for task in begun if find_reports[task] == 1}
+    return CapturedTime(from_init, from_init & ended)
 
 
 SOURCE = Source(

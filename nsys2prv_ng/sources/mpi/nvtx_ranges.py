@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources.shared.source import Reading
+from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.shared.source import ReportReader
 
 NVTX = "NVTX_EVENTS"
 TABLE = Table(
@@ -37,29 +37,29 @@ class MpiRanges(NamedTuple):
     names: list[str]
 
 
-def mpi_ranges(reading: Reading) -> MpiRanges:
+def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
     """The MPI calls among a report's ranges; none where it has them in tables of their own."""
     none = MpiRanges(np.zeros(0, np.int64), np.zeros(0, np.int64), [])
-    columns = reading.columns(NVTX)
-    if not columns.rows or any(reading.columns(table).rows for table in EVENT_TABLES):
+    columns = reader.columns(NVTX)
+    if not columns.rows or any(reader.columns(table).rows for table in EVENT_TABLES):
         return none
-    kind, process, domain = columns["eventType"], process_of(columns["globalTid"]), columns["domainId"]
+    kind, process, domain = columns["eventType"], get_process(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    index, names = _texts(reading, columns, created)
+    index, names = _texts(reader, columns, created)
     created = created[np.array([name == _DOMAIN for name in names], np.bool_)[index]]
     if not created.size:
         return none
     domains = pd.MultiIndex.from_arrays([process[created], domain[created]])
     ranges = np.flatnonzero((kind == _PUSH_POP) & np.isin(domain, domain[created]))
     ranges = ranges[pd.MultiIndex.from_arrays([process[ranges], domain[ranges]]).isin(domains)]
-    index, names = _texts(reading, columns, ranges)
+    index, names = _texts(reader, columns, ranges)
     is_call = np.array([name.startswith(_PREFIX) for name in names], np.bool_)[index]
     return MpiRanges(ranges[is_call], index[is_call], names)
 
 
-def _texts(reading: Reading, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+def _texts(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
     """(index into the texts for each row, distinct texts): a row's own text, else the registered one."""
-    index, registered = reading.names(columns["textId"][rows])
+    index, registered = reader.names(columns["textId"][rows])
     by_id = pa.array(registered, pa.string()).take(pa.array(index))
     own = columns.texts["text"].combine_chunks().take(pa.array(rows))
     encoded = pc.coalesce(own, by_id).dictionary_encode()

@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import distinct
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Value
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources.shared.host_calls import sound_calls, sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
 _MESSAGE = {"packedSize": NULL, "tag": NULL, "peerWorkerUid": NULL}
@@ -40,74 +40,74 @@ class Workers(NamedTuple):
     process: dict[str, int]
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each call, nested as calls are, and one on a lane for each transfer."""
     result = Result()
-    _add_calls(reading, result)
-    _add_transfers(reading, result)
-    own = reading.columns(WORKERS.name)
-    names, processes = map(_worker, own["workerUid"].tolist()), process_of(own["globalTid"]).tolist()
-    peers = list(reading.labels.names.get(types.UCX_PEER.names, {}))
+    _add_calls(reader, result)
+    _add_transfers(reader, result)
+    own = reader.columns(WORKERS.name)
+    names, processes = map(_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
+    peers = list(reader.labels.names.get(types.UCX_PEER.names, {}))
     result.shared = Workers(peers, dict(zip(names, processes, strict=True)))
     return result
 
 
-def _add_calls(reading: Reading, result: Result) -> None:
-    plain, submitting = (reading.columns(table.name) for table in (CALLS, SUBMISSIONS))
+def _add_calls(reader: ReportReader, result: Result) -> None:
+    plain, submitting = (reader.columns(table.name) for table in (CALLS, SUBMISSIONS))
     columns = {name: np.concatenate([plain[name], submitting[name]]) for name in _COLUMNS}
     nothing = np.full(plain.rows, NULL, np.int64)
     columns |= {name: np.concatenate([nothing, submitting[name]]) for name in _MESSAGE}
     result.read += plain.rows + submitting.rows
-    rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
+    rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
     if not rows.size:
         return
     text, begin, end, thread, size, tag, peer = (
         columns[name][rows] for name in ("textId", "start", "end", "globalTid", *_MESSAGE)
     )
-    labels = reading.labels
+    labels = reader.labels
     handle = labels.handle(types.UCX_CALL)
     opening = [
-        Pair(handle, _names(reading, text)),
+        Pair(handle, _names(reader, text)),
         Pair(labels.handle(types.UCX_BYTES), size, size != NULL),
         Pair(labels.handle(types.UCX_TAG), tag, tag != NULL),
-        Pair(labels.handle(types.UCX_PEER), _peers(reading, peer), peer != NULL),
+        Pair(labels.handle(types.UCX_PEER), _peers(reader, peer), peer != NULL),
     ]
-    place = reading.places.threads(thread, application=True)
-    result.records.append(intervals(place, begin, end, opening, [handle]))
+    place = reader.places.threads(thread, application=True)
+    result.records.append(make_intervals(place, begin, end, opening, [handle]))
 
 
-def _add_transfers(reading: Reading, result: Result) -> None:
-    columns = reading.columns(TRANSFERS.name)
+def _add_transfers(reader: ReportReader, result: Result) -> None:
+    columns = reader.columns(TRANSFERS.name)
     result.read += columns.rows
-    rows = sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
+    rows = select_sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
     text, begin, end, thread, size = (
         columns[name][rows] for name in ("textId", "start", "end", "globalTid", "packedSize")
     )
-    lanes = free_lanes(thread, begin, end)
+    lanes = assign_lanes(thread, begin, end)
     beyond = lanes >= types.UCX_LANES
     result.drop(f"more than {types.UCX_LANES} transfers of a thread at a time", int(beyond.sum()))
-    names = _names(reading, text)
-    place = reading.places.threads(thread, application=True)
-    of_bytes = reading.labels.handle(types.UCX_TRANSFER_BYTES)
+    names = _names(reader, text)
+    place = reader.places.threads(thread, application=True)
+    of_bytes = reader.labels.handle(types.UCX_TRANSFER_BYTES)
     for lane in np.unique(lanes[~beyond]):
         on = np.flatnonzero(lanes == lane)
-        handle = reading.labels.handle(types.UCX_TRANSFERS[lane])
+        handle = reader.labels.handle(types.UCX_TRANSFERS[lane])
         opening = [Pair(handle, names[on]), Pair(of_bytes, size[on], size[on] != NULL)]
-        result.records.append(intervals(place[on], begin[on], end[on], opening, [handle]))
+        result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
 
 
-def _names(reading: Reading, text: IntArray) -> IntArray:
+def _names(reader: ReportReader, text: IntArray) -> IntArray:
     """Values of the names of calls and transfers, which share them."""
-    index, names = reading.names(text)
-    return reading.labels.name_ids(types.UCX_CALL.names, names)[index]
+    index, names = reader.names(text)
+    return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
 
 
-def _peers(reading: Reading, peer: IntArray) -> IntArray:
+def _peers(reader: ReportReader, peer: IntArray) -> IntArray:
     """Values of the workers that messages go to or come from; 0 where that is not told."""
     value = np.zeros(peer.size, np.int64)
     told = peer != NULL
-    index, uids = distinct(peer[told])
-    value[told] = reading.labels.name_ids(types.UCX_PEER.names, map(_worker, uids.tolist()))[index]
+    index, uids = find_distinct(peer[told])
+    value[told] = reader.labels.name_ids(types.UCX_PEER.names, map(_worker, uids.tolist()))[index]
     return value
 
 
@@ -115,7 +115,7 @@ def _worker(uid: int) -> str:
     return f"worker {uid & 2**64 - 1:#x}"
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """A worker is shown as the task that has it, where a report tells, with the number of the task."""
     owners: dict[str, set[int]] = {}
     peers: set[str] = set()
@@ -135,7 +135,7 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in of_task.items()}
     others = sorted(peers - set(values))
     values |= {name: Value(len(tree.model.tasks) + i, name) for i, name in enumerate(others, 1)}
-    return Joined({types.UCX_PEER.names: values})
+    return JoinResult({types.UCX_PEER.names: values})
 
 
 SOURCE = Source(

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import crossing
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl import payload as nccl_payload
 from nsys2prv_ng.sources.nccl.payload import Payloads
-from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, nvtx_events
-from nsys2prv_ng.sources.shared.source import Reading, Result, unsound_times
+from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
+from nsys2prv_ng.sources.shared.source import ReportReader, Result, find_unsound_times
 
 SEND, RECEIVE = "ncclSend", "ncclRecv"
 COLLECTIVES = frozenset(
@@ -42,7 +42,7 @@ _NO_BLOBS = "call without payload: the export has none, make it with nsys export
 _NOT_UNDERSTOOD = "call with a payload that is not understood"
 
 
-class Ranges(NamedTuple):
+class NcclRanges(NamedTuple):
     """NCCL's calls of n, by thread, begin, and end with the outer first: those of a thread nest. Times in ns."""
 
     global_tid: IntArray
@@ -51,15 +51,15 @@ class Ranges(NamedTuple):
     name: IntArray
     """Index into the names of `Calls`."""
 
-    def take(self, rows: IntArray) -> Ranges:
-        return Ranges(*(column[rows] for column in self))
+    def take(self, rows: IntArray) -> NcclRanges:
+        return NcclRanges(*(column[rows] for column in self))
 
 
 @dataclass(frozen=True)
-class Calls:
+class NcclCalls:
     """NCCL's calls in a report, those that only make up groups among them."""
 
-    ranges: Ranges
+    ranges: NcclRanges
     names: list[str]
     launch: IntArray
     """Number of the launch that each belongs to: one for each group, and one for each call outside of any."""
@@ -69,14 +69,14 @@ class Calls:
     """Payloads of the shown calls."""
 
 
-def calls(reading: Reading, result: Result) -> Calls:
+def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     """NCCL's calls that have a thread and sound times and nest.
 
     `result` counts as read those that move data or have a payload, and as dropped those of them that are not shown.
     """
-    columns = reading.columns(NVTX)
-    rows, name, names = _rows(reading)
-    payload = nccl_payload.payloads(reading, rows)
+    columns = reader.columns(NVTX)
+    rows, name, names = _rows(reader)
+    payload = nccl_payload.read_payloads(reader, rows)
     counted = payload.given | np.array([each in _COMMUNICATING for each in names], np.bool_)[name]
     result.read += int(counted.sum())
 
@@ -85,13 +85,13 @@ def calls(reading: Reading, result: Result) -> Calls:
     no_thread = tid == NULL
     reasons = {"no thread": no_thread}
     known_end = np.where(end == OPEN, np.maximum(begin, 1), end)
-    reasons |= {reason: mask & ~no_thread for reason, mask in unsound_times(begin, known_end).items()}
+    reasons |= {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, known_end).items()}
     sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
     crosses = np.zeros(rows.size, np.bool_)
-    crosses[sound] = crossing(tid[sound], begin[sound], end[sound])
+    crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
     reasons["crosses another of its thread"] = crosses
     left = ~np.logical_or.reduce(list(reasons.values()))
-    no_blobs = reading.has(SCHEMAS.name)
+    no_blobs = reader.has(SCHEMAS.name)
     reasons[_NO_BLOBS if no_blobs else _NO_PAYLOAD] = left & ~payload.given
     reasons[_NOT_UNDERSTOOD] = left & payload.given & ~payload.understood
     for reason, mask in reasons.items():
@@ -99,23 +99,23 @@ def calls(reading: Reading, result: Result) -> Calls:
 
     kept = np.flatnonzero(left)
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
-    ranges = Ranges(tid[kept], begin[kept], end[kept], name[kept])
+    ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
-    return Calls(ranges, names, _launches(ranges, names), shown, payload.take(kept[shown]))
+    return NcclCalls(ranges, names, _launches(ranges, names), shown, payload.take(kept[shown]))
 
 
-def _rows(reading: Reading) -> tuple[IntArray, IntArray, list[str]]:
+def _rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
     """(rows of NCCL's calls, index of each into the names, names).
 
     NCCL's domain is found by its name or, where a capture began after it was made, by names that begin with nccl.
     """
-    columns, texts = reading.columns(NVTX), reading.once(nvtx_events).texts
-    kind, domain, process = columns["eventType"], columns["domainId"], process_of(columns["globalTid"])
+    columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
+    kind, domain, process = columns["eventType"], columns["domainId"], get_process(columns["globalTid"])
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
     name_of = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
 
     rows = np.flatnonzero(np.isin(kind, PUSH_POP) & (domain != 0))
-    codes, domains = tuples_of(process[rows], domain[rows])
+    codes, domains = find_distinct_rows(process[rows], domain[rows])
     may_be = [(name_of.get((p, d)) or _DOMAIN) == _DOMAIN for p, d in domains]
     rows = rows[np.array(may_be, np.bool_)[codes]]
     index = texts.name_index[texts.index[rows]]
@@ -123,7 +123,7 @@ def _rows(reading: Reading) -> tuple[IntArray, IntArray, list[str]]:
     return rows[is_call], index[is_call], texts.names
 
 
-def _launches(ranges: Ranges, names: list[str]) -> IntArray:
+def _launches(ranges: NcclRanges, names: list[str]) -> IntArray:
     role = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(name, 0) for name in names], np.int64)
     return np.asarray(_number_launches(ranges.global_tid, role[ranges.name]), np.int64)
 

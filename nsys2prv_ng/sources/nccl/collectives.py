@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import codes_of
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.collectives import (
     ANY_SIZE,
@@ -18,27 +18,27 @@ from nsys2prv_ng.clock.collectives import (
     TO_ROOT,
     Collectives,
     Evidence,
-    kinds,
+    hash_kinds,
 )
 from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVES
-from nsys2prv_ng.sources.nccl.kernels import Kernels, function_of
+from nsys2prv_ng.sources.nccl.kernels import NcclKernels, parse_function
 
 _KINDS = {
     **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),
     **dict.fromkeys(("ncclBroadcast", "ncclBcast", "ncclScatter"), FROM_ROOT),
     **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
 }
-_SYNCHRONISING_FUNCTIONS = [function_of(name) for name, kind in _KINDS.items() if kind == SYNCHRONISING][:3]
+_SYNCHRONISING_FUNCTIONS = [parse_function(name) for name, kind in _KINDS.items() if kind == SYNCHRONISING][:3]
 
 
-def evidence(
+def collect_evidence(
     places: Places,
     names: list[str],
     communicators: list[str],
     table: pd.DataFrame,
-    kernel: Kernels,
+    kernel: NcclKernels,
     pairs: pd.DataFrame,
 ) -> Evidence:
     """Collectives of one report, with the times of their kernels.
@@ -48,7 +48,7 @@ def evidence(
     out. Where no call tells its communicator, kernels are given in the order in which they ran on each stream.
     """
     process, device = _owners(places, kernel.place)
-    member, _ = codes_of(process, device)
+    member, _ = encode_rows(process, device)
     only = pairs[~pairs["call"].duplicated(keep=False)]
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
     call = table.iloc[only["call"]]
@@ -59,7 +59,7 @@ def evidence(
     call, at = call[shown], only["kernel"].to_numpy(np.int64)[shown]
     root, own = call["root"].to_numpy(np.int64), _own_ranks(table, call)
     size = call["bytes"].to_numpy(np.int64)
-    kind = kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
+    kind = hash_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
     collectives = Collectives(
@@ -97,7 +97,7 @@ def _own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
     return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
 
 
-def _by_sequence(kernel: Kernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame) -> Collectives:
+def _by_sequence(kernel: NcclKernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame) -> Collectives:
     """Kernels of synchronising functions by stream; streams of a rank are in the order of their first kernels."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
     of_call = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]

@@ -23,9 +23,9 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
-from nsys2prv_ng.sources.cuda.kernels import is_nccl
-from nsys2prv_ng.sources.nccl.calls import Ranges
-from nsys2prv_ng.sources.shared.source import Reading
+from nsys2prv_ng.sources.cuda.kernels import mark_nccl
+from nsys2prv_ng.sources.nccl.calls import NcclRanges
+from nsys2prv_ng.sources.shared.source import ReportReader
 
 _FUNCTION = re.compile(r"AllReduce|AllGather|ReduceScatter|SendRecv|Reduce|Broadcast")
 _FUNCTION_OF_CALL = {
@@ -36,14 +36,14 @@ FUNCTIONS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "
 NO_FUNCTION = -1
 
 
-def function_of(name: str) -> int:
+def parse_function(name: str) -> int:
     """What a call or kernel does, by its name; NO_FUNCTION for one that does not say, as ncclDevKernel_Generic."""
     found = _FUNCTION.search(name)
     text = _FUNCTION_OF_CALL.get(name) or (found.group() if found else "")
     return FUNCTIONS.index(text) if text else NO_FUNCTION
 
 
-class Kernels(NamedTuple):
+class NcclKernels(NamedTuple):
     """NCCL's kernels of n: place (-1 for one that has none), begin and end (ns), device, and function."""
 
     place: IntArray
@@ -57,27 +57,27 @@ class Kernels(NamedTuple):
     """Whether the call that launched it was recorded."""
 
 
-def kernels(reading: Reading, ranges: Ranges) -> Kernels:
+def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     """NCCL's kernels, and in which of NCCL's calls each was launched."""
-    columns = reading.columns(KERNEL)
+    columns = reader.columns(KERNEL)
     if not columns.rows:
         none = np.zeros(0, np.int64)
-        return Kernels(none, none, none, none, none, none, np.zeros(0, np.bool_))
-    index, names = reading.names(columns["shortName"])
-    rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
-    call_by_id = reading.once(calls.recorded_calls)
-    call = reading.once(calls.launches)[KERNEL][rows]
+        return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_))
+    index, names = reader.names(columns["shortName"])
+    rows = np.flatnonzero(np.array([mark_nccl(name) for name in names], np.bool_)[index])
+    call_by_id = reader.once(calls.read_recorded_calls)
+    call = reader.once(calls.find_launches)[KERNEL][rows]
     known = np.flatnonzero(call >= 0)
     tid, time = call_by_id.global_tid[call[known]], call_by_id.begin[call[known]]
     within = np.full(rows.size, -1, np.int64)
     order = np.lexsort((time, tid))
     within[known] = _innermost(ranges.global_tid, ranges.begin, ranges.end, tid, time, order)
-    return Kernels(
-        place=reading.once(locate)[KERNEL].place[rows],
+    return NcclKernels(
+        place=reader.once(locate)[KERNEL].place[rows],
         begin=columns["start"][rows],
         end=columns["end"][rows],
         device=columns["deviceId"][rows],
-        function=np.array([function_of(name) for name in names], np.int64)[index[rows]],
+        function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
         range=within,
         called=call >= 0,
     )
@@ -126,7 +126,7 @@ class SharedKernels(NamedTuple):
     begin: IntArray
 
 
-def share_out(calls_: SharedCalls, kernels_: SharedKernels) -> tuple[IntArray, IntArray]:
+def assign_calls(calls_: SharedCalls, kernels_: SharedKernels) -> tuple[IntArray, IntArray]:
     """Pairs (kernel, call) of indices, ordered by kernel and call."""
     call = pd.DataFrame(calls_._asdict()).assign(call=np.arange(calls_.launch.size))
     kernel = pd.DataFrame({"launch": kernels_.launch, "function": kernels_.function})
@@ -161,9 +161,9 @@ def _positions(call: pd.DataFrame, group: list[str]) -> IntArray:
     by_communicator = first.groupby([call[name] for name in group]).rank(method="dense").astype(np.int64) - 1
     communicators = groups["communicator"].transform("nunique")
     part = groups["call"].transform("size") // among
-    in_parts = groups["call"].transform("size") % among == 0
+    partial_results = groups["call"].transform("size") % among == 0
     position = np.select(
-        [even, communicators == among, in_parts],
+        [even, communicators == among, partial_results],
         [equal.cumcount() % among, by_communicator, order // part.clip(lower=1)],
         -1,
     )

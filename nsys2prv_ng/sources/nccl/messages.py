@@ -17,21 +17,21 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Value
-from nsys2prv_ng.records.columns import communications
+from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.source import Joined, Part, Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result
 
 MESSAGES = "nccl_messages"
 _WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
-def rank_name(communicator: str, rank: int) -> str:
+def name_rank(communicator: str, rank: int) -> str:
     """Name under which a report registers a rank of a communicator, whose id may be unknown ('')."""
     return f"{communicator} {rank}"
 
 
 @dataclass(frozen=True)
-class Shared:
+class NcclJoinData:
     """What one report tells. Communicators are indices into `communicators`; times in ns; NULL for what is not said."""
 
     communicators: list[str]
@@ -70,10 +70,10 @@ class _Communicator:
         return ranks[0] if len(ranks) == 1 else -1
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Numbers of communicators, operations and ranks, and a communication for each send and its receive."""
     found = _communicators(parts, tree)
-    joined = Joined()
+    joined = JoinResult()
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {
         each.name: Value(each.number, f"comm {each.number} ({each.ranks} rank{'' if each.ranks == 1 else 's'})")
         for each in found.values()
@@ -87,15 +87,15 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
     return joined
 
 
-def _shared(part: Part) -> Shared:
-    assert isinstance(part.shared, Shared)
+def _shared(part: JoinInput) -> NcclJoinData:
+    assert isinstance(part.shared, NcclJoinData)
     return part.shared
 
 
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
-def _communicators(parts: Sequence[Part], tree: ObjectTree) -> dict[str, _Communicator]:
+def _communicators(parts: Sequence[JoinInput], tree: ObjectTree) -> dict[str, _Communicator]:
     """All communicators by their ids. Numbers are from 1: by size, largest first, then by tasks, then by first use."""
     found: dict[str, _Communicator] = {}
     for part in parts:
@@ -129,7 +129,7 @@ def _communicators(parts: Sequence[Part], tree: ObjectTree) -> dict[str, _Commun
     return found
 
 
-def _is_complete(parts: Sequence[Part], tree: ObjectTree) -> bool:
+def _is_complete(parts: Sequence[JoinInput], tree: ObjectTree) -> bool:
     """Whether, for all that is known, every rank of the job is in the trace."""
     sizes = [part.metadata.number(name) or 0 for part in parts for name in _WORLD_SIZES]
     return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)
@@ -151,7 +151,7 @@ def _fill_in_task_order(communicator: _Communicator, complete: bool) -> None:
         communicator.task_of_rank |= dict(zip(ranks, tasks, strict=True))
 
 
-def _ranks(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Communicator]) -> dict[str, Value]:
+def _ranks(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> dict[str, Value]:
     """Value of each rank: the number of its task, under the task's name; those without a task follow."""
     names = {name: of_rank for part in parts for name, of_rank in _shared(part).rank_names.items()}
     values: dict[str, Value] = {}
@@ -170,7 +170,7 @@ def _ranks(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Communicat
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _messages(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Communicator]) -> Result:
+def _messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> Result:
     """A communication for the n-th send of a rank to another and the other's n-th receive from it."""
     calls = _all_messages(parts, tree, found)
     result = Result()
@@ -198,11 +198,11 @@ def _messages(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Communi
         column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
         size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
         line = (column["row"], column["begin"], column["row_received"], column["end_received"])
-        result.records.append(communications(*line, np.maximum(size, 0), types.TAG_NCCL))
+        result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
     return result
 
 
-def _all_messages(parts: Sequence[Part], tree: ObjectTree, found: dict[str, _Communicator]) -> pd.DataFrame:
+def _all_messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> pd.DataFrame:
     """Sends and receives of all reports, on the common clock, with rows of the trace and numbers of communicators.
 
     `rank` is that of the caller in the communicator, or -1; `peer_known` whether the peer's task is known.

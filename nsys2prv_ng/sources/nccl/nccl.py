@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.records.columns import Pair, events, intervals, select
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals, select
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import process_of
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.nccl import (
@@ -34,9 +34,9 @@ from nsys2prv_ng.sources.nccl import (
 from nsys2prv_ng.sources.nccl import (
     payload as nccl_payload,
 )
-from nsys2prv_ng.sources.nccl.messages import Shared, join, rank_name
+from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, name_rank
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, Unended
 
 _TYPES = (
     types.NCCL_COMMUNICATOR,
@@ -57,29 +57,29 @@ _SUMMED = [_POSITION[t] for t in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types
 _COLLECTIVE, _SENDING, _RECEIVING = range(3)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """Payloads of the calls that have one, then those of NCCL's kernels."""
     result = Result()
-    found = nccl_calls.calls(reading, result)
-    kernel = nccl_kernels.kernels(reading, found.ranges)
-    table = _table(reading, found)
+    found = nccl_calls.read_calls(reader, result)
+    kernel = nccl_kernels.read_kernels(reader, found.ranges)
+    table = _table(reader, found)
     rank_names: dict[str, tuple[str, int]] = {}
-    words = _words(reading.labels, found.payload, table, rank_names)
-    _write(reading.labels, result, Bearers.of(table), words)
+    words = _words(reader.labels, found.payload, table, rank_names)
+    _write(reader.labels, result, PayloadOwners.of(table), words)
 
     pairs = _kernels_of_calls(result, found, kernel, table)
     used, owner = np.unique(pairs["kernel"], return_inverse=True)
-    bearers = Bearers(kernel.place[used], kernel.begin[used], kernel.end[used])
-    _write(reading.labels, result, bearers, _words_of_kernels(words, owner, pairs["call"].to_numpy(np.int64)))
+    bearers = PayloadOwners(kernel.place[used], kernel.begin[used], kernel.end[used])
+    _write(reader.labels, result, bearers, _words_of_kernels(words, owner, pairs["call"].to_numpy(np.int64)))
     result.shared = _shared(found.payload, rank_names, table, kernel, pairs)
     ranked = table.assign(rank=found.payload.rank)
     known = found.names, found.payload.communicators
-    result.evidence = nccl_collectives.evidence(reading.places, *known, ranked, kernel, pairs)
+    result.evidence = nccl_collectives.collect_evidence(reader.places, *known, ranked, kernel, pairs)
     return result
 
 
 @dataclass(frozen=True)
-class Bearers:
+class PayloadOwners:
     """What bears payloads, calls or kernels of n: place, begin and end (ns), OPEN where there is no end."""
 
     place: IntArray
@@ -87,11 +87,11 @@ class Bearers:
     end: IntArray
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Bearers:
+    def of(cls, table: pd.DataFrame) -> PayloadOwners:
         return cls(*(table[name].to_numpy(np.int64) for name in ("place", "begin", "end")))
 
 
-def _table(reading: Reading, found: nccl_calls.Calls) -> pd.DataFrame:
+def _table(reader: ReportReader, found: nccl_calls.NcclCalls) -> pd.DataFrame:
     """The calls that are shown: who, when, what; NULL for what a payload does not say, -1 for no communicator."""
     ranges, payload = found.ranges.take(found.shown), found.payload
     names = np.array(found.names, dtype=object)[ranges.name]
@@ -100,8 +100,8 @@ def _table(reading: Reading, found: nccl_calls.Calls) -> pd.DataFrame:
     one_sided = is_message | (payload.peer != NULL)
     table: pd.DataFrame = pd.DataFrame(
         {
-            "place": reading.places.threads(ranges.global_tid, application=True),
-            "process": process_of(ranges.global_tid),
+            "place": reader.places.threads(ranges.global_tid, application=True),
+            "process": get_process(ranges.global_tid),
             "begin": ranges.begin,
             "end": ranges.end,
             "name": ranges.name,
@@ -144,9 +144,9 @@ def _words(
 
     def add_ranks(event_type: EventType, rank: IntArray, present: BoolArray) -> None:
         owner = np.flatnonzero(present & (rank != NULL))
-        codes, distinct = tuples_of(column["communicator"][owner], rank[owner])
+        codes, distinct = find_distinct_rows(column["communicator"][owner], rank[owner])
         of_ranks = [(payload.communicators[c] if c >= 0 else "", r) for c, r in distinct]
-        names = [rank_name(*of_rank) for of_rank in of_ranks]
+        names = [name_rank(*of_rank) for of_rank in of_ranks]
         rank_names.update(zip(names, of_ranks, strict=True))
         index = np.full(rank.size, -1, np.int64)
         index[owner] = codes
@@ -188,7 +188,7 @@ def _words_of_kernels(words: pd.DataFrame, owner: IntArray, call: IntArray) -> p
     return all_words
 
 
-def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame) -> None:
+def _write(labels: Labels, result: Result, bearers: PayloadOwners, words: pd.DataFrame) -> None:
     """Lines with the pairs of each bearer, every one of which has some; bytes end with it.
 
     Bearers with the same types are written together: there are few such sets, and their lines are of one form.
@@ -200,7 +200,7 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
     counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
     value = words["value"].to_numpy()[np.lexsort((words["value"], kind, owner))]
     first = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
-    form_of, forms = tuples_of(*counts.T)
+    form_of, forms = find_distinct_rows(*counts.T)
     for number, form in enumerate(forms):
         rows = np.flatnonzero(form_of == number)
         of_line = np.repeat([labels.handle(t) if form[i] else 0 for i, t in enumerate(_TYPES)], form)
@@ -208,10 +208,10 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
         closing = [labels.handle(_TYPES[i]) for i in _SUMMED if form[i]]
         place, begin, end = bearers.place[rows], bearers.begin[rows], bearers.end[rows]
         if not closing:
-            result.records.append(events(place, begin, opening))
+            result.records.append(make_events(place, begin, opening))
             continue
         ended, is_open = np.flatnonzero(end != nccl_calls.OPEN), np.flatnonzero(end == nccl_calls.OPEN)
-        result.records.append(intervals(place[ended], begin[ended], end[ended], select(opening, ended), closing))
+        result.records.append(make_intervals(place[ended], begin[ended], end[ended], select(opening, ended), closing))
         if is_open.size:
             result.closed += is_open.size
             result.unended.append(Unended(place[is_open], begin[is_open], select(opening, is_open), closing))
@@ -221,7 +221,7 @@ def _write(labels: Labels, result: Result, bearers: Bearers, words: pd.DataFrame
 
 
 def _kernels_of_calls(
-    result: Result, found: nccl_calls.Calls, kernel: nccl_kernels.Kernels, table: pd.DataFrame
+    result: Result, found: nccl_calls.NcclCalls, kernel: nccl_kernels.NcclKernels, table: pd.DataFrame
 ) -> pd.DataFrame:
     """Pairs of `kernel` and `call` (row of the table). Kernels are counted as read, those without a pair as dropped."""
     no_place = kernel.place < 0
@@ -234,8 +234,8 @@ def _kernels_of_calls(
     result.drop("kernel launched outside of NCCL's calls", int(outside.sum()))
 
     alike = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
-    function = np.array([nccl_kernels.function_of(name) for name in found.names], np.int64)
-    of_pair, call = nccl_kernels.share_out(
+    function = np.array([nccl_kernels.parse_function(name) for name in found.names], np.int64)
+    of_pair, call = nccl_kernels.assign_calls(
         nccl_kernels.SharedCalls(
             table["launch"].to_numpy(np.int64),
             function[table["name"].to_numpy(np.int64)] if len(table) else np.zeros(0, np.int64),
@@ -261,9 +261,9 @@ def _shared(
     payload: nccl_payload.Payloads,
     rank_names: dict[str, tuple[str, int]],
     table: pd.DataFrame,
-    kernel: nccl_kernels.Kernels,
+    kernel: nccl_kernels.NcclKernels,
     pairs: pd.DataFrame,
-) -> Shared:
+) -> NcclJoinData:
     uses = table[["communicator", "place", "begin"]].assign(
         rank=payload.rank, ranks=payload.ranks, devices=payload.devices
     )
@@ -287,7 +287,7 @@ def _shared(
         column = messages[name].to_numpy(np.int64).copy()
         column[has_kernel] = values[of_kernel]
         messages[name] = column
-    return Shared(payload.communicators, payload.operations, rank_names, uses, messages)
+    return NcclJoinData(payload.communicators, payload.operations, rank_names, uses, messages)
 
 
 SOURCE = Source(

@@ -19,7 +19,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.nvtx.events import NVTX
-from nsys2prv_ng.sources.shared.source import Reading
+from nsys2prv_ng.sources.shared.source import ReportReader
 
 PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
 TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
@@ -73,19 +73,19 @@ class Payloads:
         return np.asarray(np.logical_or.reduce(said), np.bool_)
 
 
-def payloads(reading: Reading, rows: IntArray) -> Payloads:
+def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
     """Payloads of these rows of NVTX_EVENTS. Each distinct text or blob is decoded once."""
-    columns = reading.columns(NVTX)
+    columns = reader.columns(NVTX)
     distinct: list[Fields | None] = [None]
     index = np.zeros(rows.size, np.int64)  # 0: no payload
 
-    by_id, texts = reading.names(columns["jsonTextId"][rows])
+    by_id, texts = reader.names(columns["jsonTextId"][rows])
     _add(distinct, index, np.where(columns["jsonTextId"][rows] != NULL, by_id, -1), [_from_json(t) for t in texts])
     codes, inline = _encoded(columns.texts["jsonText"], rows)
     _add(distinct, index, codes, [_from_json(text) for text in inline])
     codes, blobs = _encoded(columns.blobs["binaryData"], rows)
     if blobs:
-        layout = PayloadLayout(reading.columns, COMMUNICATOR)
+        layout = PayloadLayout(reader.columns, COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
     return _columns(distinct, index)
 

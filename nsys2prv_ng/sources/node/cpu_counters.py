@@ -19,8 +19,8 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_of_node, block_of, scaled
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 NAME = "cpu_counters"
 _VALUES = "CPU counters"
@@ -45,23 +45,23 @@ SOC = Table("SOC_METRICS", ("typeId", "metricId", "value"), {"timestamp": NULL, 
 SOC_NAMES = Table("TARGET_INFO_SOC_METRICS", ("typeId", "metricId"), text=("typeName", "metricName"))
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A line for each sample of each core or other component."""
     result = Result()
-    _add_perf(reading, result)
-    _add_pmu(reading, result)
-    _add_soc(reading, result)
+    _add_perf(reader, result)
+    _add_pmu(reader, result)
+    _add_soc(reader, result)
     return result
 
 
 # ---- counters by perf events -----------------------------------------------------------------------------------------
 
 
-def _add_perf(reading: Reading, result: Result) -> None:
-    table = reading.columns(METRICS.name)
+def _add_perf(reader: ReportReader, result: Result) -> None:
+    table = reader.columns(METRICS.name)
     texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
     named = dict(zip(table["id"].tolist(), texts, strict=True))
-    components = _components(reading)
+    components = _components(reader)
 
     def component(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
@@ -69,30 +69,30 @@ def _add_perf(reading: Reading, result: Result) -> None:
     def raw(key: Key) -> EventType | None:
         name, unit = named.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
-        return None if key[0] == NULL else families.node_metric(NAME, name, unit or "", counter_id=key[0])
+        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", counter_id=key[0])
 
     def metric(key: Key) -> EventType | None:
         name, unit = named.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
-        return None if key[0] == NULL else families.node_metric(NAME, name, unit or "", real=True)
+        return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", real=True)
 
     for each in RAW:
-        add_of_node(reading, result, reading.by_block(each.name, _raw_block), component, raw, _VALUES)
+        add_node_samples(reader, result, reader.by_block(each.name, _raw_block), component, raw, _VALUES)
     for each in METRIC:
-        columns = reading.columns(each.name)
+        columns = reader.columns(each.name)
         device = [columns["vmId"], columns["componentId"]]
-        block = block_of(columns["start"], device, [columns["metricId"]], scaled(columns.reals["value"]))
-        add_of_node(reading, result, [block], component, metric, _VALUES)
+        block = make_block(columns["start"], device, [columns["metricId"]], scale_values(columns.reals["value"]))
+        add_node_samples(reader, result, [block], component, metric, _VALUES)
 
 
 def _raw_block(columns: Columns) -> Block:
     device = [columns["vmId"], columns["componentId"]]
-    return block_of(columns["start"], device, [columns["eventId"]], columns["count"])
+    return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
 
 
-def _components(reading: Reading) -> dict[int, str]:
+def _components(reader: ReportReader) -> dict[int, str]:
     """Names of components by their ids; without them an id is the number of a core."""
-    table = reading.columns(COMPONENTS.name)
+    table = reader.columns(COMPONENTS.name)
     texts = zip(table["componentId"].tolist(), table["instance"].tolist(), table.texts["name"].to_pylist(), strict=True)
     return {i: name if instance == NULL else f"{name} {instance}" for i, instance, name in texts if name}
 
@@ -100,13 +100,13 @@ def _components(reading: Reading) -> dict[int, str]:
 # ---- counters of the performance monitoring unit ---------------------------------------------------------------------
 
 
-def _add_pmu(reading: Reading, result: Result) -> None:
+def _add_pmu(reader: ReportReader, result: Result) -> None:
     """An event has a time and a core, and is what several values are of."""
-    of_event, values, names = (reading.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
+    of_event, values, names = (reader.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
     named = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
     ids = of_event["counter_id"]
-    first = np.flatnonzero((ids != NULL) & ~keys.duplicated(ids))
-    event = keys.find([ids[first]], [values["id"]])
+    first = np.flatnonzero((ids != NULL) & ~keys.mark_duplicates(ids))
+    event = keys.find_rows([ids[first]], [values["id"]])
     counted = np.zeros(of_event.rows, np.bool_)
     counted[first[event[event >= 0]]] = True
     result.read += int((~counted).sum())
@@ -115,24 +115,24 @@ def _add_pmu(reading: Reading, result: Result) -> None:
     def of_values(name: str) -> IntArray:
         return np.append(of_event[name][first], NULL)[event]  # -1 is the last
 
-    block = block_of(of_values("start"), [of_values("globalVm"), of_values("cpu")], [values["idx"]], values["value"])
+    block = make_block(of_values("start"), [of_values("globalVm"), of_values("cpu")], [values["idx"]], values["value"])
 
     def core(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
 
     def counter(key: Key) -> EventType | None:
         name = named.get(key[0]) or f"PMU counter {key[0]}"
-        return None if key[0] == NULL else families.node_metric(NAME, name)
+        return None if key[0] == NULL else families.make_node_metric(NAME, name)
 
-    add_of_node(reading, result, [block], core, counter, _VALUES)
+    add_node_samples(reader, result, [block], core, counter, _VALUES)
 
 
 # ---- metrics of the system on chip -----------------------------------------------------------------------------------
 
 
-def _add_soc(reading: Reading, result: Result) -> None:
+def _add_soc(reader: ReportReader, result: Result) -> None:
     """As those of GPUs."""
-    table = reading.columns(SOC_NAMES.name)
+    table = reader.columns(SOC_NAMES.name)
     kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
     named = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
 
@@ -142,15 +142,15 @@ def _add_soc(reading: Reading, result: Result) -> None:
     def metric(key: Key) -> EventType | None:
         if NULL in key:
             return None
-        stem, unit = families.name_and_unit(named.get(key) or f"SoC metric {key[1]}")
-        return families.node_metric(NAME, stem, unit)
+        stem, unit = families.split_name_and_unit(named.get(key) or f"SoC metric {key[1]}")
+        return families.make_node_metric(NAME, stem, unit)
 
-    add_of_node(reading, result, reading.by_block(SOC.name, _soc_block), device, metric, "SoC metrics")
+    add_node_samples(reader, result, reader.by_block(SOC.name, _soc_block), device, metric, "SoC metrics")
 
 
 def _soc_block(columns: Columns) -> Block:
     time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
-    return block_of(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
+    return make_block(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
 
 
 SOURCE = Source(

@@ -16,10 +16,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.event_types import DIAGNOSTIC
 from nsys2prv_ng.paraver.labels import Value
-from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, one_text
-from nsys2prv_ng.sources.shared.source import Joined, Part, Reading, Result, Source
+from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, ReportReader, Result, Source
 
 MESSAGES = Table(TABLE, (), {"timestamp": NULL, "timestampType": NULL, "severity": NULL}, text=("text",))
 
@@ -36,25 +36,25 @@ class _Messages(NamedTuple):
     place: int
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """Leaves the messages for `join`, which knows when the trace begins and ends."""
-    columns = reading.columns(MESSAGES.name)
+    columns = reader.columns(MESSAGES.name)
     severity = [SEVERITIES.get(each, "") for each in columns["severity"].tolist()]
     told = np.array([each in (WARNING, ERROR) for each in severity], np.bool_)
     rows = np.flatnonzero(told & (columns["timestampType"] != _OF_HOST))
     if not rows.size:
         return Result()
     texts = columns.texts["text"].take(rows).to_pylist()
-    labels = [f"{severity[row]}: {one_text(text)}" for row, text in zip(rows.tolist(), texts, strict=True)]
+    labels = [f"{severity[row]}: {join_text(text)}" for row, text in zip(rows.tolist(), texts, strict=True)]
     distinct = sorted(set(labels))
     index = {label: i for i, label in enumerate(distinct)}
     label = np.array([index[each] for each in labels], np.int64)
-    reading.labels.declare(DIAGNOSTIC)
-    reading.labels.name_ids(DIAGNOSTIC.names, distinct)
-    return Result(shared=_Messages(columns["timestamp"][rows], label, distinct, reading.places.node()))
+    reader.labels.declare(DIAGNOSTIC)
+    reader.labels.name_ids(DIAGNOSTIC.names, distinct)
+    return Result(shared=_Messages(columns["timestamp"][rows], label, distinct, reader.places.node()))
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """The messages in the time of the trace."""
     result = Result()
     told = [(part, part.shared) for part in parts if isinstance(part.shared, _Messages)]
@@ -71,8 +71,8 @@ def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
         result.drop("outside the time of the trace", int((~within).sum()))
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
-        result.records.append(events(np.full(time.size, row, np.int64), time, [pair]))
-    return Joined({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if told else {})
+        result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
+    return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if told else {})
 
 
 SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, derived=True)

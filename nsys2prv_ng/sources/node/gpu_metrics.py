@@ -19,9 +19,18 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.shared.patterns import matches
-from nsys2prv_ng.sources.shared.samples import Block, Key, Samples, block_of, join_blocks, keys_of, records, sound
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source
+from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.samples import (
+    Block,
+    Key,
+    Samples,
+    join_blocks,
+    make_block,
+    make_keys,
+    make_records,
+    select_sound,
+)
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})
@@ -40,71 +49,71 @@ _GPU_MASK = 0xFF
 
 
 @dataclass(frozen=True)
-class Choice:
+class MetricFilter:
     """The metrics that a report has, and the patterns by which the user chose among them."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A line for each sample of each GPU, with the values of all chosen metrics."""
-    result = Result(shared=Choice(frozenset(), reading.options.metrics))
-    if not reading.has(METRICS):
-        result.read = json_samples(reading)  # nsys exports the same report anew with a table of metrics
+    result = Result(shared=MetricFilter(frozenset(), reader.options.metrics))
+    if not reader.has(METRICS):
+        result.read = read_json_samples(reader)  # nsys exports the same report anew with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reading.by_block(METRICS, _block)
-    index, names = _metrics(reading, blocks)
+    blocks = reader.by_block(METRICS, _block)
+    index, names = _metrics(reader, blocks)
     samples = join_blocks(blocks, _gpus(blocks), index)
     result.read = samples.time.size
-    result.shared = Choice(frozenset(name for name, _ in names), reading.options.metrics)
+    result.shared = MetricFilter(frozenset(name for name, _ in names), reader.options.metrics)
 
-    samples = sound(reading, result, samples, "GPU metrics", "no GPU")
-    chosen = np.array([not reading.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
+    samples = select_sound(reader, result, samples, "GPU metrics", "no GPU")
+    chosen = np.array([not reader.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
     if not chosen.all():
         before = samples.time.size
         samples = samples.only(chosen[samples.metric])
         result.drop("none of its metrics was chosen", before - samples.time.size)
-    if reading.options.metrics_changes:
+    if reader.options.metrics_changes:
         before = samples.time.size
         samples = samples.only(_changes(samples, len(names)))
         result.drop("unchanged", before - samples.time.size)
     if samples.time.size:
-        types = [families.gpu_metric(name, metric_id) for name, metric_id in names]
-        result.records.append(records(reading, samples, reading.places.devices(samples.device), types))
+        types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
+        result.records.append(make_records(reader, samples, reader.places.devices(samples.device), types))
     return result
 
 
-def json_samples(reading: Reading) -> int:
+def read_json_samples(reader: ReportReader) -> int:
     """Number of samples that the export holds as JSON: all of an old export, besides the table in others."""
-    return int(np.isin(reading.columns(GENERIC.name)["typeId"], json_types(reading)).sum())
+    return int(np.isin(reader.columns(GENERIC.name)["typeId"], read_json_types(reader)).sum())
 
 
-def json_types(reading: Reading) -> IntArray:
+def read_json_types(reader: ReportReader) -> IntArray:
     """Types of the generic events that are samples of GPUs."""
-    sources = reading.columns(GENERIC_SOURCES.name)
+    sources = reader.columns(GENERIC_SOURCES.name)
     is_metrics = [bool(text) and '"GpuMetrics"' in text for text in sources.texts["data"].to_pylist()]
-    types = reading.columns(GENERIC_TYPES.name)
-    of_sources = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
-    return np.unique(np.concatenate([types["typeId"][of_sources], reading.columns(NAMES.name)["typeId"]]))
+    types = reader.columns(GENERIC_TYPES.name)
+    source_options = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
+    return np.unique(np.concatenate([types["typeId"][source_options], reader.columns(NAMES.name)["typeId"]]))
 
 
 def _block(columns: Columns) -> Block:
     type_id, time = columns["typeId"], columns["timestamp"]
     time = np.where(time != NULL, time, columns["rawTimestamp"])
-    return block_of(time, [type_id], [type_id, columns["metricId"]], columns["value"])
+    return make_block(time, [type_id], [type_id, columns["metricId"]], columns["value"])
 
 
-def _metrics(reading: Reading, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
+def _metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
     """(index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
-    table = reading.columns(NAMES.name)
+    table = reader.columns(NAMES.name)
     named = {
         (int(t), int(m)): name
         for t, m, name in zip(table["typeId"], table["metricId"], table.texts["metricName"].to_pylist(), strict=True)
         if name
     }
-    _, kinds = keys_of(blocks)
+    _, kinds = make_keys(blocks)
     # In the order in which the types, then the metrics, first occur.
     type_order, metric_order = (
         {each: i for i, each in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
@@ -120,7 +129,7 @@ def _metrics(reading: Reading, blocks: Sequence[Block]) -> tuple[dict[Key, int],
 
 def _gpus(blocks: Sequence[Block]) -> dict[Key, int]:
     """nsys's number of the GPU of each type; -1 for no type."""
-    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in keys_of(blocks)[0]}
+    return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
 
 
 def _changes(samples: Samples, metrics: int) -> BoolArray:
@@ -151,22 +160,24 @@ def _differs(gpu, first, metric, value, order, gpus, metrics):  # type: ignore[n
 
 
 def _chosen(name: str, patterns: Sequence[str]) -> bool:
-    return any(matches(name, pattern, ignore_case=True) for pattern in patterns)
+    return any(match_patterns(name, pattern, ignore_case=True) for pattern in patterns)
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Nothing is joined, but only now is it known whether some pattern fits no metric of any report.
 
     Raises UsageError for such a pattern.
     """
-    choices = [part.shared for part in parts if isinstance(part.shared, Choice)]
-    names = sorted({name for choice in choices for name in choice.names})
-    patterns = sorted({pattern for choice in choices for pattern in choice.patterns})
-    unmatched = [pattern for pattern in patterns if not any(matches(name, pattern, ignore_case=True) for name in names)]
+    choices = [part.shared for part in parts if isinstance(part.shared, MetricFilter)]
+    names = sorted({name for selection in choices for name in selection.names})
+    patterns = sorted({pattern for selection in choices for pattern in selection.patterns})
+    unmatched = [
+        pattern for pattern in patterns if not any(match_patterns(name, pattern, ignore_case=True) for name in names)
+    ]
     if unmatched:
         known = f"known are {', '.join(names)}" if names else "these reports have no GPU metrics"
         raise UsageError(f"--metrics {','.join(unmatched)}: no metric has such a name; {known}")
-    return Joined()
+    return JoinResult()
 
 
 SOURCE = Source(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.table_reader import NULL, RealArray
 from nsys2prv_ng.runtime.jit import compiled, inlined
-from nsys2prv_ng.sources.shared.samples import scaled
+from nsys2prv_ng.sources.shared.samples import scale_values
 
 _WHOLE, _REAL = 1, 2
 _MOST_DIGITS = 18
@@ -54,7 +54,7 @@ class Values(NamedTuple):
     large: IntArray
 
 
-def numbers(texts: pa.Array, rows: IntArray, names: Sequence[str]) -> list[Numbers]:
+def find_numbers(texts: pa.Array, rows: IntArray, names: Sequence[str]) -> list[Numbers]:
     """The members of these distinct names, in the objects in some rows of an array of strings."""
     if texts.null_count:
         texts = texts.fill_null("")
@@ -68,11 +68,11 @@ def numbers(texts: pa.Array, rows: IntArray, names: Sequence[str]) -> list[Numbe
     return [_written(data, *each) for each in zip(begin, length, kind, strict=True)]
 
 
-def values_of(found: Numbers, is_real: bool) -> Values:
+def find_values(found: Numbers, is_real: bool) -> Values:
     """Values of a field in some texts; they are real if that is known, or because one is."""
     written, none = found.written, np.zeros(0, np.int64)
     if is_real or bool(found.real.any()):
-        return Values(scaled(_reals(written)), True, none)
+        return Values(scale_values(_reals(written)), True, none)
     long = pc.greater(pc.utf8_length(written), _MOST_DIGITS)
     short = pc.cast(pc.if_else(long, None, written), pa.int64())
     value = np.array(pc.fill_null(short, NULL).to_numpy(zero_copy_only=False), np.int64)
@@ -85,11 +85,11 @@ def values_of(found: Numbers, is_real: bool) -> Values:
     return Values(value, False, of_long)
 
 
-def as_real(of: Values) -> IntArray:
+def convert_to_real(of: Values) -> IntArray:
     """Integers as other blocks have real numbers. Of those, NULL and large ones are too large."""
     value = of.value.astype(np.float64)
     value[of.large] = np.nan
-    return scaled(value)
+    return scale_values(value)
 
 
 def _reals(written: pa.Array) -> RealArray:

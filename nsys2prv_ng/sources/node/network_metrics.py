@@ -22,10 +22,10 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, events
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_of_node, block_of
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 NAME = "network_metrics"
 NIC, SWITCH = "NIC", "IB switch"
@@ -47,26 +47,26 @@ CONGESTION = Table(
 CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("label",))
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A line for each sample of each port, and a point for each packet that a switch said was held up."""
     result = Result()
-    metrics = _names_of_metrics(reading)
-    nics, switches = _names_of_nics(reading), _names_of_switches(reading)
+    metrics = _names_of_metrics(reader)
+    nics, switches = _names_of_nics(reader), _names_of_switches(reader)
 
     def metric(key: Key) -> EventType | None:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
-        return None if NULL in key else families.node_metric(NAME, name, unit)
+        return None if NULL in key else families.make_node_metric(NAME, name, unit)
 
     for table, names, what in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
         part = partial(_part, names, what)
-        add_of_node(reading, result, reading.by_block(table.name, _block), part, metric, "network metrics")
-    _add_congestion(reading, result, switches)
+        add_node_samples(reader, result, reader.by_block(table.name, _block), part, metric, "network metrics")
+    _add_congestion(reader, result, switches)
     return result
 
 
 def _block(columns: Columns) -> Block:
     device = [columns["globalId"], columns["portId"]]
-    return block_of(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
+    return make_block(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
 
 
 def _part(names: Mapping[int, str], what: str, device: Key) -> NodePart | None:
@@ -79,25 +79,25 @@ def _part(names: Mapping[int, str], what: str, device: Key) -> NodePart | None:
     return NodePart(name, (global_id,), port, suffix)
 
 
-def _names_of_metrics(reading: Reading) -> dict[Key, tuple[str, str]]:
+def _names_of_metrics(reader: ReportReader) -> dict[Key, tuple[str, str]]:
     """Name and unit by list and index."""
-    table = reading.columns(METRICS.name)
+    table = reader.columns(METRICS.name)
     texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
     kinds = zip(table["metricsListId"].tolist(), table["metricsIdx"].tolist(), strict=True)
     return {kind: (name, unit or "") for kind, (name, unit) in zip(kinds, texts, strict=True) if name}
 
 
-def _names_of_nics(reading: Reading) -> dict[int, str]:
+def _names_of_nics(reader: ReportReader) -> dict[int, str]:
     """By the globalId of their metrics."""
-    nics, ids = reading.columns(NICS.name), reading.columns(NIC_IDS.name)
+    nics, ids = reader.columns(NICS.name), reader.columns(NIC_IDS.name)
     name_of = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
     pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
     return {global_id: name for global_id, nic in pairs if (name := name_of.get(nic))}
 
 
-def _names_of_switches(reading: Reading) -> dict[int, str]:
+def _names_of_switches(reader: ReportReader) -> dict[int, str]:
     """By GUID."""
-    table = reading.columns(SWITCHES.name)
+    table = reader.columns(SWITCHES.name)
     texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
     return {guid: name or description for guid, name, description in texts if name or description}
 
@@ -105,8 +105,8 @@ def _names_of_switches(reading: Reading) -> dict[int, str]:
 # ---- congestion ------------------------------------------------------------------------------------------------------
 
 
-def _add_congestion(reading: Reading, result: Result, switches: Mapping[int, str]) -> None:
-    columns = reading.columns(CONGESTION.name)
+def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int, str]) -> None:
+    columns = reader.columns(CONGESTION.name)
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
     no_time, no_switch = time == NULL, (device == NULL) & (time != NULL)
@@ -117,18 +117,18 @@ def _add_congestion(reading: Reading, result: Result, switches: Mapping[int, str
         return
     switch, found = pd.factorize(device[rows])
     parts = [part for each in found.tolist() if (part := _part(switches, SWITCH, (each, NULL))) is not None]
-    place = reading.places.node_parts(parts)[switch]
-    result.records.append(events(place, time[rows], _said_of_packets(reading, columns, rows)))
+    place = reader.places.node_parts(parts)[switch]
+    result.records.append(make_events(place, time[rows], _said_of_packets(reader, columns, rows)))
 
 
-def _said_of_packets(reading: Reading, columns: Columns, rows: IntArray) -> list[Pair]:
+def _said_of_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
     """Kind of congestion, then what is known of the packet."""
-    table = reading.columns(CONGESTION_KINDS.name)
+    table = reader.columns(CONGESTION_KINDS.name)
     labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
     names = ["unknown" if each == NULL else labels.get(each) or f"type {each}" for each in kinds.tolist()]
-    ids = reading.labels.name_ids(types.IB_CONGESTION.names, names)
-    said = [Pair(reading.labels.handle(types.IB_CONGESTION), ids[kind])]
+    ids = reader.labels.name_ids(types.IB_CONGESTION.names, names)
+    said = [Pair(reader.labels.handle(types.IB_CONGESTION), ids[kind])]
     for event_type, column in (
         (types.IB_CONGESTION_FROM, "packetSLID"),
         (types.IB_CONGESTION_TO, "packetDLID"),
@@ -136,7 +136,7 @@ def _said_of_packets(reading: Reading, columns: Columns, rows: IntArray) -> list
         (types.IB_CONGESTION_OUT, "switchEgressPort"),
     ):
         value = columns[column][rows]
-        said.append(Pair(reading.labels.handle(event_type), value, value != NULL))
+        said.append(Pair(reader.labels.handle(event_type), value, value != NULL))
     return said
 
 

@@ -25,11 +25,11 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import main_thread_of
+from nsys2prv_ng.report.metadata import get_main_thread
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
-from nsys2prv_ng.sources.node.json_numbers import Values, as_real, numbers, values_of
-from nsys2prv_ng.sources.shared.samples import Block, Key, add_of_node, block_of, scaled
-from nsys2prv_ng.sources.shared.source import EventRows, Reading, Result, Source
+from nsys2prv_ng.sources.node.json_numbers import Values, convert_to_real, find_numbers, find_values
+from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
+from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
 
 NAME = "plugin_metrics"
 _VALUES = "plugins"
@@ -81,69 +81,69 @@ class _Described:
         return all(named.get(type_id, False) for type_id in types)
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """A line for each event of a plugin."""
     result = Result()
-    columns = reading.columns(EVENTS.name)
+    columns = reader.columns(EVENTS.name)
     if not columns.rows:
         return result
-    described = _described(reading)
-    of_others, of_tracers = _not_of_plugins(reading, described)
+    described = _described(reader)
+    of_others, of_tracers = _not_of_plugins(reader, described)
     result.read += int(of_tracers.sum())
     result.drop(NO_METRIC, int(of_tracers.sum()))
     events = np.flatnonzero(~of_others & ~of_tracers)
     if events.size:
-        _add(reading, result, events, described)
+        _add(reader, result, events, described)
     return result
 
 
-def rows_of_plugins(reading: Reading) -> int:
+def count_plugin_rows(reader: ReportReader) -> int:
     """Number of generic events that are values of plugins."""
-    of_others, of_tracers = _not_of_plugins(reading, _described(reading))
+    of_others, of_tracers = _not_of_plugins(reader, _described(reader))
     return int((~of_others & ~of_tracers).sum())
 
 
-def rows_of_tracers(reading: Reading) -> int:
+def count_tracer_rows(reader: ReportReader) -> int:
     """Number of those that tracers wrote."""
-    return int(_not_of_plugins(reading, _described(reading))[1].sum())
+    return int(_not_of_plugins(reader, _described(reader))[1].sum())
 
 
-def _not_of_plugins(reading: Reading, described: _Described) -> tuple[BoolArray, BoolArray]:
+def _not_of_plugins(reader: ReportReader, described: _Described) -> tuple[BoolArray, BoolArray]:
     """Events that other sources read, or tell of, and those of tracers."""
-    of_soc = reading.columns(cpu_counters.SOC_NAMES.name)["typeId"]
-    type_id = reading.columns(EVENTS.name)["typeId"]
-    of_others = np.isin(type_id, np.concatenate([gpu_metrics.json_types(reading), of_soc]))
+    of_soc = reader.columns(cpu_counters.SOC_NAMES.name)["typeId"]
+    type_id = reader.columns(EVENTS.name)["typeId"]
+    of_others = np.isin(type_id, np.concatenate([gpu_metrics.read_json_types(reader), of_soc]))
     return of_others, np.isin(type_id, sorted(described.tracers)) & ~of_others
 
 
-def _add(reading: Reading, result: Result, events: IntArray, described: _Described) -> None:
-    columns = reading.columns(EVENTS.name)
+def _add(reader: ReportReader, result: Result, events: IntArray, described: _Described) -> None:
+    columns = reader.columns(EVENTS.name)
     time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])[events]
     type_id, thread = columns["typeId"][events], columns["globalTid"][events]
     process = np.where(thread != NULL, thread >> 24, NULL)
     of_events = _Events(columns["genericEventId"][events], time, type_id, process)
     found = None
-    if not (reading.has(DATA.name) and described.names_all(np.unique(type_id).tolist())):
-        found = _of_texts(reading, events, of_events, described)
-    found = found or _of_numbers(reading, result, of_events, described)
+    if not (reader.has(DATA.name) and described.names_all(np.unique(type_id).tolist())):
+        found = _of_texts(reader, events, of_events, described)
+    found = found or _of_numbers(reader, result, of_events, described)
 
     def row(device: Key) -> NodePart | None:
-        return None if device[0] == NULL else NodePart(_row(reading, described, *device), device, of_report=True)
+        return None if device[0] == NULL else NodePart(_row(reader, described, *device), device, of_report=True)
 
     def metric(kind: Key) -> EventType | None:
         if NULL in kind:
             return None
-        name, unit = families.name_and_unit(found.names.get(kind) or f"field {kind[1]}")
-        return families.node_metric(NAME, f"Plugin: {name}", unit, real=kind in found.real)
+        name, unit = families.split_name_and_unit(found.names.get(kind) or f"field {kind[1]}")
+        return families.make_node_metric(NAME, f"Plugin: {name}", unit, real=kind in found.real)
 
-    add_of_node(reading, result, found.blocks, row, metric, _VALUES)
+    add_node_samples(reader, result, found.blocks, row, metric, _VALUES)
 
 
-def _row(reading: Reading, described: _Described, type_id: int, process: int) -> str:
+def _row(reader: ReportReader, described: _Described, type_id: int, process: int) -> str:
     """Name of the plugin's process where that is known, else of its source, and of the type."""
-    metadata = reading.metadata
+    metadata = reader.metadata
     name = described.source.get(type_id) or "plugin"
-    if process in metadata.processes or main_thread_of(process) in metadata.threads:
+    if process in metadata.processes or get_main_thread(process) in metadata.threads:
         name = metadata.process_name(process)
     return f"{name} {described.name.get(type_id, '')}".strip()
 
@@ -163,7 +163,7 @@ class _Events:
             known = np.flatnonzero(event >= 0)
             event, field, value = event[known], field[known], value[known]
         type_id = self.type_id[event]
-        return block_of(self.time[event], [type_id, self.process[event]], [type_id, field], value)
+        return make_block(self.time[event], [type_id, self.process[event]], [type_id, field], value)
 
 
 class _Found(NamedTuple):
@@ -177,7 +177,7 @@ class _Found(NamedTuple):
 # ---- values as numbers -----------------------------------------------------------------------------------------------
 
 
-def _of_numbers(reading: Reading, result: Result, events: _Events, described: _Described) -> _Found:
+def _of_numbers(reader: ReportReader, result: Result, events: _Events, described: _Described) -> _Found:
     """Values of the table that has them. Events that have none are dropped."""
     order = np.argsort(events.id, kind="stable")
     ids = events.id[order]
@@ -195,10 +195,10 @@ def _of_numbers(reading: Reading, result: Result, events: _Events, described: _D
     types = np.unique(events.type_id).tolist()
     kinds = {key: described.kind_of(key) for key in described.fields if key[0] in types}
     if set(kinds.values()) == {INTEGER} and {key[0] for key in kinds} == set(types):
-        found = _Found(reading.by_block(DATA.name, block), described.fields, set())
+        found = _Found(reader.by_block(DATA.name, block), described.fields, set())
     else:
-        columns = reading.columns(DATA.name)
-        found = _with_reals(reading, columns, events, event_of(columns["genericEventId"]), described)
+        columns = reader.columns(DATA.name)
+        found = _with_reals(reader, columns, events, event_of(columns["genericEventId"]), described)
     without = int((~has_values).sum())
     result.read += without
     result.drop("no values", without)
@@ -209,13 +209,15 @@ def _integers(columns: Columns) -> IntArray:
     return np.where(columns["intVal"] != NULL, columns["intVal"], columns["uintVal"])
 
 
-def _with_reals(reading: Reading, columns: Columns, events: _Events, event: IntArray, described: _Described) -> _Found:
+def _with_reals(
+    reader: ReportReader, columns: Columns, events: _Events, event: IntArray, described: _Described
+) -> _Found:
     """All values; a field is real as its type says, or because some value is."""
     value = _integers(columns)
-    reals = reading.read(_REALS).reals
+    reals = reader.read(_REALS).reals
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
     known = np.flatnonzero(event >= 0)
-    code, first = keys.codes_of(events.type_id[event[known]], columns["fieldIdx"][known])
+    code, first = keys.encode_rows(events.type_id[event[known]], columns["fieldIdx"][known])
     kinds = [(int(events.type_id[event[row]]), int(columns["fieldIdx"][row])) for row in known[first]]
     some = np.zeros(len(kinds), np.bool_)
     some[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
@@ -228,7 +230,7 @@ def _with_reals(reading: Reading, columns: Columns, events: _Events, event: IntA
     )
     of_real = known[is_real[code]]
     whole = np.where(value[of_real] != NULL, value[of_real].astype(np.float64), np.nan)
-    value[of_real] = scaled(np.where(np.isnan(given[of_real]), whole, given[of_real]))
+    value[of_real] = scale_values(np.where(np.isnan(given[of_real]), whole, given[of_real]))
     block = events.block(event, columns["fieldIdx"], value)
     real: set[Key] = {kind for kind, each in zip(kinds, is_real.tolist(), strict=True) if each}
     return _Found([block], described.fields, real)
@@ -273,8 +275,8 @@ class _Cutter:
     def _cut(self, type_id: int, event: IntArray, texts: pa.Array, rows: IntArray) -> _Cut:
         fields = self._fields_of(type_id, texts, rows)
         distinct = list(dict.fromkeys(name for _, name in fields))
-        found = dict(zip(distinct, numbers(texts, rows, distinct), strict=True))
-        values = [values_of(found[name], self._described.kind_of(key) == REAL) for key, name in fields]
+        found = dict(zip(distinct, find_numbers(texts, rows, distinct), strict=True))
+        values = [find_values(found[name], self._described.kind_of(key) == REAL) for key, name in fields]
         self.real.update(key for (key, _), each in zip(fields, values, strict=True) if each.is_real)
         return _Cut(event, [key for key, _ in fields], values)
 
@@ -298,16 +300,16 @@ class _Cutter:
         # Without a field there is still an event, whose value is missing.
         values = np.full((cut.event.size, max(len(cut.fields), 1)), NULL, np.int64)
         for i, (key, each) in enumerate(zip(cut.fields, cut.values, strict=True)):
-            values[:, i] = as_real(each) if key in self.real and not each.is_real else each.value
+            values[:, i] = convert_to_real(each) if key in self.real and not each.is_real else each.value
         index = np.array([key[1] for key in cut.fields] or [0], np.int64)
         return self._events.block(np.repeat(cut.event, index.size), np.tile(index, cut.event.size), values.ravel())
 
 
-def _of_texts(reading: Reading, rows: IntArray, events: _Events, described: _Described) -> _Found | None:
+def _of_texts(reader: ReportReader, rows: IntArray, events: _Events, described: _Described) -> _Found | None:
     """Values that are cut from the texts of events in these rows; None if only the table of values has any."""
     cutter = _Cutter(rows, events, described)
-    cuts = reading.text_by_block(EVENTS.name, "data", cutter)
-    if not cutter.has_text and reading.has(DATA.name):
+    cuts = reader.text_by_block(EVENTS.name, "data", cutter)
+    if not cutter.has_text and reader.has(DATA.name):
         return None
     blocks: list[Block] = []
     for i, of_block in enumerate(cuts):
@@ -324,17 +326,17 @@ def _names_in_text(texts: pa.Array) -> list[str]:
 # ---- descriptions ----------------------------------------------------------------------------------------------------
 
 
-def _described(reading: Reading) -> _Described:
+def _described(reader: ReportReader) -> _Described:
     """From the tables of sources, types and fields, or the JSON in them."""
-    return reading.once(_read_descriptions)
+    return reader.once(_read_descriptions)
 
 
-def _read_descriptions(reading: Reading) -> _Described:
-    sources, types, fields = (reading.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
+def _read_descriptions(reader: ReportReader) -> _Described:
+    sources, types, fields = (reader.columns(table.name) for table in (SOURCES, TYPES, FIELDS))
     name_of_source, tracer_sources = {}, set()
     for source, name, group, text in zip(
         sources["sourceId"].tolist(),
-        reading.strings.known(sources["nameId"]),
+        reader.strings.known(sources["nameId"]),
         sources["sourceGroupId"].tolist(),
         sources.texts["data"].to_pylist(),
         strict=True,
@@ -347,7 +349,7 @@ def _read_descriptions(reading: Reading) -> _Described:
     for type_id, source, name, text in zip(
         types["typeId"].tolist(),
         types["sourceId"].tolist(),
-        reading.strings.known(types["nameId"]),
+        reader.strings.known(types["nameId"]),
         types.texts["data"].to_pylist(),
         strict=True,
     ):
@@ -361,7 +363,7 @@ def _read_descriptions(reading: Reading) -> _Described:
             [_text(each.get("Name")) for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         )
         described.listed[type_id] = [each for each in names if each]
-    names = reading.strings.known(fields["fieldNameId"])
+    names = reader.strings.known(fields["fieldNameId"])
     kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
     for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
         described.fields[kind] = name
@@ -388,6 +390,6 @@ SOURCE = Source(
     "Metrics of nsys's plugins",
     (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
     read,
-    rows=(EventRows(EVENTS.name, count=rows_of_plugins),),
+    rows=(EventRows(EVENTS.name, count=count_plugin_rows),),
     row="events",
 )

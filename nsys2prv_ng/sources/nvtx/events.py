@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import codes_of, distinct, tuples_of
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import ends_within_parents
+from nsys2prv_ng.intervals.lanes import clamp_to_parents
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.report.metadata import process_of
-from nsys2prv_ng.sources.mpi.nvtx_ranges import mpi_ranges
+from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
-from nsys2prv_ng.sources.shared.patterns import matches
-from nsys2prv_ng.sources.shared.source import Reading, unsound_times
+from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -53,12 +53,12 @@ FOREVER = 2**62  # far beyond any time, and still so when a clock is added to it
 class Texts:
     """Texts of the rows: name without its number, number, by the index of the row's distinct text."""
 
-    def __init__(self, reading: Reading, columns: Columns) -> None:
+    def __init__(self, reader: ReportReader, columns: Columns) -> None:
         inline = columns.texts["text"].combine_chunks().dictionary_encode()
         if isinstance(inline, pa.ChunkedArray):
             inline = inline.combine_chunks()
         codes = inline.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        by_id, registered = reading.names(columns["textId"])
+        by_id, registered = reader.names(columns["textId"])
         self.original = pa.concat_arrays([inline.dictionary.cast(pa.string()), pa.array(registered, pa.string())])
         self.index = np.where(codes >= 0, codes, len(inline.dictionary) + by_id)
         names, self.number, self.has_number = split_numbers(self.original)
@@ -69,7 +69,7 @@ class Texts:
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
         """Ids of the rows' names; only names that occur in them are registered."""
         of_rows = self.name_index[self.index[rows]]
-        position, used = distinct(of_rows)
+        position, used = find_distinct(of_rows)
         return labels.name_ids(space, [self.names[i] for i in used])[position]
 
     def text(self, row: int) -> str:
@@ -99,11 +99,11 @@ class NvtxEvents:
     def matching(self, pattern: str) -> IntArray:
         """Rows of the ranges whose whole text, as the program gave it, matches a pattern with * and ?."""
         texts = self.texts.original.to_pylist()
-        wanted = np.array([matches(str(text or ""), pattern) for text in texts], np.bool_)
+        wanted = np.array([match_patterns(str(text or ""), pattern) for text in texts], np.bool_)
         is_range = np.isin(self.columns["eventType"][self.rows], (*PUSH_POP, *START_END))
         return self.rows[is_range & wanted[self.texts.index[self.rows]]]
 
-    def of_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
+    def select_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
         """Rows of a domain that are of some kinds."""
         rows = self.rows[self.domain == self.domains.index(domain)]
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
@@ -113,24 +113,24 @@ class NvtxEvents:
         return self.ends[rows]
 
 
-def nvtx_events(reading: Reading) -> NvtxEvents:
+def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
     """The events of a report; call it through `reading.once`."""
-    columns = reading.columns(NVTX)
-    texts = Texts(reading, columns)
+    columns = reader.columns(NVTX)
+    texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if "mpi" in reading.chosen:  # Reports before nsys 2023.4 have the calls of MPI here.
-        is_event[reading.once(mpi_ranges).rows] = False
+    if "mpi" in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI here.
+        is_event[reader.once(find_mpi_ranges).rows] = False
     reasons = _unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
     rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
     names = _domain_names(columns, texts, rows)
-    process = process_of(columns["globalTid"][rows])
-    index, pairs = tuples_of(process, columns["domainId"][rows])
+    process = get_process(columns["globalTid"][rows])
+    index, pairs = find_distinct_rows(process, columns["domainId"][rows])
     of_pair = [names[p, d] for p, d in pairs]
     domains = sorted(set(of_pair))
     domain = np.array([domains.index(name) for name in of_pair], np.int64)[index]
     categories = _category_names(columns, texts)
-    chosen = frozenset(name for name in domains if _is_chosen(name, reading.options.nvtx_domains))
+    chosen = frozenset(name for name in domains if _is_chosen(name, reader.options.nvtx_domains))
     ends = _ends(columns, rows, domain)
     read = int(is_event.sum())
     return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, chosen, dropped)
@@ -141,14 +141,14 @@ def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     end = np.where(columns["end"] == NULL, FOREVER, columns["end"])
     push_pop = np.isin(columns["eventType"][rows], PUSH_POP)
     nesting = rows[push_pop]
-    group, _ = codes_of(columns["globalTid"][nesting], domain[push_pop])
-    end[nesting] = ends_within_parents(group, columns["start"][nesting], end[nesting], FOREVER)
+    group, _ = encode_rows(columns["globalTid"][nesting], domain[push_pop])
+    end[nesting] = clamp_to_parents(group, columns["start"][nesting], end[nesting], FOREVER)
     return end
 
 
 def _is_chosen(domain: str, patterns: tuple[str, ...]) -> bool:
     """Whether a domain is one of those the user wants; the default domain is called `default` there."""
-    return not patterns or any(matches(domain or "default", pattern) for pattern in patterns)
+    return not patterns or any(match_patterns(domain or "default", pattern) for pattern in patterns)
 
 
 def _unsound(columns: Columns) -> dict[str, BoolArray]:
@@ -161,17 +161,17 @@ def _unsound(columns: Columns) -> dict[str, BoolArray]:
         left = left & (kind != value)
     # Marks and ranges without an end have only a begin to go wrong.
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
-    for reason, mask in unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
+    for reason, mask in find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
         reasons[reason] = left & mask
     return reasons
 
 
 def _domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, int], str]:
     """Name of each (process, domain id): ids are per process, the default domain has none and is ''."""
-    process, domain = process_of(columns["globalTid"]), columns["domainId"]
+    process, domain = get_process(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(columns["eventType"] == _DOMAIN_CREATE)
     names = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
-    codes, pairs = tuples_of(process[rows], domain[rows])
+    codes, pairs = find_distinct_rows(process[rows], domain[rows])
     for code, (its_process, its_domain) in enumerate(pairs):
         known = (its_process, its_domain)
         if known[1] == 0:
@@ -186,6 +186,6 @@ def _domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[
 
 def _category_names(columns: Columns, texts: Texts) -> dict[tuple[int, int, int], str]:
     """Name of each (process, domain id, category)."""
-    process, domain, category = process_of(columns["globalTid"]), columns["domainId"], columns["category"]
+    process, domain, category = get_process(columns["globalTid"]), columns["domainId"], columns["category"]
     rows = np.flatnonzero(np.isin(columns["eventType"], _CATEGORY_NAME))
     return {(int(process[row]), int(domain[row]), int(category[row])): texts.text(int(row)) for row in rows}

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nsys2prv_ng.arrays.row_keys import tuples_of
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.lanes import crossing, free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, events, intervals
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import PID_MASK, process_of
+from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.nvtx import python_samples
 from nsys2prv_ng.sources.nvtx.events import (
     FOREVER,
@@ -35,44 +35,44 @@ from nsys2prv_ng.sources.nvtx.events import (
     START_END,
     TABLE,
     NvtxEvents,
-    nvtx_events,
+    read_nvtx_events,
 )
-from nsys2prv_ng.sources.shared.patterns import matches
-from nsys2prv_ng.sources.shared.source import EventRows, Joined, Part, Reading, Result, Source, Unended
+from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source, Unended
 
 _OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
 """Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python are functions."""
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """Ranges and marks of each domain; what has no end is closed when the trace ends."""
-    if not reading.columns(NVTX).rows:
+    if not reader.columns(NVTX).rows:
         return Result()
-    found = reading.once(nvtx_events)
+    found = reader.once(read_nvtx_events)
     result = Result(read=found.read)
     for reason, count in found.dropped.items():
         result.drop(reason, count)
     for domain in found.domains:
         if domain in found.chosen:
-            _Domain(reading, result, found, domain).add()
+            _Domain(reader, result, found, domain).add()
         else:
             result.drop("outside --nvtx-domain", int((found.domain == found.domains.index(domain)).sum()))
-    result.shared = (reading.options.nvtx_domains, found.domains)
-    if reading.options.nvtx_range:
-        rows = found.matching(reading.options.nvtx_range)
+    result.shared = (reader.options.nvtx_domains, found.domains)
+    if reader.options.nvtx_range:
+        rows = found.matching(reader.options.nvtx_range)
         result.windows = np.stack([found.columns["start"][rows], found.end(rows)], axis=1)
     return result
 
 
-def join(parts: Sequence[Part], tree: ObjectTree) -> Joined:
+def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Nothing is joined, but only now is it known whether some pattern fits no domain of any report."""
     shared = [part.shared for part in parts if isinstance(part.shared, tuple)]
     patterns = {pattern for wanted, _ in shared for pattern in wanted}
     domains = sorted({name or "default" for _, found in shared for name in found})
     for pattern in sorted(patterns):
-        if not any(matches(name, pattern) for name in domains):
+        if not any(match_patterns(name, pattern) for name in domains):
             raise UsageError(f"--nvtx-domain {pattern}: no domain has this name; there are {', '.join(domains)}")
-    return Joined()
+    return JoinResult()
 
 
 class _Domain:
@@ -80,31 +80,31 @@ class _Domain:
 
     def __init__(
         self,
-        reading: Reading,
+        reader: ReportReader,
         result: Result,
         found: NvtxEvents,
         domain: str,
     ) -> None:
-        self.reading, self.labels, self.places = reading, reading.labels, reading.places
+        self.reader, self.labels, self.places = reader, reader.labels, reader.places
         self.result, self.found, self.domain = result, found, domain
         self.columns, self.texts = found.columns, found.texts
 
     def add(self) -> None:
         """Records of the domain's ranges and marks."""
-        self._push_pop(self.found.of_domain(self.domain, PUSH_POP))
-        self._start_end(self.found.of_domain(self.domain, START_END))
-        marks = self.found.of_domain(self.domain, MARK)
+        self._push_pop(self.found.select_domain(self.domain, PUSH_POP))
+        self._start_end(self.found.select_domain(self.domain, START_END))
+        marks = self.found.select_domain(self.domain, MARK)
         if marks.size:
             pairs = [self._name(families.nvtx_mark(self.domain), marks), *self._attributes(marks)]
-            self.result.records.append(events(self._place(marks), self.columns["start"][marks], pairs))
+            self.result.records.append(make_events(self._place(marks), self.columns["start"][marks], pairs))
 
     def _push_pop(self, rows: IntArray) -> None:
-        crosses = crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
+        crosses = mark_crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
         self.result.drop("crosses another of its thread and domain", int(crosses.sum()))
         self._ranges(rows[~crosses], families.nvtx_range(self.domain))
 
     def _start_end(self, rows: IntArray) -> None:
-        lanes = free_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
+        lanes = assign_lanes(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
         beyond = lanes >= families.NVTX_LANES
         self.result.drop(f"more than {families.NVTX_LANES} start/end ranges open on its thread", int(beyond.sum()))
         for lane in np.unique(lanes[~beyond]):
@@ -121,7 +121,7 @@ class _Domain:
             place, begin, end = self._place(part), self.columns["start"][part], self.found.end(part)
             closing = [self.labels.handle(event_type)]
             if end[0] != FOREVER:
-                self.result.records.append(intervals(place, begin, end, pairs, closing))
+                self.result.records.append(make_intervals(place, begin, end, pairs, closing))
             else:
                 self.result.unended.append(Unended(place, begin, pairs, closing))
 
@@ -169,7 +169,7 @@ class _Domain:
             value = np.rint(np.where(fits, scaled, 0)).astype(np.int64)
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
         if self.domain == python_samples.DOMAIN:
-            pairs += python_samples.functions(self.reading, self._json_texts(rows))
+            pairs += python_samples.read_functions(self.reader, self._json_texts(rows))
         elif self.domain not in _OWN_PAYLOADS:
             pairs += self._json(rows)
         return pairs
@@ -179,7 +179,7 @@ class _Domain:
         by_id = self.columns["jsonTextId"][rows]
         if (by_id != NULL).any():
             ids, position = np.unique(by_id, return_inverse=True)
-            names = [None if i == NULL else name for i, name in zip(ids, self.reading.strings(ids), strict=True)]
+            names = [None if i == NULL else name for i, name in zip(ids, self.reader.strings(ids), strict=True)]
             text = pc.coalesce(text, pa.array(names, pa.string()).take(pa.array(position)))
         return text
 
@@ -195,8 +195,8 @@ class _Domain:
         return [Pair(self.labels.handle(event_type), ids[index], present)]
 
     def _category_ids(self, rows: IntArray, category: IntArray, space: str) -> IntArray:
-        process, domain = process_of(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
-        codes, distinct = tuples_of(process, domain, category)
+        process, domain = get_process(self.columns["globalTid"][rows]), self.columns["domainId"][rows]
+        codes, distinct = find_distinct_rows(process, domain, category)
         names = [self.found.categories.get((p, d, c), f"category {c}") for p, d, c in distinct]
         return self.labels.name_ids(space, names)[codes]
 

@@ -10,18 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import codes_of, combined, distinct
+from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.lanes import crossing, free_lanes
+from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import PUSH_POP, START_END, NvtxEvents
-from nsys2prv_ng.sources.shared.source import Reading, Result, Source
+from nsys2prv_ng.sources.shared.source import ReportReader, Result, Source
 
 
 class _Launched(NamedTuple):
@@ -43,43 +43,43 @@ class Projections(NamedTuple):
     end: IntArray
 
 
-def read(reading: Reading) -> Result:
+def read(reader: ReportReader) -> Result:
     """An interval for each range and stream."""
     result = Result()
-    if not reading.columns(nvtx_events.NVTX).rows or not reading.columns(calls.TABLE.name).rows:
+    if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(calls.TABLE.name).rows:
         return result
-    found, launched = reading.once(nvtx_events.nvtx_events), _launched(reading)
+    found, launched = reader.once(nvtx_events.read_nvtx_events), _launched(reader)
     for domain in sorted(found.chosen):
         projections = [project(found, rows, launched) for rows in _nesting_sets(found, domain)]
-        _add(reading, result, found, domain, projections)
+        _add(reader, result, found, domain, projections)
     return result
 
 
 def _nesting_sets(found: NvtxEvents, domain: str) -> list[IntArray]:
     """Rows of a domain's ranges, in sets that nest on each thread: push/pop, and each lane of start/end ranges."""
     tid, begin = found.columns["globalTid"], found.columns["start"]
-    rows = found.of_domain(domain, PUSH_POP)
-    sets = [rows[~crossing(tid[rows], begin[rows], found.end(rows))]]
-    rows = found.of_domain(domain, START_END)
-    lanes = free_lanes(tid[rows], begin[rows], found.end(rows))
+    rows = found.select_domain(domain, PUSH_POP)
+    sets = [rows[~mark_crossing(tid[rows], begin[rows], found.end(rows))]]
+    rows = found.select_domain(domain, START_END)
+    lanes = assign_lanes(tid[rows], begin[rows], found.end(rows))
     return sets + [rows[lanes == lane] for lane in np.unique(lanes)]
 
 
-def _launched(reading: Reading) -> _Launched:
-    by_call = reading.once(calls.recorded_calls)
+def _launched(reader: ReportReader) -> _Launched:
+    by_call = reader.once(calls.read_recorded_calls)
     parts = []
     for table in TABLES:
-        if not reading.has(table):
+        if not reader.has(table):
             continue
-        columns, place = reading.columns(table), reading.once(locate)[table].place
-        call = reading.once(calls.launches)[table]
+        columns, place = reader.columns(table), reader.once(locate)[table].place
+        call = reader.once(calls.find_launches)[table]
         rows = np.flatnonzero((place >= 0) & (call >= 0))
         call = call[rows]
         parts.append(
             (by_call.global_tid[call], by_call.begin[call], place[rows], columns["start"][rows], columns["end"][rows])
         )
-    columns_of = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
-    return _Launched(*columns_of)
+    list_columns = [np.concatenate([part[i] for part in parts] or [np.zeros(0, np.int64)]) for i in range(5)]
+    return _Launched(*list_columns)
 
 
 def project(found: NvtxEvents, rows: IntArray, launched: _Launched) -> Projections:
@@ -107,7 +107,7 @@ def project(found: NvtxEvents, rows: IntArray, launched: _Launched) -> Projectio
 
 def _limits(parts: IntArray) -> IntArray:
     """Range, place, first begin and last end of each range and place among parts of ranges, 4 x n."""
-    codes, first = codes_of(parts[0], parts[1])
+    codes, first = encode_rows(parts[0], parts[1])
     limits = parts[:, first]
     np.minimum.at(limits[2], codes, parts[2])
     np.maximum.at(limits[3], codes, parts[3])
@@ -146,16 +146,16 @@ def _nest(group, begin, end, op_group, op_time):  # type: ignore[no-untyped-def]
     return innermost, parent, depth
 
 
-def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, projected: list[Projections]) -> None:
+def _add(reader: ReportReader, result: Result, found: NvtxEvents, domain: str, projected: list[Projections]) -> None:
     """Intervals on lanes: those of one host thread and set share a lane as long as they nest on the stream."""
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
     of_set = np.repeat(np.arange(len(projected)), [each.row.size for each in projected])
     result.read += row.size
-    family, _ = distinct(combined(of_set, found.columns["globalTid"][row]))
+    family, _ = find_distinct(combine_columns(of_set, found.columns["globalTid"][row]))
     lane = _lanes(place, family, _levels(place, family, begin, end))
     beyond = lane >= families.NVTX_GPU_LANES
     result.drop(f"more than {families.NVTX_GPU_LANES} lanes needed on its stream", int(beyond.sum()))
-    labels = reading.labels
+    labels = reader.labels
     for value in np.unique(lane[~beyond]):
         here = lane == value
         event_type = families.nvtx_on_gpu(domain, int(value))
@@ -166,23 +166,23 @@ def _add(reading: Reading, result: Result, found: NvtxEvents, domain: str, proje
         if has_number.any():
             number = labels.handle(families.nvtx_number(domain))
             opening.append(Pair(number, found.texts.number[text], has_number))
-        result.records.append(intervals(place[here], begin[here], end[here], opening, [handle]))
+        result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 
 def _levels(place: IntArray, family: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Level of each interval, such that those of one place, family and level nest. Mostly all are on level 0."""
     level = np.zeros(place.size, np.int64)
-    group, _ = codes_of(place, family)
+    group, _ = encode_rows(place, family)
     left = np.arange(place.size)
     while left.size:
-        left = left[crossing(group[left], begin[left], end[left])]
+        left = left[mark_crossing(group[left], begin[left], end[left])]
         level[left] += 1
     return level
 
 
 def _lanes(place: IntArray, family: IntArray, level: IntArray) -> IntArray:
     """Dense number, within its place, of each combination of family and level."""
-    index, kinds = distinct(combined(place, family, level))
+    index, kinds = find_distinct(combine_columns(place, family, level))
     place_of = np.empty(kinds.size, np.int64)
     place_of[index] = place
     lane = np.arange(kinds.size) - np.searchsorted(place_of, place_of)

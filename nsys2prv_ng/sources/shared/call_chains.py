@@ -17,7 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.source import Reading
+from nsys2prv_ng.sources.shared.source import ReportReader
 
 
 def _chains(name: str) -> Table:
@@ -73,30 +73,30 @@ class Chains:
 # ---- frames of the tables --------------------------------------------------------------------------------------------
 
 
-def of_samples(reading: Reading) -> Chains:
+def read_sample_chains(reader: ReportReader) -> Chains:
     """Of each sample the function that ran at level 0, and its callers."""
-    return _at_depths(reading, OF_SAMPLES, 0)
+    return _at_depths(reader, OF_SAMPLES, 0)
 
 
-def of_os_calls(reading: Reading) -> Chains:
+def read_os_chains(reader: ReportReader) -> Chains:
     """Of each call its caller at level 0, and the callers of that: the innermost frame is the call itself."""
-    return _at_depths(reading, OF_OS_CALLS, 1)
+    return _at_depths(reader, OF_OS_CALLS, 1)
 
 
-def of_system_calls(reading: Reading) -> Chains:
+def read_system_chains(reader: ReportReader) -> Chains:
     """Of each call the function that made it at level 0, and its callers: the call itself is in the kernel."""
-    return _at_depths(reading, OF_SYSTEM_CALLS, 0)
+    return _at_depths(reader, OF_SYSTEM_CALLS, 0)
 
 
-def of_cuda_calls(reading: Reading, names: Iterable[str]) -> Chains:
+def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
     """Of each call its caller at level 0, and the callers of that; the innermost frames, within CUDA, are left out.
 
     `names` are those of the calls, by which a program that CUDA is linked into has them as well.
     """
-    count = reading.options.stack_depth
+    count = reader.options.stack_depth
     calls = re.compile("|".join(rf"{re.escape(name)}(@.*)?" for name in names) or "(?!)")
     symbols, libraries = (
-        [i for pattern in patterns for i in _ids(reading, OF_CUDA_CALLS, pattern)]
+        [i for pattern in patterns for i in _ids(reader, OF_CUDA_CALLS, pattern)]
         for patterns in ((_CUDA_INSIDE, calls), (_CUDA_MODULE,))
     )
 
@@ -107,24 +107,24 @@ def of_cuda_calls(reading: Reading, names: Iterable[str]) -> Chains:
         rows = rows[_after_first_run(block["id"][rows], inside)]
         return rows[_first_of_each(block["id"][rows], block["stackDepth"][rows], count)[0]]
 
-    frames = _joined(_read(reading, OF_CUDA_CALLS, innermost_outside))
+    frames = _joined(_read(reader, OF_CUDA_CALLS, innermost_outside))
     rows, level = _first_of_each(frames.chain, frames.level, count)  # again, of chains that are in two blocks
     return Chains([frames.only(rows)._replace(level=level)])
 
 
-def _at_depths(reading: Reading, table: Table, first: int) -> Chains:
-    end = first + reading.options.stack_depth
+def _at_depths(reader: ReportReader, table: Table, first: int) -> Chains:
+    end = first + reader.options.stack_depth
 
     def within(block: Columns) -> IntArray:
         depth = block["stackDepth"]
         return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
-    return Chains([part._replace(level=part.level - first) for part in _read(reading, table, within)])
+    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, within)])
 
 
-def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
+def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
     """The frames that `choose` wants of each block of rows, with their depth as level."""
-    no_names = _ids(reading, table, _NO_NAME)
+    no_names = _ids(reader, table, _NO_NAME)
 
     def frames_of(block: Columns) -> Frames:
         rows = choose(block)
@@ -134,7 +134,7 @@ def _read(reading: Reading, table: Table, choose: Callable[[Columns], IntArray])
         chain, level, module, name = map(_short, (block["id"][rows], block["stackDepth"][rows], module, name))
         return Frames(chain, level, module, name, unnamed)
 
-    return reading.by_block(table.name, frames_of)
+    return reader.by_block(table.name, frames_of)
 
 
 def _short(column: IntArray) -> IntArray:
@@ -144,9 +144,9 @@ def _short(column: IntArray) -> IntArray:
     return column.astype(np.int32) if fits else column
 
 
-def _ids(reading: Reading, table: Table, pattern: re.Pattern[str]) -> list[int]:
+def _ids(reader: ReportReader, table: Table, pattern: re.Pattern[str]) -> list[int]:
     """Ids of the names that a pattern matches, where the report has the table at all."""
-    return reading.strings.ids_matching(pattern) if reading.has(table.name) else []
+    return reader.strings.ids_matching(pattern) if reader.has(table.name) else []
 
 
 def _joined(parts: Sequence[Frames]) -> Frames:
@@ -183,47 +183,47 @@ def _changes(values: IntArray) -> BoolArray:
 # ---- what events say of them -----------------------------------------------------------------------------------------
 
 
-def functions(reading: Reading, chains: Chains, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
+def find_functions(reader: ReportReader, chains: Chains, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
     """The functions of the chains (by id) of n events: a pair for each level at which some event has one."""
     pairs = []
-    for level, event_type in enumerate(by_level[: reading.options.stack_depth]):
+    for level, event_type in enumerate(by_level[: reader.options.stack_depth]):
         frames, present = chains.find(level, chain)
         if present.any():
             ids = np.zeros(chain.size, np.int64)
-            ids[present] = _name_ids(reading, frames, event_type.names)
-            pairs.append(Pair(reading.labels.handle(event_type), ids, present))
+            ids[present] = _name_ids(reader, frames, event_type.names)
+            pairs.append(Pair(reader.labels.handle(event_type), ids, present))
     return pairs
 
 
-def _name_ids(reading: Reading, frames: Frames, space: str) -> IntArray:
+def _name_ids(reader: ReportReader, frames: Frames, space: str) -> IntArray:
     """Functions by their names, those that have none by their modules, in parentheses."""
     ids = np.empty(frames.name.size, np.int64)
-    for mask, label in ((~frames.unnamed, function_label), (frames.unnamed, lambda path: f"({module_label(path)})")):
-        index, names = reading.names(frames.name[mask])
-        ids[mask] = reading.labels.name_ids(space, map(label, names))[index]
+    for mask, label in ((~frames.unnamed, label_function), (frames.unnamed, lambda path: f"({label_module(path)})")):
+        index, names = reader.names(frames.name[mask])
+        ids[mask] = reader.labels.name_ids(space, map(label, names))[index]
     return ids
 
 
-def modules(reading: Reading, chains: Chains, chain: IntArray, event_type: EventType) -> list[Pair]:
+def find_modules(reader: ReportReader, chains: Chains, chain: IntArray, event_type: EventType) -> list[Pair]:
     """The modules of the functions at level 0 of n events."""
     frames, present = chains.find(0, chain)
     if not present.any():
         return []
-    index, names = reading.names(frames.module)
+    index, names = reader.names(frames.module)
     ids = np.zeros(chain.size, np.int64)
-    ids[present] = reading.labels.name_ids(event_type.names, map(module_label, names))[index]
-    return [Pair(reading.labels.handle(event_type), ids, present)]
+    ids[present] = reader.labels.name_ids(event_type.names, map(label_module, names))[index]
+    return [Pair(reader.labels.handle(event_type), ids, present)]
 
 
 # Histograms of Paraver show nothing of a label that is in brackets, unless a user asks for long ones.
 
 
-def function_label(name: str) -> str:
+def label_function(name: str) -> str:
     """A name; what is none, like [Broken backtraces], is in parentheses."""
     return f"({name[1:-1]})" if name.startswith("[") and name.endswith("]") else name
 
 
-def module_label(path: str) -> str:
+def label_module(path: str) -> str:
     """The name of a module without its folders, and of what is no file, like [vdso], without brackets."""
     name = path.rpartition("/")[2]
     match = _BRACKETS.fullmatch(name)

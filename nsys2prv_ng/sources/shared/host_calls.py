@@ -7,44 +7,46 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.lanes import crossing
+from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.source import Reading, Result, StateIntervals, unsound_times
+from nsys2prv_ng.sources.shared.source import ReportReader, Result, StateIntervals, find_unsound_times
 
 
 def add_calls(
-    reading: Reading, result: Result, table: str, event_type: EventType, name_of: Callable[[str], str] = str
+    reader: ReportReader, result: Result, table: str, event_type: EventType, name_of: Callable[[str], str] = str
 ) -> None:
     """An interval of a type for each row of a table, nested as the calls of the table were.
 
     The table has the columns start, end, globalTid and nameId; `name_of` makes the value's label of the name there.
     """
-    columns = reading.columns(table)
+    columns = reader.columns(table)
     result.read += columns.rows
-    rows = sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
+    rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
     if not rows.size:
         return
-    place = reading.places.threads(columns["globalTid"][rows], application=True)
-    index, names = reading.names(columns["nameId"][rows])
-    handle = reading.labels.handle(event_type)
-    ids = reading.labels.name_ids(event_type.names, map(name_of, names))[index]
-    result.records.append(intervals(place, columns["start"][rows], columns["end"][rows], [Pair(handle, ids)], [handle]))
+    place = reader.places.threads(columns["globalTid"][rows], application=True)
+    index, names = reader.names(columns["nameId"][rows])
+    handle = reader.labels.handle(event_type)
+    ids = reader.labels.name_ids(event_type.names, map(name_of, names))[index]
+    result.records.append(
+        make_intervals(place, columns["start"][rows], columns["end"][rows], [Pair(handle, ids)], [handle])
+    )
 
 
-def sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
+def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Rows of calls that have a thread and sound times and nest on their thread; the others are counted as dropped."""
-    rows = sound_intervals(result, begin, end, global_tid)
-    crosses = crossing(global_tid[rows], begin[rows], end[rows])
+    rows = select_sound_intervals(result, begin, end, global_tid)
+    crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
     result.drop("crosses another of its thread", int(crosses.sum()))
     return rows[~crosses]
 
 
-def sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
+def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
     """Rows of what has a thread and sound times; the others are counted as dropped."""
     no_thread: BoolArray = global_tid == NULL
-    unsound = {reason: mask & ~no_thread for reason, mask in unsound_times(begin, end).items()}
+    unsound = {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, end).items()}
     return result.drop_rows({"no thread": no_thread, **unsound})
 
 

@@ -6,7 +6,7 @@ import re
 from fnmatch import translate
 
 
-def matches(name: str, pattern: str, *, ignore_case: bool = False) -> bool:
+def match_patterns(name: str, pattern: str, *, ignore_case: bool = False) -> bool:
     """Whether a whole name matches a pattern: * and ? as in file names; brackets, which names have, are plain."""
     flags = re.IGNORECASE if ignore_case else 0
     return re.match(translate(pattern.replace("[", "[[]")), name, flags) is not None

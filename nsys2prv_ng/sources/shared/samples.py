@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.table_reader import RealArray
-from nsys2prv_ng.sources.shared.source import Reading, Result
+from nsys2prv_ng.sources.shared.source import ReportReader, Result
 
 Key = tuple[int, ...]
 
@@ -60,10 +60,10 @@ class Block(NamedTuple):
     value: IntArray
 
 
-def block_of(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
+def make_block(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArray], value: IntArray) -> Block:
     """A block of columns, of which it holds nothing: time (ns), the columns that tell devices and metrics, values."""
     first = _changing(time, *device)
-    run_device, devices = keys.tuples_of(*(column[first] for column in device))
+    run_device, devices = keys.find_distinct_rows(*(column[first] for column in device))
     code, of_kind = _kinds(metric, int(first[2] - first[1]) if first.size > 2 else 0)
     metrics = list(zip(*(column[of_kind].tolist() for column in metric), strict=True))
     return Block(time[first], run_device, first, devices, code.astype(np.int32), metrics, value.copy())
@@ -72,8 +72,8 @@ def block_of(time: IntArray, device: Sequence[IntArray], metric: Sequence[IntArr
 def _kinds(metric: Sequence[IntArray], period: int) -> tuple[IntArray, IntArray]:
     """As `keys.codes_of`; faster where rows repeat those of `period` rows before, as samples of one device do."""
     if not period or any((column[period:] != column[:-period]).any() for column in metric):
-        return keys.codes_of(*metric)
-    kind, of_kind = keys.codes_of(*(column[:period] for column in metric))
+        return keys.encode_rows(*metric)
+    kind, of_kind = keys.encode_rows(*(column[:period] for column in metric))
     return np.resize(kind, metric[0].size), of_kind
 
 
@@ -86,7 +86,7 @@ def _changing(*columns: IntArray) -> IntArray:
     return np.flatnonzero(differs)
 
 
-def keys_of(blocks: Sequence[Block]) -> tuple[list[Key], list[Key]]:
+def make_keys(blocks: Sequence[Block]) -> tuple[list[Key], list[Key]]:
     """The keys of all devices and of all metrics, in the order in which they first occur."""
     devices = dict.fromkeys(key for block in blocks for key in block.devices)
     metrics = dict.fromkeys(key for block in blocks for key in block.metrics)
@@ -121,7 +121,7 @@ def _joined(time: IntArray, device: IntArray, first: IntArray, metric: Int32Arra
 
 def _by_sample(samples: Samples) -> Samples:
     """The samples, sorted unless each is there only once, as nsys writes them."""
-    if not keys.duplicated(samples.device, samples.time).any():
+    if not keys.mark_duplicates(samples.device, samples.time).any():
         return samples
     order = np.lexsort((samples.time, samples.device))
     count = np.diff(samples.first)[order]
@@ -130,8 +130,8 @@ def _by_sample(samples: Samples) -> Samples:
     return _joined(samples.time[order], samples.device[order], first, samples.metric[values], samples.value[values])
 
 
-def sound(
-    reading: Reading,
+def select_sound(
+    reader: ReportReader,
     result: Result,
     samples: Samples,
     what: str,
@@ -164,7 +164,7 @@ def sound(
     for why, wrong in (("NULL", ~has_value & ~too_large), (TOO_LARGE, too_large)):
         number = int((is_placed & wrong).sum())
         if number:
-            reading.metadata.warnings.append(f"{number:,} values of {what} are {why} and left out")
+            reader.metadata.warnings.append(f"{number:,} values of {what} are {why} and left out")
     return kept
 
 
@@ -187,16 +187,16 @@ def _without_repetitions(result: Result, samples: Samples, metrics: Sequence[Eve
     if rises.all():  # as mostly, and cheap to tell
         return samples
     sample = np.repeat(np.arange(samples.time.size), np.diff(samples.first))
-    is_repetition = keys.duplicated(sample[::-1], number[::-1].astype(np.int64))[::-1]
+    is_repetition = keys.mark_duplicates(sample[::-1], number[::-1].astype(np.int64))[::-1]
     result.read += int(is_repetition.sum())
     result.drop(REPETITION, int(is_repetition.sum()))
     return samples.only(~is_repetition)
 
 
-def records(reading: Reading, samples: Samples, place: IntArray, metrics: Sequence[EventType]) -> Records:
+def make_records(reader: ReportReader, samples: Samples, place: IntArray, metrics: Sequence[EventType]) -> Records:
     """One line for each sample: `place` by sample, types by metric."""
     n = samples.time.size
-    handles = [reading.labels.handle(metric) for metric in metrics]
+    handles = [reader.labels.handle(metric) for metric in metrics]
     return Records(
         time=samples.time,
         tie=np.full(n, POINT << CLASS_SHIFT, np.int64),
@@ -211,8 +211,8 @@ def records(reading: Reading, samples: Samples, place: IntArray, metrics: Sequen
 # ---- of parts of the node --------------------------------------------------------------------------------------------
 
 
-def add_of_node(
-    reading: Reading,
+def add_node_samples(
+    reader: ReportReader,
     result: Result,
     blocks: list[Block],
     part_of: Callable[[Key], NodePart | None],
@@ -223,22 +223,22 @@ def add_of_node(
 
     `part_of` a device is what it is of the node, `metric_of` the type of a metric; None where the key tells of none.
     """
-    devices, kinds = keys_of(blocks)
+    devices, kinds = make_keys(blocks)
     parts = {key: part for key in sorted(devices) if (part := part_of(key)) is not None}
     event_types = {key: event_type for key in kinds if (event_type := metric_of(key)) is not None}
     samples = join_blocks(blocks, _order(devices, parts), _order(kinds, event_types))
     result.read += samples.time.size
     metrics = list(event_types.values())
     is_real = np.array([metric.precision > 0 for metric in metrics], np.bool_)
-    samples = sound(reading, result, samples, what, is_real=is_real)
+    samples = select_sound(reader, result, samples, what, is_real=is_real)
     samples = _without_repetitions(result, samples, metrics)
     if samples.time.size:
         # Of rows that nothing is shown on none is made.
         used = np.zeros(len(parts), np.bool_)
         used[samples.device] = True
         place = np.full(len(parts), -1, np.int64)
-        place[used] = reading.places.node_parts([part for part, of in zip(parts.values(), used, strict=True) if of])
-        result.records.append(records(reading, samples, place[samples.device], metrics))
+        place[used] = reader.places.node_parts([part for part, of in zip(parts.values(), used, strict=True) if of])
+        result.records.append(make_records(reader, samples, place[samples.device], metrics))
 
 
 def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
@@ -246,7 +246,7 @@ def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
     return dict.fromkeys(of, -1) | {key: i for i, key in enumerate(known)}
 
 
-def scaled(real: RealArray) -> IntArray:
+def scale_values(real: RealArray) -> IntArray:
     """Real numbers as integers of the precision that `families.node_metric` has; NULL for what is not a number."""
     with np.errstate(over="ignore"):
         value = real * 10.0**families.REAL_PRECISION

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.row_keys import distinct
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.collectives import Evidence
@@ -18,14 +18,14 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator
-from nsys2prv_ng.records.columns import Pair, Records, count_events, select, without_places
+from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, select
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import FARTHEST, Metadata, Strings
 
 T = TypeVar("T")
 
-UNWANTED = "outside --ranks or --gpus"
+NOT_SELECTED = "outside --ranks or --gpus"
 """Reason to drop what is on rows that the user did not choose."""
 
 
@@ -98,7 +98,7 @@ class Result:
         """Leave out all that happened at some places: a mask by place."""
         dropped = 0
         for i, records in enumerate(self.records):
-            self.records[i] = without_places(records, without)
+            self.records[i] = drop_places(records, without)
             dropped += count_events(records) - count_events(self.records[i])
         self.states = [StateIntervals(*(c[~without[each.place]] for c in each)) for each in self.states]
         lasting = []
@@ -112,7 +112,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Part:
+class JoinInput:
     """One report's part in what a source joins over all reports, after the objects of the trace are known."""
 
     metadata: Metadata
@@ -130,7 +130,7 @@ class Part:
 
 
 @dataclass
-class Joined:
+class JoinResult:
     """What a source made of all reports together: lines between them, and values that only they tell together."""
 
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Joined:
     accounts: dict[str, Result] = field(default_factory=dict)
     """By name in the summary: `records` (with rows of the trace as places, on the common clock), the number that was
     `read`, and what was `dropped`."""
-    in_parts: tuple[str, Iterator[Result]] | None = None
+    partial_results: tuple[str, Iterator[Result]] | None = None
     """A name in the summary and its results in parts, made as they are asked for: each is put away before the next."""
 
 
@@ -160,11 +160,11 @@ class EventRows:
     """Only rows whose textId is that of such a name are the source's."""
     otherwise: bool = False
     """Only where the tables before it have no rows."""
-    count: Callable[[Reading], int] | None = None
+    count: Callable[[ReportReader], int] | None = None
     """Number of the rows that are the source's, where not all are."""
 
     @property
-    def of_process(self) -> tuple[str, ...]:
+    def process_columns(self) -> tuple[str, ...]:
         """Columns that `make_task` needs."""
         return (self.process,) if self.no_task is None else (self.process, self.no_task[0])
 
@@ -188,8 +188,8 @@ class Source:
     name: str
     title: str
     tables: tuple[Table, ...]
-    read: Callable[[Reading], Result]
-    join: Callable[[Sequence[Part], ObjectTree], Joined] | None = None
+    read: Callable[[ReportReader], Result]
+    join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
     derived: bool = False
     """Made of what other sources read: only its join has an account."""
     rows: tuple[EventRows, ...] = ()
@@ -222,7 +222,7 @@ class SourceOptions:
     """Of GPU metrics only the values that differ from those of the sample before."""
 
 
-class Reading:
+class ReportReader:
     """One report while it is read: its columns, each read once for all sources, and what its records refer to."""
 
     def __init__(
@@ -274,20 +274,20 @@ class Reading:
         """What `convert` makes of the strings of some rows after the other, of a column too large to be in memory."""
         return self._database.text_by_block(table, column, convert)
 
-    def apart(self, source: Source) -> Reading:
+    def apart(self, source: Source) -> ReportReader:
         """The same report read for one source whose places and names are not those of the trace."""
-        reading = Reading(self._database, self.metadata, self.strings, (source,), self.options)
-        for name, table in reading._tables.items():
+        reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
+        for name, table in reader._tables.items():
             if name in self._tables and _holds(self._tables[name], table):
-                reading._columns[name] = self.columns(name)
-        return reading
+                reader._columns[name] = self.columns(name)
+        return reader
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """(index into the names for each id, distinct names) of a column of string ids."""
-        index, found = distinct(ids)
+        index, found = find_distinct(ids)
         return index, self.strings(found)
 
-    def once(self, compute: Callable[[Reading], T]) -> T:
+    def once(self, compute: Callable[[ReportReader], T]) -> T:
         """What `compute` makes of this report, computed for the first of the sources that ask for it."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
@@ -318,7 +318,7 @@ def _holds(whole: Table, part: Table) -> bool:
     )
 
 
-def unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
+def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     """Intervals that cannot be shown, by reason; the masks do not overlap."""
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nsys2prv_ng.paraver.checker.cfg import CfgReport, check_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
-from nsys2prv_ng.paraver.read.pcf_reader import EventType, ParaverConfig
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
 
 HEAD = """\
 #ParaverCFG
@@ -97,10 +97,10 @@ HEADER = TraceHeader(1000, (2, 1), (((2, 1), (1, 2)),))
 """Two nodes with two CPUs and one; an application of two tasks with two threads and one."""
 CONFIG = ParaverConfig(
     types={
-        9600: EventType(9600, "Range", 1, values={0: "End", 1: "one", 2: "two"}),
-        9601: EventType(9601, "Other range", 2, values={0: "End", 3: "one"}),
-        9700: EventType(9700, "Bytes", 3),
-        9800: EventType(9800, "Never seen", 4),
+        9600: PcfEventType(9600, "Range", 1, values={0: "End", 1: "one", 2: "two"}),
+        9601: PcfEventType(9601, "Other range", 2, values={0: "End", 3: "one"}),
+        9700: PcfEventType(9700, "Bytes", 3),
+        9800: PcfEventType(9800, "Never seen", 4),
     }
 )
 TYPES = frozenset((9600, 9601, 9700))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.cfg_check_events import event_types
+from nsys2prv_ng.paraver.checker.cfg_check_events import list_event_types
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
-from nsys2prv_ng.paraver.read.pcf_reader import EventType, ParaverConfig
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
 from tests.paraver.checker.cfg_text import CONFIG, FUNCTIONS, HEADER, TYPES, CfgText, messages, typed, warned
 
 
@@ -104,11 +104,11 @@ def test_broken_filters(tmp_path: Path, text: CfgText, problem: str) -> None:
 
 
 def test_of_the_same_label_the_highest_type_counts(tmp_path: Path) -> None:
-    config = ParaverConfig(types={n: EventType(n, "Same", 1) for n in (5, 9600, 7)})
+    config = ParaverConfig(types={n: PcfEventType(n, "Same", 1) for n in (5, 9600, 7)})
     path = by_label(5, "Same").write(tmp_path)
     (window,) = read_cfg(path, CfgFindings(path), CfgFindings(path)).windows
-    assert [item.numbers for item in event_types(window, config)] == [(9600,)]
-    assert [item.numbers for item in event_types(window, None)] == [(5,)]
+    assert [item.numbers for item in list_event_types(window, config)] == [(9600,)]
+    assert [item.numbers for item in list_event_types(window, None)] == [(5,)]
 
 
 def test_without_a_trace_the_pcf_tells_which_types_there_are(tmp_path: Path) -> None:

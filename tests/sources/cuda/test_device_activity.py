@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.job.selection import Choice
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.conftest import Unpacked
 from tests.report_truth import gpu_operations
@@ -250,7 +250,9 @@ def test_of_a_window_the_activity_is_that_of_the_whole(samples: Path, tmp_path: 
     report = samples / "ddp-2x2.rank0.sqlite"
     whole = translated_set([report], tmp_path / "whole", SOURCES)
     length = whole.trace.duration
-    cut = translated_set([report], tmp_path / "cut", SOURCES, Choice(window=(length // 3, length // 3 + length // 10)))
+    cut = translated_set(
+        [report], tmp_path / "cut", SOURCES, Selection(window=(length // 3, length // 3 + length // 10))
+    )
     low, high = cut.start + 1, cut.start + cut.trace.duration
     for event_type in (ACTIVITY, RUNNING, IN_FLIGHT):
         found, before = levels(cut, event_type), levels(whole, event_type)
@@ -279,8 +281,8 @@ def _sql(report: Path, query: str) -> list[tuple]:
 def test_the_law_holds_for_some_ranks_in_a_window(samples: Path, tmp_path: Path) -> None:
     """Lines that a window adds on rows that nobody wants are none that were read."""
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
-    choice = Choice(ranks=frozenset({0}), window=(10**6, 50 * 10**6))
-    summary = translated_set(reports, tmp_path / "a", choice=choice).summary
+    selection = Selection(ranks=frozenset({0}), window=(10**6, 50 * 10**6))
+    summary = translated_set(reports, tmp_path / "a", selection=selection).summary
     for account in summary.sources:
         assert account.read == account.written + sum(account.dropped.values()), account
         assert min(account.written, *account.dropped.values(), 0) == 0, account

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.small_reports import PROCESS, account, export, trace_of
@@ -93,7 +93,7 @@ def test_capture_against_sql(tmp_path: Path) -> None:
             "SELECT migrationCause + 1, count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12) GROUP BY 1"
         ).fetchall()
     assert len(on_gpu) == 147 and len(on_cpu) == 288 and len(causes) == 2
-    sources = choose("unified_memory,memory_operations")
+    sources = select_sources("unified_memory,memory_operations")
     summary = translate([report], tmp_path / "x.prv", Options(sources=sources))
     start, trace = summary.start_utc_ns - utc, read_trace(tmp_path / "x.prv")
     told = [(time + start, pairs) for time, _, pairs in lines(trace)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
@@ -57,9 +57,9 @@ def small_report(
 
 def translated(
     reports: Sequence[Path], folder: Path, sources: str, options: SourceOptions | None = None
-) -> tuple[Summary, Trace]:
+) -> tuple[TranslationResult, Trace]:
     """The trace of some sources of these reports, which is sound: nothing that was read is lost without a reason."""
-    chosen = Options(sources=choose(sources), of_sources=options or SourceOptions(), force=True)
+    chosen = Options(sources=select_sources(sources), source_options=options or SourceOptions(), force=True)
     summary = translate(reports, folder / "trace.prv", chosen)
     for account in summary.sources:
         assert account.read == account.written + sum(account.dropped.values()), account
@@ -67,7 +67,7 @@ def translated(
     return summary, read_trace(folder / "trace.prv")
 
 
-def account(summary: Summary, source: str) -> SourceAccount:
+def account(summary: TranslationResult, source: str) -> SourceAccount:
     return next(account for account in summary.sources if account.name == source)
 
 
@@ -90,7 +90,7 @@ def without_other_calls(report: Path, folder: Path) -> Path:
     return copy
 
 
-def in_report_time(trace: Trace, summary: Summary, utc: int, *event_types: int) -> pd.DataFrame:
+def in_report_time(trace: Trace, summary: TranslationResult, utc: int, *event_types: int) -> pd.DataFrame:
     """Intervals with begin and end on the clock of a report whose time 0 is `utc`, and the label of each value."""
     found = intervals(trace, *event_types)
     shift = summary.start_utc_ns - utc

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.os_runtime import call_state, duration_text
+from nsys2prv_ng.sources.host.os_runtime import choose_call_state, format_duration
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
@@ -128,18 +128,23 @@ def _check_states(trace, expected: pd.DataFrame) -> None:
 
 
 def test_states_of_calls() -> None:
-    assert call_state("epoll_wait") == call_state("pthread_mutex_lock") == call_state("nanosleep") == BLOCKED
-    assert call_state("waitpid") == call_state("__poll_chk") == call_state("sem_wait") == BLOCKED
-    assert call_state("read") == call_state("fwrite") == call_state("__read_chk") == INPUT_OUTPUT
+    assert (
+        choose_call_state("epoll_wait")
+        == choose_call_state("pthread_mutex_lock")
+        == choose_call_state("nanosleep")
+        == BLOCKED
+    )
+    assert choose_call_state("waitpid") == choose_call_state("__poll_chk") == choose_call_state("sem_wait") == BLOCKED
+    assert choose_call_state("read") == choose_call_state("fwrite") == choose_call_state("__read_chk") == INPUT_OUTPUT
     for name in ("pthread_mutex_trylock", "pthread_spin_lock", "pthread_cond_signal", "ioctl", "mmap", "fork"):
-        assert call_state(name) == -1
+        assert choose_call_state(name) == -1
 
 
 @pytest.mark.parametrize(
     ("ns", "text"), [(0, "0ns"), (10_000, "10us"), (1_500, "1500ns"), (10**6, "1ms"), (2 * 10**9, "2s")]
 )
 def test_durations_are_written_as_they_are_typed(ns: int, text: str) -> None:
-    assert duration_text(ns) == text
+    assert format_duration(ns) == text
 
 
 def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:

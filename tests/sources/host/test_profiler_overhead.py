@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.profiler_overhead import is_profiling
+from nsys2prv_ng.sources.host.profiler_overhead import mark_profiling
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
@@ -169,11 +169,11 @@ def test_overhead_alone_is_no_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["Command Buffer Full", "Lazy function loading", "Runtime Module loading"])
 def test_what_the_driver_does_anyway_is_not_profiling(name: str) -> None:
-    assert not is_profiling(name)
+    assert not mark_profiling(name)
 
 
 @pytest.mark.parametrize(
     "name", ["CUPTI Buffer flush", "TLS allocation", "dlopen(x)", "Unknown", "CUPTI: Instrumentation"]
 )
 def test_what_the_profiler_does_is_profiling(name: str) -> None:
-    assert is_profiling(name)
+    assert mark_profiling(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import CLASSES, VALUES, assign, class_of
+from nsys2prv_ng.paraver.mpi_values import CLASSES, VALUES, assign, classify_call
 from nsys2prv_ng.sources.mpi.calls import (
     COMPLETES,
     IMMEDIATE,
@@ -14,8 +14,8 @@ from nsys2prv_ng.sources.mpi.calls import (
     SENDS,
     SEVERAL_ROWS,
     STARTS,
-    role_of,
-    state_of,
+    get_role,
+    get_state,
 )
 
 # Values of each of Extrae's event types for MPI, in its mpi_prv_events.c.
@@ -92,7 +92,7 @@ def test_classes_are_extraes() -> None:
     found: dict[int, set[int]] = {}
     for name, value in VALUES.items():
         if value <= 215:
-            found.setdefault(type_of[class_of(name)], set()).add(value)
+            found.setdefault(type_of[classify_call(name)], set()).add(value)
     assert found == {number: numbers(ranges) for number, ranges in EXTRAE.items()}
     for number, ranges in EXTRAE.items():
         (event_type,) = (each for each in types.MPI_CALLS.values() if each.number == number)
@@ -118,7 +118,7 @@ def test_classes_are_extraes() -> None:
     ],
 )
 def test_classes_of_calls_that_extrae_has_not(name: str, of_class: str) -> None:
-    assert class_of(name) == of_class
+    assert classify_call(name) == of_class
 
 
 def test_values_of_unknown_calls_do_not_depend_on_order() -> None:
@@ -165,7 +165,7 @@ def test_calls_that_share_a_value_share_a_label() -> None:
     ],
 )
 def test_roles(name: str, role: int) -> None:
-    assert role_of(name) == role
+    assert get_role(name) == role
 
 
 @pytest.mark.parametrize(
@@ -189,5 +189,5 @@ def test_roles(name: str, role: int) -> None:
     ],
 )
 def test_states(name: str, state: int) -> None:
-    assert state_of(name) == state
+    assert get_state(name) == state
     assert state in types.STATES

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators, Group
-from nsys2prv_ng.sources.mpi.matching import Captured, ReportMessages, match
-from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, Ends, Messages
+from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.source import Result
 
 ANY = None
@@ -83,7 +83,7 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
         streams = [stream for stream, queue in on_the_way.items() if queue]
         if not streams:
             return
-        send = on_the_way[chance.choice(streams)].pop(0)
+        send = on_the_way[chance.selection(streams)].pop(0)
         found = next((receive for receive in waiting if fits(send, receive)), None)
         if found is None:
             arrived.append(send)
@@ -103,7 +103,7 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
     for _ in range(length):
         time += 1
         task, partner = chance.randrange(tasks), chance.randrange(tasks)
-        communicator, tag = chance.choice(["world", "world copy 1"]), chance.randrange(3)
+        communicator, tag = chance.selection(["world", "world copy 1"]), chance.randrange(3)
         action = chance.random()
         if action < 0.35:
             send = Send(task, time, communicator, partner, tag, len(run.sends) + 1)
@@ -125,7 +125,7 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
     return run
 
 
-def as_ends(items: list[Send] | list[Receive], keys: list[str], offset: int) -> Ends:
+def as_ends(items: list[Send] | list[Receive], keys: list[str], offset: int) -> MessageEnds:
     """Columns of a report of sends or receives, whose clock is behind by `offset`."""
 
     def column(values: list[int | None]) -> np.ndarray:
@@ -134,7 +134,7 @@ def as_ends(items: list[Send] | list[Receive], keys: list[str], offset: int) -> 
     place = column([item.task for item in items])
     hidden = [isinstance(item, Receive) and item.hidden for item in items]
     partners = [ANY_SOURCE if item.partner is ANY else item.partner for item in items]
-    return Ends(
+    return MessageEnds(
         place=place,
         posted_at=place,
         time=column([item.time - offset for item in items]),
@@ -161,11 +161,11 @@ def matched(
         offset = 17 * task
         sends = [send for send in run.sends if send.task == task]
         receives = [receive for receive in run.receives if receive.task == task]
-        messages = Messages(as_ends(sends, keys, offset), as_ends(receives, keys, offset))
+        messages = MpiMessages(as_ends(sends, keys, offset), as_ends(receives, keys, offset))
         reports.append(ReportMessages(messages, keys, np.arange(run.tasks), ClockMap(offset)))
-    captured = Captured(from_init & recorded, to_finalize & recorded)
+    captured = CapturedTime(from_init & recorded, to_finalize & recorded)
     ranks = {rank: rank for rank in recorded}
-    result = match(reports, communicators, np.arange(run.tasks), ranks, captured)
+    result = match_messages(reports, communicators, np.arange(run.tasks), ranks, captured)
     (lines,) = result.records
     words = lines.value.reshape(-1, 4)
     sends_by_id = {send.id: send for send in run.sends}

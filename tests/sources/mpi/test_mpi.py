@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.translation.result import SourceAccount, Summary
+from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from tests.sources.mpi import mpi_truth
 from tests.sources.mpi.mpi_truth import Call, Truth
 from tests.sources.small_reports import account, trace_of
@@ -37,7 +37,7 @@ MATCHED = {"samples": 80, "one report": 60}
 class Translated:
     truth: Truth
     trace: Trace
-    summary: Summary
+    summary: TranslationResult
 
     @property
     def intervals(self) -> pd.DataFrame:

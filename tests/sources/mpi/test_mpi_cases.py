@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.translation.result import TranslationResult
 from tests.sources.small_reports import UTC, account, export, trace_of
 from tests.trace_reader import Trace, intervals
 
@@ -100,7 +100,7 @@ def calls(trace: Trace) -> list[tuple[int, int, int, str]]:
     return sorted(call for call in all_calls if call[3] not in ("MPI_Init", "MPI_Finalize"))
 
 
-def told(summary: Summary) -> tuple[int, dict[str, int]]:
+def told(summary: TranslationResult) -> tuple[int, dict[str, int]]:
     """Messages that were read, and those dropped."""
     messages = account(summary, "mpi_messages")
     return messages.read, messages.dropped

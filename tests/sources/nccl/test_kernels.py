@@ -222,7 +222,7 @@ def test_every_call_has_a_kernel_of_its_launch(
     calls.sort(key=lambda call: call[0])
     columns = [np.array([call[i] for call in calls], np.int64) for i in range(4)]
     of_kernels = [np.array([each[i] for each in kernels], np.int64) for i in range(3)]
-    pairs = nccl_kernels.share_out(
+    pairs = nccl_kernels.assign_calls(
         nccl_kernels.SharedCalls(*columns),
         nccl_kernels.SharedKernels(*of_kernels, np.arange(len(kernels))),
     )
@@ -307,6 +307,6 @@ def test_launches_are_outermost_groups_and_single_calls(calls: list[tuple[int, i
     ],
 )
 def test_names_of_calls_and_kernels_tell_the_same_function(name: str, function: str) -> None:
-    of_call = nccl_kernels.function_of(name)
-    assert of_call == nccl_kernels.function_of(function) != nccl_kernels.NO_FUNCTION
-    assert nccl_kernels.function_of(GENERIC) == nccl_kernels.NO_FUNCTION
+    of_call = nccl_kernels.parse_function(name)
+    assert of_call == nccl_kernels.parse_function(function) != nccl_kernels.NO_FUNCTION
+    assert nccl_kernels.parse_function(GENERIC) == nccl_kernels.NO_FUNCTION

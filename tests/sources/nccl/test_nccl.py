@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.translation.result import Summary
+from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import Unpacked
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_truth import Line, NcclReport, closing, nccl_report, pairs_of
@@ -24,7 +24,7 @@ class Translated:
     def __init__(self, paths: Sequence[Path], output: Path) -> None:
         self.reports = [nccl_report(path) for path in paths]
         self.trace: Trace
-        self.summary: Summary
+        self.summary: TranslationResult
         self.trace, self.summary = trace_of(paths, output, SOURCES)
         self.begins, self.ends = truth.lines(self.trace, self.summary.start_utc_ns)
 

@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.families import (
     FAMILIES,
     NODE_METRIC_COUNT,
     NODE_METRIC_FIRST,
-    node_metric,
+    make_node_metric,
 )
 from nsys2prv_ng.sources.shared.samples import REPETITION, TOO_LARGE
 from tests.sources.node.node_reports import (
@@ -153,7 +153,9 @@ def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
 def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
     """Brute force over rows of which many agree in core, time and counter; two counters share a name."""
     rng = random.Random(seed)
-    rows = [(rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))]
+    rows = [
+        (rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))
+    ]
     names = {3: "A", 4: "B", 5: "B", 6: "C"}
     tables: dict[str, Rows] = {
         "PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows),
@@ -176,7 +178,7 @@ def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> No
 
 
 def _numbers(metrics: Sequence[tuple[str, int]], known: Mapping[str, int] | None = None) -> dict[str, int]:
-    types: list[EventType] = [node_metric(NAME, name, counter_id=i) for name, i in metrics]
+    types: list[EventType] = [make_node_metric(NAME, name, counter_id=i) for name, i in metrics]
     return {event_type.label: number for event_type, number in FAMILIES["node_metrics"](types, known or {}).items()}
 
 
@@ -191,7 +193,7 @@ def test_numbers() -> None:
 
 
 def test_integers_and_real_numbers_of_one_name_are_two_types() -> None:
-    both = [node_metric("plugin_metrics", "x", real=real) for real in (False, True)]
+    both = [make_node_metric("plugin_metrics", "x", real=real) for real in (False, True)]
     for known in ({}, {"x": NODE_METRIC_FIRST}):
         assert len(set(FAMILIES["node_metrics"](both, known).values())) == 2
 
@@ -200,7 +202,11 @@ def test_integers_and_real_numbers_of_one_name_are_two_types() -> None:
 @pytest.mark.parametrize("of_second", [(0, 1), (0, 1, 2), (2,)])
 def test_metrics_of_one_title_do_not_swap_numbers(of_first: tuple[int, ...], of_second: tuple[int, ...]) -> None:
     """Of a raw counter, a real metric and an integer one: each has, whatever the other trace had, what it has alone."""
-    three = (node_metric(NAME, "IPC", counter_id=3), node_metric(NAME, "IPC", real=True), node_metric("other", "IPC"))
+    three = (
+        make_node_metric(NAME, "IPC", counter_id=3),
+        make_node_metric(NAME, "IPC", real=True),
+        make_node_metric("other", "IPC"),
+    )
     numbers_of = FAMILIES["node_metrics"]
     alone = {each: numbers_of([each], {})[each] for each in three}
     assert alone[three[0]] == CPU_COUNTER_FIRST + 3 and len(set(alone.values())) == 3
@@ -214,7 +220,7 @@ def test_a_number_that_another_metric_moved_is_kept() -> None:
     """One of two whose names ask for the same number has it, and the other the next: alone, it keeps that."""
     place: dict[int, EventType] = {}
     for i in range(10_000):
-        metric = node_metric(NAME, f"m{i}")
+        metric = make_node_metric(NAME, f"m{i}")
         (number,) = FAMILIES["node_metrics"]([metric], {}).values()
         if number in place:
             break
@@ -227,7 +233,7 @@ def test_a_number_that_another_metric_moved_is_kept() -> None:
 
 
 def test_many_metrics_have_numbers_at_once_until_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    types = [node_metric(NAME, f"m{i}") for i in range(30_000)]
+    types = [make_node_metric(NAME, f"m{i}") for i in range(30_000)]
     begin = time.process_time()
     numbers = FAMILIES["node_metrics"](types, {})
     assert time.process_time() - begin < 5  # it took minutes when each name looked at all others

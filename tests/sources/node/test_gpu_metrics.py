@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.families import FAMILIES, gpu_metric
+from nsys2prv_ng.paraver.families import FAMILIES, make_gpu_metric
 from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks
@@ -344,7 +344,7 @@ def test_metrics_only_as_json_are_counted(tmp_path: Path) -> None:
 
 
 def _numbers(metrics: Sequence[tuple[str, int]], known: Mapping[str, int] | None = None) -> dict[str, int]:
-    types: list[EventType] = [gpu_metric(name, metric_id) for name, metric_id in metrics]
+    types: list[EventType] = [make_gpu_metric(name, metric_id) for name, metric_id in metrics]
     return {event_type.member: number for event_type, number in FAMILIES["gpu_metrics"](types, known or {}).items()}
 
 
@@ -375,7 +375,7 @@ def test_numbers_are_distinct_and_do_not_depend_on_order(
 
 def test_labels_units_and_precision() -> None:
     def parts(name: str) -> tuple[str, str, int]:
-        event_type = gpu_metric(name, 0)
+        event_type = make_gpu_metric(name, 0)
         return event_type.label, event_type.unit, event_type.precision
 
     assert parts("GPC Clock Frequency [MHz]") == ("GPC Clock Frequency", "MHz", 6)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.node.json_numbers import numbers
+from nsys2prv_ng.sources.node.json_numbers import find_numbers
 
 NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*", re.ASCII)
 
@@ -20,7 +20,7 @@ def found_in(texts: list[str | None], names: list[str]) -> list[list[str | None]
     """What is found of each name in all texts, which are in an array behind and before others."""
     array = pa.array([None, '{"v":1}', *texts, '{"v":2}'])
     rows = np.arange(1, len(texts) + 1)
-    found = numbers(array.slice(1), rows, names)
+    found = find_numbers(array.slice(1), rows, names)
     for each in found:
         each.written.validate(full=True)
         expected = [number is not None and not re.fullmatch("-?[0-9]+", number) for number in each.written.to_pylist()]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.report import sqlite_file
 from nsys2prv_ng.sources.node import plugin_metrics
-from nsys2prv_ng.sources.node.json_numbers import numbers, values_of
+from nsys2prv_ng.sources.node.json_numbers import find_numbers, find_values
 from nsys2prv_ng.sources.shared.samples import TOO_LARGE
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node.node_reports import (
@@ -309,8 +309,8 @@ def test_any_name_and_integer(fields: dict[str, list[int]]) -> None:
     for quoted in (False, True):
         texts = [json.dumps({k: str(v[i]) if quoted else v[i] for k, v in fields.items()}) for i in range(4)]
         for name, expected in fields.items():
-            (each,) = numbers(pa.array(texts), np.arange(4), [name])
-            found = values_of(each, False)
+            (each,) = find_numbers(pa.array(texts), np.arange(4), [name])
+            found = find_values(each, False)
             assert (found.value.tolist(), found.is_real) == (expected, False)
 
 

@@ -9,9 +9,9 @@ from collections import defaultdict
 
 import pytest
 
-from nsys2prv_ng.job.selection import Choice
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
-from nsys2prv_ng.sources import choose
+from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import Options, translate
 from tests.trace_reader import read_trace
 
@@ -54,7 +54,7 @@ def projections(report):
 
 
 def translated(reports, folder, sources="nvtx_on_gpu,kernels,memory_operations"):
-    summary = translate(reports, folder / "out.prv", Options(sources=choose(sources)))
+    summary = translate(reports, folder / "out.prv", Options(sources=select_sources(sources)))
     assert not check_trace(folder / "out.prv").problems
     account = next(source for source in summary.sources if source.name == "nvtx_on_gpu")
     assert account.read == account.written + sum(account.dropped.values())
@@ -156,12 +156,12 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     from nsys2prv_ng.report.metadata import Strings, read_metadata
     from nsys2prv_ng.sources.nvtx import events as nvtx_events
     from nsys2prv_ng.sources.nvtx import nvtx_on_gpu
-    from nsys2prv_ng.sources.shared.source import Reading, SourceOptions
+    from nsys2prv_ng.sources.shared.source import ReportReader, SourceOptions
 
     database = Database(report)
     strings = Strings(database)
-    reading = Reading(database, read_metadata(database, strings), strings, [nvtx_on_gpu.SOURCE], SourceOptions())
-    found, launched = reading.once(nvtx_events.nvtx_events), nvtx_on_gpu._launched(reading)
+    reader = ReportReader(database, read_metadata(database, strings), strings, [nvtx_on_gpu.SOURCE], SourceOptions())
+    found, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu._launched(reader)
     for domain in found.domains:
         for rows in nvtx_on_gpu._nesting_sets(found, domain):
             for row, _, begin, end in zip(*nvtx_on_gpu.project(found, rows, launched), strict=True):
@@ -179,8 +179,10 @@ def test_a_range_from_one_damaged_time_to_another(tmp_path, samples):
     with sqlite3.connect(report) as connection:
         connection.execute("update CUPTI_ACTIVITY_KIND_MEMCPY set start = -(1 << 61), end = -(1 << 61) where rowid = 1")
     sound = samples / "ddp-2x2.rank3.sqlite"
-    choice = Choice(ranks=frozenset({3}))
-    summary = translate([report, sound], tmp_path / "a.prv", Options(sources=choose(NAMES_OF_SOURCES), choice=choice))
+    selection = Selection(ranks=frozenset({3}))
+    summary = translate(
+        [report, sound], tmp_path / "a.prv", Options(sources=select_sources(NAMES_OF_SOURCES), selection=selection)
+    )
     (account,) = (each for each in summary.sources if each.name == "nvtx_on_gpu")
     assert account.written > 0 and account.dropped["outside --ranks or --gpus"] > 0
     assert account.read == account.written + sum(account.dropped.values())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsys2prv_ng.sources.shared.patterns import matches
+from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from nsys2prv_ng.sources.shared.patterns import matches
     ],
 )
 def test_matches(name, pattern, expected):
-    assert matches(name, pattern) is expected
-    assert matches("SMs Active", "sm*", ignore_case=True)
+    assert match_patterns(name, pattern) is expected
+    assert match_patterns("SMs Active", "sm*", ignore_case=True)
