@@ -266,9 +266,9 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
     told = 0
     for _ in range(400):
         data = bytearray(whole)
-        for _ in range(dice.selection([1, 1, 3])):
-            data[dice.randrange(len(data))] = dice.selection([0, 1, 0x7F, 0xFF, dice.randrange(256)])
-        path.write_bytes(data[: dice.selection([len(data)] * 4 + [dice.randrange(len(data))])])
+        for _ in range(dice.choice([1, 1, 3])):
+            data[dice.randrange(len(data))] = dice.choice([0, 1, 0x7F, 0xFF, dice.randrange(256)])
+        path.write_bytes(data[: dice.choice([len(data)] * 4 + [dice.randrange(len(data))])])
         database = Database(folder)
         try:
             database.read(wanted, "")

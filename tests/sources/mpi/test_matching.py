@@ -83,7 +83,7 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
         streams = [stream for stream, queue in on_the_way.items() if queue]
         if not streams:
             return
-        send = on_the_way[chance.selection(streams)].pop(0)
+        send = on_the_way[chance.choice(streams)].pop(0)
         found = next((receive for receive in waiting if fits(send, receive)), None)
         if found is None:
             arrived.append(send)
@@ -103,7 +103,7 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
     for _ in range(length):
         time += 1
         task, partner = chance.randrange(tasks), chance.randrange(tasks)
-        communicator, tag = chance.selection(["world", "world copy 1"]), chance.randrange(3)
+        communicator, tag = chance.choice(["world", "world copy 1"]), chance.randrange(3)
         action = chance.random()
         if action < 0.35:
             send = Send(task, time, communicator, partner, tag, len(run.sends) + 1)
