@@ -313,7 +313,7 @@ def check(
 
     Exit code 1 if they do not keep every rule.
     """
-    from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_trace_contents
+    from nsys2prv_ng.paraver.checker.cfg import check_cfg
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.runtime import jit as compiling
     from nsys2prv_ng.runtime.progress import choose_progress
@@ -326,9 +326,7 @@ def check(
     counts += f"; {report.tasks:,} tasks, {report.rows:,} rows, {report.nodes:,} nodes"
     _print_findings(trace, report.problems, report.warnings, counts, quiet)
     wrong = [f"{trace}: {len(report.problems)} kinds of problem"] if report.problems else []
-    if cfg:
-        with progress.step(f"event types of {trace}", size, "B") as step:
-            contents = read_trace_contents(trace, progress=step.update)
+    contents = report.contents
     for each in cfg or []:
         found = check_cfg(each, contents.config, contents.header, contents.types)
         counts = f"{found.windows:,} windows, {found.histograms:,} histograms"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
-from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_trace_contents
+from nsys2prv_ng.paraver.checker.cfg import check_cfg
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.cfgs.sampled_report import make
@@ -63,7 +64,7 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 
 
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
-    contents = read_trace_contents(trace)
+    contents = check_trace(trace).contents
     found = list_presets()
     assert len(found) == len(list((REPOSITORY / "cfgs").glob("*/*.cfg"))) > 40
     for preset in found:
@@ -73,7 +74,7 @@ def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
 
 
 def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None:
-    contents = read_trace_contents(trace)
+    contents = check_trace(trace).contents
     for preset in list_presets():
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         for warning in report.warnings:
@@ -92,7 +93,7 @@ def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path
     traces.append(made(tmp_path).path)
     empty = {preset.name for preset in list_presets()}
     for trace in traces:
-        contents = read_trace_contents(trace)
+        contents = check_trace(trace).contents
         for preset in list_presets():
             checked = check_cfg(preset.path, contents.config, contents.header, contents.types)
             if not any("none of the event types" in warning.message for warning in checked.warnings):

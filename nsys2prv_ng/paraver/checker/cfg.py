@@ -7,27 +7,20 @@ written, this reader is stricter than Paraver on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
-from nsys2prv_ng.paraver.checker.trace import BLOCK_BYTES, MAX_LINE_BYTES
-from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
-from nsys2prv_ng.paraver.checker.trace_lines import TYPE
-from nsys2prv_ng.paraver.checker.trace_notes import Bytes
-from nsys2prv_ng.paraver.checker.trace_stream import TraceStream
-from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
-from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
-from nsys2prv_ng.paraver.read.problems import Findings, Problem
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.paraver.read.problems import Problem
 
-__all__ = ["CfgReport", "TraceContents", "check_cfg", "read_trace_contents"]
+__all__ = ["CfgReport", "check_cfg"]
 
 
 @dataclass(frozen=True)
@@ -38,15 +31,6 @@ class CfgReport:
     warnings: list[Problem]
     windows: int
     histograms: int
-
-
-@dataclass(frozen=True)
-class TraceContents:
-    """What cfgs are compared with: the objects of a trace, its .pcf (None if there is none), types of its events."""
-
-    header: TraceHeader
-    config: ParaverConfig | None
-    types: frozenset[int]
 
 
 def check_cfg(
@@ -76,34 +60,3 @@ def check_cfg(
 
 def _by_line(findings: CfgFindings) -> list[Problem]:
     return sorted(findings.problems(), key=lambda problem: problem.line)
-
-
-class _TypesOfEvents(BodyCheck):
-    """Reads records as a check does, and keeps only which event types there are."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, TraceHeader(), None, 0, MAX_LINE_BYTES)
-        self.types: set[int] = set()
-
-    def check(self, text: Bytes, size: int) -> None:
-        _, pairs, n_pairs = self._read(text, size)
-        self.types.update(np.unique(pairs[TYPE, :n_pairs]).tolist())
-
-
-def read_trace_contents(path: Path, *, progress: Callable[[int], object] | None = None) -> TraceContents:
-    """Reads x.prv or x.prv.gz and x.pcf, in bounded memory; what is wrong with them is left to `check_trace`.
-
-    A .pcf may declare types that have no event, so all records are read. `progress` as for `check_trace`.
-    """
-    ignored = Findings(path)
-    with TraceStream(path, MAX_LINE_BYTES, progress) as stream:
-        header = read_header(stream.line().decode("latin-1").strip("\r\n"), ignored, ignored)
-        events = _TypesOfEvents(path)
-        for text, size in stream.blocks(BLOCK_BYTES, b""):
-            events.check(text, size)
-    stem = path.name.removesuffix(".gz").removesuffix(".prv")
-    try:
-        config = read_pcf(path.with_name(f"{stem}.pcf"), ignored, ignored)
-    except OSError:
-        config = None
-    return TraceContents(header, config, frozenset(events.types))

@@ -18,20 +18,32 @@ from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 from nsys2prv_ng.paraver.read.row_reader import read_row
 
-__all__ = ["BLOCK_BYTES", "MAX_LINE_BYTES", "CheckReport", "Problem", "check_trace"]
+__all__ = ["CheckReport", "Problem", "TraceContents", "check_trace"]
 
-BLOCK_BYTES = 1 << 20
-MAX_LINE_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
+_MAX_LINE_BYTES = 4 << 20
 """A longer line is a problem, and is not looked into."""
 
 
 @dataclass(frozen=True)
+class TraceContents:
+    """What cfgs are checked against: the objects of a trace, its .pcf (None if unreadable), the types of its events.
+
+    A .pcf may declare types without any event: `types` holds those that records have.
+    """
+
+    header: TraceHeader
+    config: ParaverConfig | None
+    types: frozenset[int]
+
+
+@dataclass(frozen=True)
 class CheckReport:
-    """What a check found. `problems` are wrong, `warnings` are accepted by Paraver and rarely meant.
+    """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 
     records: well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
-    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: as the
-    header says; 0 if it cannot be read.
+    duration: end time of the header in its unit (ns in traces of this package). tasks, rows (threads), nodes: their
+    number in the header, 0 if it cannot be read.
     """
 
     problems: list[Problem]
@@ -41,14 +53,15 @@ class CheckReport:
     tasks: int
     rows: int
     nodes: int
+    contents: TraceContents
 
 
 def check_trace(
     path: Path,
     *,
     progress: Callable[[int], object] | None = None,
-    block_bytes: int = BLOCK_BYTES,
-    max_line: int = MAX_LINE_BYTES,
+    block_bytes: int = _BLOCK_BYTES,
+    max_line: int = _MAX_LINE_BYTES,
 ) -> CheckReport:
     """Checks x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
 
@@ -78,6 +91,7 @@ def check_trace(
         tasks=header.tasks,
         rows=header.rows,
         nodes=len(header.cpus),
+        contents=TraceContents(header, config, frozenset(body.types)),
     )
 
 

@@ -15,6 +15,7 @@ from nsys2prv_ng.paraver.checker.trace_lines import (
     EVENT,
     LINE_RULES,
     STATE,
+    TYPE,
     read_records,
     split_fields,
 )
@@ -39,6 +40,7 @@ class BodyCheck:
         self, path: Path, header: TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
     ) -> None:
         self.lines = lines
+        self.types: set[int] = set()
         self.records = {"states": 0, "events": 0, "pairs": 0, "communications": 0}
         self._path = path
         self._header = header
@@ -69,6 +71,7 @@ class BodyCheck:
     def check(self, text: Bytes, size: int) -> None:
         """Takes text[:size], whole lines each with its newline."""
         columns, pairs, n_pairs = self._read(text, size)
+        self.types.update(np.unique(pairs[TYPE, :n_pairs]).tolist())
         rows = np.full(columns.shape[1], -1, np.int64)
         if self._header.applications:
             cpus = sum(self._header.cpus)

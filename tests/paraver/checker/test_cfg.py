@@ -8,7 +8,8 @@ import pytest
 
 from nsys2prv_ng.cli import program as cli
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.cfg import check_cfg, read_trace_contents
+from nsys2prv_ng.paraver.checker.cfg import check_cfg
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from tests.paraver.checker.cfg_text import CfgText, typed
 from tests.paraver.checker.trace_files import TraceFiles, compress
@@ -31,14 +32,14 @@ def test_what_is_no_cfg(tmp_path: Path) -> None:
 def test_what_a_trace_holds(tmp_path: Path) -> None:
     """Types with events, not those that are only declared."""
     prv = TraceFiles().write(tmp_path)
-    contents = read_trace_contents(prv)
+    contents = check_trace(prv).contents
     assert contents.types == {9600, 9700}
     assert contents.config is not None
     assert set(contents.config.types) == {9600, 9700, 9701}
     assert (contents.header.tasks, contents.header.rows, contents.header.cpus) == (2, 3, (2, 1))
-    assert read_trace_contents(compress(prv, 100)) == contents
+    assert check_trace(compress(prv, 100)).contents == contents
     (tmp_path / "t.pcf").unlink()
-    assert read_trace_contents(prv).config is None
+    assert check_trace(prv).contents.config is None
 
 
 def run(*arguments: object) -> int:
