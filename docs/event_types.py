@@ -1,4 +1,4 @@
-"""python docs/event_types.py > docs/event-types.md: every event type, state and tag, from where they are declared."""
+"""List every event type, state and tag: python docs/event_types.py > docs/reference/event-types.md."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 _HEAD = """# Event types
 
-Made by `python docs/event_types.py` from [event_types.py](../nsys2prv_ng/paraver/event_types.py) and
-[families.py](../nsys2prv_ng/paraver/families.py); a test keeps them equal. *Interval*: a value other than 0 begins and
+Made by `python docs/event_types.py` from `nsys2prv_ng/paraver/event_types.py` and
+`nsys2prv_ng/paraver/families.py`; a test keeps them equal. *Interval*: a value other than 0 begins and
 0 ends. *Names*: values are names, numbered from 1 in alphabetical order over all reports, as the .pcf lists them. What
 is neither is a quantity or a number of its own. A trace's .pcf has only the types of which it has events.
 """

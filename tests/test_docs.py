@@ -14,7 +14,7 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "cfgs/README.md"]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "cfgs/README.md"]
 COMMANDS = typer.main.get_command(app).commands
 
 
@@ -25,7 +25,7 @@ def words_of(command: str) -> dict[str, set[str]]:
 
 def documented() -> dict[str, list[set[str]]]:
     """By command: the words in the first cell of each row of its table of options."""
-    sections = re.split(r"^## ", (ROOT / "docs/options.md").read_text(), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## ", (ROOT / "docs/reference/options.md").read_text(), flags=re.MULTILINE)[1:]
     found = {}
     for section in sections:
         rows = re.findall(r"^\| (`-.*?`) \|", section, re.MULTILINE)
@@ -64,18 +64,19 @@ def test_options_that_pages_speak_of_exist(page: Path) -> None:
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known
 
 
-def test_the_readme_has_every_source() -> None:
-    table = re.findall(r"^\| `(\w+)` \| .*\| .*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_table_of_sources_has_every_source() -> None:
+    table = re.findall(r"^\| `(\w+)` \| .*\| .*\|$", (ROOT / "docs/reference/sources.md").read_text(), re.MULTILINE)
     assert sorted(table) == sorted(source.name for source in (*SOURCES, *DERIVED))
 
 
 def test_event_types_are_those_of_the_program() -> None:
     command = [sys.executable, str(ROOT / "docs/event_types.py")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert (ROOT / "docs/event-types.md").read_text() == printed
+    assert (ROOT / "docs/reference/event-types.md").read_text() == printed
     assert printed.count("\n| 9101 |") == 1
 
 
-def test_every_page_is_in_the_readme() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if not re.search(rf": {page}$", text, re.MULTILINE)] == []

@@ -11,7 +11,7 @@ from nsys2prv_ng.bundled.presets import Preset, list_presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
-Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in [samples](../samples), and of four
+Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in `samples/`, and of four
 that are not among them: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with samples of the CPU; `um-1`,
 with unified memory and switches of contexts; `autograd-1`, with the plugin that watches network interfaces. Of a
 timeline the figure is the time in which it is not 0, summed over its rows, and its highest value in the unit of the
@@ -20,7 +20,7 @@ histograms it is the last one's. A dash is an empty window: the trace has none o
 UCX, system calls, video and network cards no capture was at hand.
 
 What presets show is tested against the reports, or against reports that are made for it, in
-[tests/cfgs](../tests/cfgs): activity, gaps, overlap, kernels in flight and their concurrency, queue delays, kernels
+`tests/cfgs`: activity, gaps, overlap, kernels in flight and their concurrency, queue delays, kernels
 by name, copies, NCCL calls, iterations, samples of the CPU, page faults, metrics of nodes, and calls of the kinds
 above. Of the others the tests know that the file is sound.
 

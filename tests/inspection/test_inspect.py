@@ -683,6 +683,6 @@ def test_a_report_called_inspect(tmp_path):
 def test_the_documentation_shows_what_it_prints():
     reports = sorted(path.relative_to(REPOSITORY) for path in SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     printed = run("inspect", *reports, cwd=REPOSITORY).stdout
-    assert f"```\n{printed}```\n" in (REPOSITORY / "docs/options.md").read_text()
+    assert f"```\n{printed}```\n" in (REPOSITORY / "docs/reference/options.md").read_text()
     table = printed.split("\n\n")[0]
     assert f"```\n{table}\n```\n" in (REPOSITORY / "README.md").read_text()
