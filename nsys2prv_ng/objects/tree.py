@@ -1,11 +1,13 @@
-"""From the places of all reports to Paraver's rows: nodes, tasks in the order of ranks, the threads of each task."""
+"""Rows of Paraver for the places of all reports: nodes, tasks in the order of ranks, the threads of each task."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,10 @@ from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 from nsys2prv_ng.text.formatting import make_unique
 
+_GpuKey = tuple[str, int]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class ReportPlaces:
     """A report's part in the tree: its node, and the times (ns, on the common clock) of its first and last record."""
 
@@ -27,23 +31,23 @@ class ReportPlaces:
     last: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
     """A process, in one report or (capture ranges of one run) in several; or, without a process, a node itself."""
 
     node: int
     name: str
     process: int | None
-    order: tuple[object, ...]
+    order: tuple[int, ...]
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
     parent: int | None = None
-    """Rank of the process that started this one, which is none itself."""
+    """Rank of the process that started this one, which has no rank itself."""
 
 
 @dataclass(frozen=True)
 class ObjectTree:
-    """The model of the trace, each report's row of each place (-1: none), and what to know of the ranks."""
+    """The model of the trace, each report's row of each place (-1: no row), and what to know of the ranks."""
 
     model: TraceModel
     rows: list[IntArray]
@@ -52,89 +56,155 @@ class ObjectTree:
     task_of_row: IntArray
     """Index of each row's task."""
     ranks: list[int | None]
-    """Rank of each task; None for what is no rank."""
+    """Rank of each task; None for a task without a rank."""
     belongs_to: list[int | None]
-    """The same, but of the children of a rank the rank."""
+    """The same, except that children of a rank have its rank."""
     is_node: list[bool]
     """Whether a task stands for its node."""
     gpu_of_row: IntArray
-    """Number of the GPU of each row of a stream or device, -1 of the others."""
+    """Number of the GPU of each row of a stream or device, -1 for the others."""
     warnings: list[str]
 
 
+class RowKind(IntEnum):
+    """Kinds of rows, in the order in which a task shows them."""
+
+    THREAD = 0
+    STREAM = 1
+    DEVICE = 2
+    NODE = 3
+    NODE_PART = 4
+
+
+class RowKey(NamedTuple):
+    """What a row is within its task, whichever reports have events there. Rows of a task are sorted by their keys."""
+
+    kind: RowKind
+    gpu: int
+    """Number of the GPU of a stream or device, -1 for the others."""
+    order: tuple[Any, ...]
+    """What distinguishes and sorts the rows of one kind and GPU."""
+
+
+class _Row(NamedTuple):
+    """A row of a task, with the first place that it was made for."""
+
+    key: RowKey
+    report: ReportPlaces
+    place: Place
+
+
 def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> ObjectTree:
-    """Rows for every place of every report. `reports` are in an order that does not depend on how they were named."""
-    tasks, warnings = _tasks(reports)
-    task_of = {(id(member), task.process): task for task in tasks for member in task.members}
-    owners = _gpu_owners(tasks)
-    repeats = _repeats_of_parts(reports)
-    own_tasks = {node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})}
+    """Make rows for every place of every report.
 
-    def task_and_key(report: ReportPlaces, place: Place) -> tuple[Task, tuple[object, ...]]:
-        """The task of a place, and what it is called there, which sorts as its rows do."""
-        if isinstance(place, Thread):
-            tid = place.global_tid & PID_MASK
-            return task_of[id(report), place.process], (0, tid != place.process & PID_MASK, tid)
-        if isinstance(place, Stream):
-            gpu = report.metadata.gpu(place.process, place.device)
-            return task_of[id(report), place.process], (1, gpu.number, place.stream, place.context, place.lane)
-        if isinstance(place, Device):
-            gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
-            owner = owners.get((report.node, make_gpu_key(gpu)), own_tasks[report.node])
-            return owner, (2, gpu.number, make_gpu_key(gpu))
-        if isinstance(place, NodePart):
-            part = *_by_number(place.name), place.key, repeats.get((id(report), place), 0)
-            return own_tasks[report.node], (4, part, place.port, place.suffix, place.of_report)
-        return own_tasks[report.node], (3,)
-
-    keys_of: dict[int, dict[tuple[object, ...], tuple[ReportPlaces, Place]]] = {}
-    found: list[list[tuple[Task, tuple[object, ...]] | None]] = []
-    for report in reports:
-        located: list[tuple[Task, tuple[object, ...]] | None] = []
-        for number, place in enumerate(report.places.all):
-            if number in report.places.only_observed:
-                located.append(None)
-                continue
-            task, key = task_and_key(report, place)
-            located.append((task, key))
-            keys_of.setdefault(id(task), {}).setdefault(key, (report, place))
-        found.append(located)
-
-    used = [task for task in [*tasks, *own_tasks.values()] if id(task) in keys_of]
-    row_of: dict[tuple[int, tuple[object, ...]], int] = {}
-    rows, host_rows = [], []
-    for task in used:
-        keys = sorted(keys_of[id(task)])  # type: ignore[type-var]
-        names = _row_names([(key, *keys_of[id(task)][key]) for key in keys])
-        for key in keys:
-            if key[0] == 0:
-                host_rows.append(len(row_of))
-            row_of[id(task), key] = len(row_of)
-        rows.append(TaskRows(task.name, task.node, names))
-
-    nodes = list(dict.fromkeys(task.node for task in used))
-    rows = [TaskRows(task.name, nodes.index(task.node), task.threads) for task in rows]
-    model = TraceModel([node_names[node] for node in nodes], rows)
-    maps = [np.array([-1 if at is None else row_of[id(at[0]), at[1]] for at in of], np.int64) for of in found]
+    `reports` are in an order that does not depend on how they were named.
+    """
+    tasks, warnings = _find_tasks(reports)
+    locator = _make_locator(reports, tasks, node_names)
+    located = [_locate_places(report, locator) for report in reports]
+    rows_of_task = _collect_rows(reports, located)
+    used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
+    keys = [(task, row.key) for task in used for row in rows_of_task[task]]
+    row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
-        model,
-        maps,
-        np.array(host_rows, np.int64),
-        np.repeat(np.arange(len(rows)), [len(task.threads) for task in rows]),
-        [task.rank for task in used],
-        [task.rank if task.parent is None else task.parent for task in used],
-        [task.process is None for task in used],
-        np.array([key[1] if key[0] in (1, 2) else -1 for _, key in row_of], np.int64),
-        warnings,
+        model=_make_model(used, rows_of_task, node_names),
+        rows=[np.array([-1 if at is None else row_numbers[at] for at in places], np.int64) for places in located],
+        host_rows=np.array([row for row, (_, key) in enumerate(keys) if key.kind == RowKind.THREAD], np.int64),
+        task_of_row=np.repeat(np.arange(len(used)), [len(rows_of_task[task]) for task in used]),
+        ranks=[task.rank for task in used],
+        belongs_to=[task.rank if task.parent is None else task.parent for task in used],
+        is_node=[task.process is None for task in used],
+        gpu_of_row=np.array([key.gpu for _, key in keys], np.int64),
+        warnings=warnings,
     )
 
 
+def _collect_rows(
+    reports: Sequence[ReportPlaces], located: Sequence[Sequence[tuple[Task, RowKey] | None]]
+) -> dict[Task, list[_Row]]:
+    """Return the sorted rows of each task that has any."""
+    by_key: dict[Task, dict[RowKey, _Row]] = {}
+    for report, task_and_keys in zip(reports, located, strict=True):
+        for place, at in zip(report.places.all, task_and_keys, strict=True):
+            if at is not None:
+                task, key = at
+                by_key.setdefault(task, {}).setdefault(key, _Row(key, report, place))
+    return {task: [rows[key] for key in sorted(rows)] for task, rows in by_key.items()}
+
+
+def _make_model(
+    tasks: Sequence[Task], rows_of_task: Mapping[Task, Sequence[_Row]], node_names: Sequence[str]
+) -> TraceModel:
+    """Number the nodes that have tasks, and name the rows of these tasks."""
+    nodes = list(dict.fromkeys(task.node for task in tasks))
+    rows = [TaskRows(task.name, nodes.index(task.node), _name_rows(rows_of_task[task])) for task in tasks]
+    return TraceModel([node_names[node] for node in nodes], rows)
+
+
+# ---- places --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Locator:
+    """What it takes to find the task and the row of a place."""
+
+    tasks: Mapping[tuple[ReportPlaces, int], Task]
+    """By report and process."""
+    gpu_owners: Mapping[tuple[int, _GpuKey], Task]
+    """By node and GPU."""
+    part_repeats: Mapping[tuple[ReportPlaces, NodePart], int]
+    node_tasks: Mapping[int, Task]
+    """The task that stands for each node, which need not have rows."""
+
+    def locate(self, report: ReportPlaces, place: Place) -> tuple[Task, RowKey]:
+        """Return the task of a place, and its row there."""
+        node_task = self.node_tasks[report.node]
+        if isinstance(place, Thread):
+            tid = place.global_tid & PID_MASK
+            key = RowKey(RowKind.THREAD, -1, (tid != place.process & PID_MASK, tid))
+            return self.tasks[report, place.process], key
+        if isinstance(place, Stream):
+            gpu = report.metadata.gpu(place.process, place.device)
+            key = RowKey(RowKind.STREAM, gpu.number, (place.stream, place.context, place.lane))
+            return self.tasks[report, place.process], key
+        if isinstance(place, Device):
+            gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
+            owner = self.gpu_owners.get((report.node, make_gpu_key(gpu)), node_task)
+            return owner, RowKey(RowKind.DEVICE, gpu.number, make_gpu_key(gpu))
+        if isinstance(place, NodePart):
+            part = *_split_numbers(place.name), place.key, self.part_repeats.get((report, place), 0)
+            return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.of_report))
+        return node_task, RowKey(RowKind.NODE, -1, ())
+
+
+def _make_locator(reports: Sequence[ReportPlaces], tasks: Sequence[Task], node_names: Sequence[str]) -> _Locator:
+    return _Locator(
+        tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
+        gpu_owners=_find_gpu_owners(tasks),
+        part_repeats=_number_repeated_parts(reports),
+        node_tasks={
+            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
+        },
+    )
+
+
+def _locate_places(report: ReportPlaces, locator: _Locator) -> list[tuple[Task, RowKey] | None]:
+    """Return the task and the row of each place of a report; None for threads that were merely observed."""
+    return [
+        None if number in report.places.only_observed else locator.locate(report, place)
+        for number, place in enumerate(report.places.all)
+    ]
+
+
 def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
-    """Indices of arrays of rows by group, in order: arrays with a row in common are in one; negative rows are none."""
+    """Return the indices of arrays of rows by group, in order: arrays with a row in common are in one group.
+
+    Negative rows do not count.
+    """
     group_of_row: dict[int, int] = {}
     groups: dict[int, list[int]] = {}
-    for i, of_array in enumerate(rows):
-        own = np.unique(of_array[of_array >= 0]).tolist()
+    for i, array in enumerate(rows):
+        own = np.unique(array[array >= 0]).tolist()
         members = [i]
         for other in {group_of_row[row] for row in own if row in group_of_row}:
             members += groups.pop(other)
@@ -144,14 +214,14 @@ def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
     return sorted(groups.values())
 
 
-def make_gpu_key(gpu: Gpu) -> tuple[str, int]:
-    """What makes a GPU of a node the same in several reports: its uuid; its number only where that is unknown."""
+def make_gpu_key(gpu: Gpu) -> _GpuKey:
+    """Return what identifies a GPU of a node across reports: its uuid, or its number where the uuid is unknown."""
     return (gpu.uuid, 0) if gpu.uuid else ("", gpu.number)
 
 
-def _gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, tuple[str, int]], Task]:
-    """The lowest task that ran operations on each GPU."""
-    owners: dict[tuple[int, tuple[str, int]], Task] = {}
+def _find_gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, _GpuKey], Task]:
+    """Return the lowest task that ran operations on each GPU, by node and GPU."""
+    owners: dict[tuple[int, _GpuKey], Task] = {}
     for task in tasks:
         for member in task.members:
             for place in member.places.all:
@@ -164,8 +234,8 @@ def _gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, tuple[str, int]], Task
 # ---- tasks ---------------------------------------------------------------------------------------------------------
 
 
-def _tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
-    """Every process with a call, range or device operation: ranks first, then their children."""
+def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
+    """Return every process with a call, range or device operation, and warnings: ranks first, then their children."""
     applications: list[Task] = []
     children: list[Task] = []
     for index, report in enumerate(reports):
@@ -182,17 +252,17 @@ def _tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
                 children.append(child)
                 continue
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
-            task.rank = _rank(report.metadata, process, alone=len(processes) == 1)
+            task.rank = _find_rank(report.metadata, process, alone=len(processes) == 1)
             launcher = report.metadata.rank
             task.order = (launcher is None, launcher or 0, index, process)
             applications.append(task)
     applications = _join_repeats(applications)
     warnings = _name_ranks(applications)
     applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
-    return _with_unique_names(applications + _join_repeats(children)), warnings
+    return _make_names_unique(applications + _join_repeats(children)), warnings
 
 
-def _with_unique_names(tasks: list[Task]) -> list[Task]:
+def _make_names_unique(tasks: list[Task]) -> list[Task]:
     count = Counter(task.name for task in tasks)
     for task in tasks:
         if count[task.name] > 1 and task.process is not None:
@@ -200,20 +270,20 @@ def _with_unique_names(tasks: list[Task]) -> list[Task]:
     return tasks
 
 
-def _rank(metadata: Metadata, process: int, *, alone: bool) -> int | None:
+def _find_rank(metadata: Metadata, process: int, *, alone: bool) -> int | None:
     if process in metadata.ranks:
         return metadata.ranks[process]
-    # The environment is that of the launched process: of several, it cannot tell which.
+    # The environment is that of the launched process: where there are several, it does not show which one that is.
     if alone and metadata.rank is not None:
         return metadata.rank
     return metadata.nccl_ranks.get(process)
 
 
 def _join_repeats(tasks: list[Task]) -> list[Task]:
-    """One task for a process whose capture ranges are in several reports, which do not overlap in time."""
+    """Make one task of a process that has capture ranges in several reports, which do not overlap in time."""
     joined: list[Task] = []
     by_identity: dict[tuple[object, ...], list[Task]] = {}
-    for task in sorted(tasks, key=lambda t: t.members[0].first):
+    for task in sorted(tasks, key=lambda task: task.members[0].first):
         same = by_identity.setdefault((task.node, task.process, task.name, task.rank), [])
         before = next((other for other in same if other.members[-1].last < task.members[0].first), None)
         if before is None:
@@ -221,13 +291,13 @@ def _join_repeats(tasks: list[Task]) -> list[Task]:
             joined.append(task)
         else:
             before.members += task.members
-            before.order = min(before.order, task.order)  # type: ignore[type-var]
-    position = {id(task): i for i, task in enumerate(tasks)}
-    return sorted(joined, key=lambda task: position[id(task)])
+            before.order = min(before.order, task.order)
+    position = {task: i for i, task in enumerate(tasks)}
+    return sorted(joined, key=position.__getitem__)
 
 
 def _name_ranks(tasks: list[Task]) -> list[str]:
-    """Name tasks by their rank. Where two claim the same, both keep it and the user is told."""
+    """Name tasks by their rank. Where two claim the same, both keep it; returns a warning for each such rank."""
     warnings = []
     claimed: dict[int, list[Task]] = {}
     for task in tasks:
@@ -244,64 +314,71 @@ def _name_ranks(tasks: list[Task]) -> list[str]:
 # ---- rows ----------------------------------------------------------------------------------------------------------
 
 
-def _by_number(name: str) -> tuple[tuple[object, ...], str]:
-    """What sorts names by the numbers in them: core 2 before core 10."""
+def _split_numbers(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Return what sorts names by the numbers in them: core 2 before core 10."""
     parts = re.split(r"([0-9]{1,18})", name)
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), name
 
 
-def _repeats_of_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[int, NodePart], int]:
-    """Which of several parts that look the same is meant, by id of the report: where reports that each have their own
-    do not overlap in time, as capture ranges of one run do not, it is one."""
-    found: dict[tuple[int, NodePart], int] = {}
+def _number_repeated_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[ReportPlaces, NodePart], int]:
+    """Number the parts of a node that look the same although each report has its own.
+
+    Where such reports do not overlap in time, as capture ranges of one run do not, their parts are one and share a
+    number.
+    """
+    numbers: dict[tuple[ReportPlaces, NodePart], int] = {}
     ends: dict[tuple[int, NodePart], list[int]] = {}
-    for report in sorted(reports, key=lambda each: each.first):
+    for report in sorted(reports, key=lambda report: report.first):
         for place in report.places.all:
             if isinstance(place, NodePart) and place.of_report:
                 last = ends.setdefault((report.node, place), [])
                 number = next((i for i, end in enumerate(last) if end < report.first), len(last))
                 last[number:] = [report.last, *last[number + 1 :]]
-                found[id(report), place] = number
-    return found
+                numbers[report, place] = number
+    return numbers
 
 
-def _names_of_parts(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:
-    """Unique names of the rows of parts of a node: parts of one name are numbered, whichever reports have them."""
+def _name_node_parts(rows: Sequence[_Row]) -> Iterator[str]:
+    """Return unique names for parts of a node: parts of one name are numbered, whichever reports have them."""
     parts: dict[str, dict[object, int]] = {}
     names = []
     for key, _, place in rows:
         if isinstance(place, NodePart):
-            alike = parts.setdefault(place.name, {})
-            number = alike.setdefault(key[1], len(alike) + 1)
+            part = key.order[0]
+            same_name = parts.setdefault(place.name, {})
+            number = same_name.setdefault(part, len(same_name) + 1)
             names.append(f"{place.name}{f'-{number}' if number > 1 else ''}{place.suffix}")
-    return make_unique(names)
+    return iter(make_unique(names))
 
 
-def _row_names(rows: Sequence[tuple[tuple[object, ...], ReportPlaces, Place]]) -> list[str]:
-    """Names of a task's rows, unique within it."""
-    contexts: dict[tuple[object, object], set[object]] = {}
+def _name_rows(rows: Sequence[_Row]) -> list[str]:
+    """Return names of a task's rows, unique within it."""
+    contexts: dict[tuple[int, int], set[int]] = {}
     for key, _, place in rows:
         if isinstance(place, Stream):
-            contexts.setdefault((key[1], key[2]), set()).add(key[3])
-    names_of_parts = iter(_names_of_parts(rows))
+            contexts.setdefault((key.gpu, place.stream), set()).add(place.context)
+    part_names = _name_node_parts(rows)
     names = []
     for key, report, place in rows:
         if isinstance(place, Thread):
             names.append(report.metadata.threads.get(place.global_tid) or report.metadata.process_name(place.process))
         elif isinstance(place, Stream):
-            context = f"-C{place.context}" if len(contexts[key[1], key[2]]) > 1 else ""
-            lane = f"-{place.lane + 1}" if place.lane else ""
-            names.append(f"CUDA-D{key[1]}.S{place.stream}{context}{lane}")
+            names.append(_name_stream(key.gpu, place, shows_context=len(contexts[key.gpu, place.stream]) > 1))
         elif isinstance(place, Device):
-            names.append(f"Metrics GPU{key[1]}")
+            names.append(f"Metrics GPU{key.gpu}")
         elif isinstance(place, NodePart):
-            names.append(next(names_of_parts))
+            names.append(next(part_names))
         else:
             assert isinstance(place, Node)
             names.append("node")
-    threads = [name for name, (_, _, place) in zip(names, rows, strict=True) if isinstance(place, Thread)]
-    repeated = {name for name, count in Counter(threads).items() if count > 1}
+    threads = Counter(name for name, row in zip(names, rows, strict=True) if isinstance(row.place, Thread))
     return [
-        f"{name} {place.global_tid & PID_MASK}" if isinstance(place, Thread) and name in repeated else name
+        f"{name} {place.global_tid & PID_MASK}" if isinstance(place, Thread) and threads[name] > 1 else name
         for name, (_, _, place) in zip(names, rows, strict=True)
     ]
+
+
+def _name_stream(gpu: int, stream: Stream, *, shows_context: bool) -> str:
+    context = f"-C{stream.context}" if shows_context else ""
+    lane = f"-{stream.lane + 1}" if stream.lane else ""
+    return f"CUDA-D{gpu}.S{stream.stream}{context}{lane}"
