@@ -11,17 +11,15 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import NO_END, EventRows, ReportReader, Result, Source
 
 TABLE = Table("GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0})
 
 # ENUM_GPU_CTX_SWITCH
 _SAVE_END, _RESTORE_START = 7, 8
-
-_NO_END = np.iinfo(np.int64).max
 
 
 def read(reader: ReportReader) -> Result:
@@ -48,7 +46,7 @@ def read(reader: ReportReader) -> Result:
     result.read = int((~is_limit).sum() + unknown.sum() + opens.sum() + unbegun.sum())
     turn = np.concatenate([ended, lasting])
     shown, begin = rows[turn], time[rows[turn]]
-    end = np.append(time[rows[ended + 1]], np.full(lasting.size, _NO_END))
+    end = np.append(time[rows[ended + 1]], np.full(lasting.size, NO_END))
     crosses = mark_crossing(gpu[shown], begin, end)
     result.drop("crosses another of its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
@@ -60,12 +58,7 @@ def read(reader: ReportReader) -> Result:
     names = [_name(reader, *each) for each in contexts]
     ids = reader.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
     place = reader.places.devices(gpu[shown])
-    lasts = end == _NO_END
-    ends = ~lasts
-    result.records.append(make_intervals(place[ends], begin[ends], end[ends], [Pair(handle, ids[ends])], [handle]))
-    if lasts.any():
-        result.unended.append(Unended(place[lasts], begin[lasts], [Pair(handle, ids[lasts])], [handle]))
-    result.closed = int(lasts.sum())
+    result.add_intervals(place, begin, end, [Pair(handle, ids)], [handle])
     return result
 
 

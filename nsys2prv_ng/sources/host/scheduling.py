@@ -14,9 +14,9 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
-from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, ReportReader, Result, Source
 
 SCHED = "SCHED_EVENTS"
 TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
@@ -64,14 +64,10 @@ def read(reader: ReportReader) -> Result:
     distinct, index = np.unique(core, return_inverse=True)
     ids = reader.labels.name_ids(types.ON_CPU.names, map(_label, distinct))[index]
     place = reader.places.observed_threads(thread)
-    begin = np.flatnonzero(switches.begins)
-    on = Pair(handle, ids[begin])
-    result.records.append(make_intervals(place[begin], time[begin], time[begin + 1], [on], [handle]))
-    last = np.flatnonzero(switches.lasts)
-    if last.size:
-        result.unended.append(Unended(place[last], time[last], [Pair(handle, ids[last])], [handle]))
-    result.closed = int(last.size)
-    result.read = sum(result.dropped.values()) + begin.size + last.size
+    shown = np.flatnonzero(switches.begins | switches.lasts)
+    end = np.where(switches.lasts, NO_END, np.append(time[1:], NO_END))[shown]
+    result.add_intervals(place[shown], time[shown], end, [Pair(handle, ids[shown])], [handle])
+    result.read = sum(result.dropped.values()) + shown.size
     result.shared = {_label(number): Value(int(number) + 1, _label(number)) for number in distinct}
     return result
 

@@ -1,9 +1,8 @@
-"""What MPI's calls tell of the clocks: collectives, which all ranks leave together, and messages."""
+"""Evidence for the alignment of clocks in MPI's calls: collectives, which all ranks leave together, and messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,8 +23,7 @@ from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, WORLD, Communicators
-from nsys2prv_ng.sources.mpi.messages import MessageEnds
-from nsys2prv_ng.sources.mpi.messages import MpiMessages as ReportMessages
+from nsys2prv_ng.sources.mpi.messages import MessageEnds, MpiCalls, MpiMessages
 
 _KINDS = {
     **dict.fromkeys(
@@ -38,46 +36,35 @@ _KINDS = {
 _SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter_block")
 
 
-class CollectiveCalls(NamedTuple):
-    """Calls of MPI of one report, n in any order: name as an index, communicator as one of the report's keys."""
-
-    name: IntArray
-    process: IntArray
-    communicator: IntArray
-    begin: IntArray
-    end: IntArray
-    bytes: IntArray
-    root: IntArray
-
-
 def collect_evidence(
-    calls: CollectiveCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
+    calls: MpiCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
 ) -> Collectives:
-    """The blocking collectives among some calls. `ranks`: rank in the world of each process.
+    """Return the blocking collectives among some calls. `ranks`: rank in the world of each process.
 
-    An operation on no data need not wait for anything. A communicator that is not known is taken for one.
+    An operation on no data need not wait for anything. All calls on unknown communicators count as one communicator's.
     """
-    blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
-    at = np.flatnonzero(blocking[calls.name]) if len(names) else np.zeros(0, np.int64)
-    calls = CollectiveCalls(*(column[at] for column in calls))
-    size = np.where(calls.bytes == NULL, ANY_SIZE, calls.bytes)
-    kind = hash_kinds(names, _KINDS)[calls.name] if at.size else calls.name
-    own = _own_ranks(calls.process, calls.communicator, communicators, ranks)
+    rows = calls.rows
+    is_blocking = np.array([classify_call(name) == COLLECTIVE and _is_blocking(name) for name in names], np.bool_)
+    calls = calls.take(is_blocking[rows.name[calls.first]])
+    name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
+    size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
+    root, own = rows.root[calls.first], _find_own_ranks(process, communicator, communicators, ranks)
+    kind = hash_kinds(names, _KINDS)[name] if name.size else name
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
-    kind = np.where((size == 0) | (rooted & ((calls.root == NULL) | (own == NULL))), OTHER, kind)
-    agree = np.isin(calls.name, [i for i, name in enumerate(names) if name in _SIZES_AGREE])
+    kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
         communicators=[f"mpi {key}" for key in communicators.keys],
         operations=list(names),
-        communicator=calls.communicator,
-        operation=calls.name,
-        bytes=np.where(agree, size, ANY_SIZE),
-        member=pd.factorize(calls.process)[0].astype(np.int64),
-        begin=calls.begin,
-        end=calls.end,
+        communicator=communicator,
+        operation=name,
+        bytes=np.where(sizes_agree, size, ANY_SIZE),
+        member=pd.factorize(process)[0].astype(np.int64),
+        begin=rows.begin[calls.first],
+        end=rows.end[calls.last],
         kind=kind,
-        is_root=calls.root == own,
-        has_communicator=_is_known(communicators)[calls.communicator],
+        is_root=root == own,
+        has_communicator=_mark_known(communicators)[communicator],
     )
 
 
@@ -85,20 +72,22 @@ def _is_blocking(name: str) -> bool:
     return not name.startswith("MPI_I") and not name.endswith(("_init", "_begin", "_end"))
 
 
-def _is_known(communicators: Communicators) -> BoolArray:
+def _mark_known(communicators: Communicators) -> BoolArray:
+    """Mark the keys that stand for a known communicator."""
     return np.array([key != UNKNOWN for key in communicators.keys], np.bool_)
 
 
-def _own_ranks(
+def _find_own_ranks(
     process: IntArray, communicator: IntArray, communicators: Communicators, ranks: Mapping[int, int]
 ) -> IntArray:
-    """Rank of each process in each communicator; NULL where it is not known."""
+    """Return the rank of each process in each communicator; NULL where it is unknown."""
     codes, distinct = find_distinct_rows(process, communicator)
-    found = [_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
-    return np.array([*found, NULL], np.int64)[codes]
+    own = [_find_own_rank(ranks.get(p), communicators.keys[c], communicators) for p, c in distinct]
+    return np.array([*own, NULL], np.int64)[codes]
 
 
-def _own_rank(world: int | None, key: str, communicators: Communicators) -> int:
+def _find_own_rank(world: int | None, key: str, communicators: Communicators) -> int:
+    """Return the rank in a communicator of a rank of the world; NULL where it is unknown."""
     group = communicators.groups.get(key)
     while group is not None and group.copy_of:
         key = group.copy_of
@@ -112,18 +101,18 @@ def _own_rank(world: int | None, key: str, communicators: Communicators) -> int:
 
 
 def collect_messages(
-    found: ReportMessages, places: Places, communicators: Communicators, ranks: Mapping[int, int]
+    messages: MpiMessages, places: Places, communicators: Communicators, ranks: Mapping[int, int]
 ) -> Messages:
-    """Sends and receives whose order tells which of them meet.
+    """Return the sends and receives that can be matched by their order alone.
 
-    Of a rank that has a receive from any source or with any tag in a communicator, or one whose end was not recorded,
-    no receive there is given: channels with fewer receives than sends are not compared.
+    A receive from any source, with any tag or without a recorded end excludes all receives of its rank in its
+    communicator: channels with fewer receives than sends are not compared.
     """
-    sends = _table(found.sends, places, communicators, ranks)
-    receives = _table(found.receives, places, communicators, ranks)
-    doubtful = receives["doubtful"] | (receives["done"] == NULL)
-    blind = pd.MultiIndex.from_frame(receives.loc[doubtful, ["communicator", "own"]])
-    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "own"]]).isin(blind)]
+    sends = _make_table(messages.sends, places, communicators, ranks)
+    receives = _make_table(messages.receives, places, communicators, ranks)
+    is_doubtful = receives["doubtful"] | (receives["done"] == NULL)
+    doubtful = pd.MultiIndex.from_frame(receives.loc[is_doubtful, ["communicator", "own"]])
+    receives = receives[~pd.MultiIndex.from_frame(receives[["communicator", "own"]]).isin(doubtful)]
     sends = sends[~sends["doubtful"]]
     both = pd.concat(
         [
@@ -142,12 +131,15 @@ def collect_messages(
     )
 
 
-def _table(ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]) -> pd.DataFrame:
+def _make_table(
+    ends: MessageEnds, places: Places, communicators: Communicators, ranks: Mapping[int, int]
+) -> pd.DataFrame:
+    """Make a table of sends or receives: communicator, own rank, partner, tag, times, and whether any is unknown."""
     used, position = np.unique(ends.posted_at, return_inverse=True)
     threads = [places.all[number] for number in used.tolist()]
     processes = [thread.process if isinstance(thread, Thread) else -1 for thread in threads]
-    own = _own_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
-    known = _is_known(communicators)[ends.communicator]
+    own = _find_own_ranks(np.array(processes, np.int64)[position], ends.communicator, communicators, ranks)
+    known = _mark_known(communicators)[ends.communicator]
     return pd.DataFrame(
         {
             "communicator": ends.communicator,

@@ -66,8 +66,8 @@ class Communicators:
     handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
     """Process, handle, time since when it means this (ns), index into `keys`."""
 
-    def meant(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
-        """Index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
+    def resolve(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
+        """Return the index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
         process_columns, known, since, key = self.handles
         codes, _ = encode_rows(np.concatenate([process_columns, process]), np.concatenate([known, handle]))
         row = find_latest(codes[: known.size], since, codes[known.size :], time)

@@ -1,4 +1,4 @@
-"""Sends and receives of MPI that one report tells of: calls, and requests from the call that posts to its wait."""
+"""Sends and receives of MPI in one report: blocking calls, and requests from the call that posts one to its wait."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.as_of import find_latest
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.calls import COMPLETES, IMMEDIATE, PERSISTENT, RECEIVES, SENDS, STARTS
@@ -19,35 +20,60 @@ NOBODY = -2
 
 
 class MpiRows(NamedTuple):
-    """Rows of MPI calls of one report that have a thread and sound times, in columns; NULL where a row has no value.
+    """Rows of MPI calls of one report that have a thread and sound times: columns of n, times in ns.
 
-    `end` and `place` are of the call. `role` is a sum of flags. `partner` is a rank of the communicator, ANY_SOURCE or
-    NOBODY. `communicator` is an index into the report's keys.
+    NULL stands for a value that a row does not have.
     """
 
     begin: IntArray
     end: IntArray
+    thread: IntArray
+    """globalTid"""
     process: IntArray
     place: IntArray
+    name: IntArray
+    """Index into the names of the report's calls."""
     role: IntArray
+    """Sum of the flags in `calls`."""
     communicator: IntArray
+    """Index into the keys of the report's communicators; that of UNKNOWN for a row without a communicator."""
+    has_communicator: BoolArray
     partner: IntArray
+    """Rank of the communicator, ANY_SOURCE or NOBODY."""
     tag: IntArray
+    root: IntArray
     bytes: IntArray
+    """Bytes of a message, or those that a collective sends."""
+    received_bytes: IntArray
+    """Bytes that a collective receives."""
     request: IntArray
 
 
-class MessageEnds(NamedTuple):
-    """Sends or receives of one report.
+class MpiCalls(NamedTuple):
+    """Calls of one report, n of them. Most have one row; of a Sendrecv, the first row sends and the last receives."""
 
-    `time` is when a send began or a receive was posted, at the place `posted_at`; `done` when a receive ended, at
-    `place`, or NULL if no wait or test that completed it was recorded.
-    """
+    rows: MpiRows
+    first: IntArray
+    """Index of the first row of each call."""
+    last: IntArray
+    """Index of the last row of each call."""
+
+    def take(self, at: npt.NDArray[np.generic]) -> MpiCalls:
+        """Return the calls at these indices, or those that a mask selects."""
+        return MpiCalls(self.rows, self.first[at], self.last[at])
+
+
+class MessageEnds(NamedTuple):
+    """Sends or receives of one report: columns of n, times in ns."""
 
     place: IntArray
+    """Where it ended; where it was posted if its end was not recorded."""
     posted_at: IntArray
+    """Place of the call that posted it."""
     time: IntArray
+    """When a send began or a receive was posted."""
     done: IntArray
+    """When it ended; NULL if no wait or test that completed it was recorded."""
     communicator: IntArray
     partner: IntArray
     tag: IntArray
@@ -56,42 +82,53 @@ class MessageEnds(NamedTuple):
 
 @dataclass
 class MpiMessages:
-    """What a report says of messages."""
+    """The sends and receives of one report."""
 
     sends: MessageEnds
     receives: MessageEnds
     started_before: int = 0
-    """Number of started requests that were made before the capture began: what they are is unknown."""
+    """Number of started requests that were made before the capture began: they may be sends or receives."""
 
 
-def read_messages(rows: MpiRows, first_of_call: IntArray, last_of_call: IntArray) -> MpiMessages:
-    """Sends and receives of a report. Calls are given by their first and last row: of a Sendrecv, send and receive."""
-    is_send = (rows.role[first_of_call] & SENDS != 0) & (rows.role[first_of_call] & PERSISTENT == 0)
-    is_receive = (rows.role[last_of_call] & RECEIVES != 0) & (rows.role[last_of_call] & PERSISTENT == 0)
-    sends, receives = first_of_call[is_send], last_of_call[is_receive]
-    started, made = _started(rows)
+def read_messages(calls: MpiCalls) -> MpiMessages:
+    """Return the sends and receives among a report's calls."""
+    rows = calls.rows
+    first_role, last_role = rows.role[calls.first], rows.role[calls.last]
+    sends = calls.first[(first_role & SENDS != 0) & (first_role & PERSISTENT == 0)]
+    receives = calls.last[(last_role & RECEIVES != 0) & (last_role & PERSISTENT == 0)]
+    started, made = _find_starts(rows)
     known = made >= 0
     starts_send = known & (rows.role[made] & SENDS != 0)
     starts_receive = known & (rows.role[made] & RECEIVES != 0)
-    done_row = _completed(rows)
-    none = np.full(rows.begin.size, -1, np.int64)
-    return MpiMessages(
-        _ends(rows, np.append(sends, started[starts_send]), np.append(sends, made[starts_send]), none),
-        _ends(rows, np.append(receives, started[starts_receive]), np.append(receives, made[starts_receive]), done_row),
-        int((~known).sum()),
+    send_ends = _make_ends(
+        rows,
+        np.append(sends, started[starts_send]),
+        np.append(sends, made[starts_send]),
+        np.full(rows.begin.size, -1, np.int64),
     )
+    receive_ends = _make_ends(
+        rows,
+        np.append(receives, started[starts_receive]),
+        np.append(receives, made[starts_receive]),
+        _find_completions(rows),
+    )
+    return MpiMessages(send_ends, receive_ends, int((~known).sum()))
 
 
-def _ends(rows: MpiRows, calls: IntArray, parameters: IntArray, done_row: IntArray) -> MessageEnds:
-    """Sends or receives: the row of the call that posts each, that of its parameters, and that which completes it."""
+def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, done_row: IntArray) -> MessageEnds:
+    """Make columns of sends or receives.
+
+    `calls` and `parameters` are the rows that post each and that have its parameters; `done_row` is the row that
+    completes the request of each row, or -1.
+    """
     immediate = rows.role[calls] & (IMMEDIATE | STARTS) != 0
     done = np.where(immediate, done_row[calls], calls)
-    seen = done >= 0
+    is_done = done >= 0
     return MessageEnds(
-        place=np.where(seen, rows.place[done], rows.place[calls]),
+        place=np.where(is_done, rows.place[done], rows.place[calls]),
         posted_at=rows.place[calls],
         time=rows.begin[calls],
-        done=np.where(seen, rows.end[done], NULL),
+        done=np.where(is_done, rows.end[done], NULL),
         communicator=rows.communicator[parameters],
         partner=rows.partner[parameters],
         tag=rows.tag[parameters],
@@ -99,32 +136,32 @@ def _ends(rows: MpiRows, calls: IntArray, parameters: IntArray, done_row: IntArr
     )
 
 
-def _request_codes(rows: MpiRows) -> IntArray:
-    """Dense id of each row's (process, request), -1 for a row without a request."""
+def _encode_requests(rows: MpiRows) -> IntArray:
+    """Return a dense id of each row's (process, request); -1 for a row without a request."""
     has_request = rows.request != NULL
     codes = np.full(rows.request.size, -1, np.int64)
     codes[has_request], _ = encode_rows(rows.process[has_request], rows.request[has_request])
     return codes
 
 
-def _started(rows: MpiRows) -> tuple[IntArray, IntArray]:
-    """(rows that start a request, the row that made that request or -1)."""
-    codes = _request_codes(rows)
+def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
+    """Return (rows that start a persistent request, the row that made that request or -1)."""
+    codes = _encode_requests(rows)
     started = np.flatnonzero((codes >= 0) & (rows.role & STARTS != 0))
     makers = np.flatnonzero((codes >= 0) & (rows.role & (STARTS | COMPLETES) == 0))
-    found = find_latest(codes[makers], rows.begin[makers], codes[started], rows.begin[started])
-    made = np.where(found >= 0, np.append(makers, -1)[found], -1)
+    maker = find_latest(codes[makers], rows.begin[makers], codes[started], rows.begin[started])
+    made = np.append(makers, -1)[maker]
     return started, np.where((made >= 0) & (rows.role[made] & IMMEDIATE == 0), made, -1)
 
 
-def _completed(rows: MpiRows) -> IntArray:
-    """For each row that makes or starts a request the row that completes it; -1 for none. Handles are used again."""
-    codes = _request_codes(rows)
+def _find_completions(rows: MpiRows) -> IntArray:
+    """Return the row that completes the request that each row makes or starts; -1 for none. Handles are reused."""
+    codes = _encode_requests(rows)
     completing = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES != 0))
     active = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES == 0))
     completing = completing[np.argsort(rows.begin[completing], kind="stable")]
-    found = find_latest(codes[active], rows.begin[active], codes[completing], rows.begin[completing])
-    request, first = np.unique(found[found >= 0], return_index=True)
+    completed = find_latest(codes[active], rows.begin[active], codes[completing], rows.begin[completing])
+    request, first = np.unique(completed[completed >= 0], return_index=True)
     done = np.full(rows.begin.size, -1, np.int64)
-    done[active[request]] = completing[found >= 0][first]
+    done[active[request]] = completing[completed >= 0][first]
     return done

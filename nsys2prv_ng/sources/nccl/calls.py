@@ -18,7 +18,7 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl import payload as nccl_payload
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
-from nsys2prv_ng.sources.shared.source import ReportReader, Result, find_unsound_times
+from nsys2prv_ng.sources.shared.source import NO_END, ReportReader, Result, find_unsound_times
 
 SEND, RECEIVE = "ncclSend", "ncclRecv"
 COLLECTIVES = frozenset(
@@ -30,9 +30,6 @@ COLLECTIVES = frozenset(
 _COMMUNICATING = COLLECTIVES | {SEND, RECEIVE, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"}
 """Calls to which every version of NCCL that has payloads gives one."""
 COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
-
-OPEN = np.iinfo(np.int64).max
-"""End of a call that has none in the report."""
 
 _DOMAIN_CREATE = 75
 _DOMAIN = "NCCL"
@@ -81,10 +78,10 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     result.read += int(counted.sum())
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
-    end = np.where(end == NULL, OPEN, end)
     no_thread = tid == NULL
     reasons = {"no thread": no_thread}
-    known_end = np.where(end == OPEN, np.maximum(begin, 1), end)
+    known_end = np.where(end == NULL, np.maximum(begin, 1), end)
+    end = np.where(end == NULL, NO_END, end)
     reasons |= {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, known_end).items()}
     sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
     crosses = np.zeros(rows.size, np.bool_)

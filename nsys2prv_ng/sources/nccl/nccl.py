@@ -17,7 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.records.columns import Pair, make_events, make_intervals, select
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
@@ -36,7 +36,7 @@ from nsys2prv_ng.sources.nccl import (
 )
 from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, name_rank
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import NO_END, EventRows, ReportReader, Result, Source
 
 _TYPES = (
     types.NCCL_COMMUNICATOR,
@@ -80,7 +80,7 @@ def read(reader: ReportReader) -> Result:
 
 @dataclass(frozen=True)
 class PayloadOwners:
-    """What bears payloads, calls or kernels of n: place, begin and end (ns), OPEN where there is no end."""
+    """What bears payloads, calls or kernels of n: place, begin and end (ns), NO_END where there is no end."""
 
     place: IntArray
     begin: IntArray
@@ -207,14 +207,10 @@ def _write(labels: Labels, result: Result, bearers: PayloadOwners, words: pd.Dat
         opening = [Pair(int(handle), value[first[rows] + i]) for i, handle in enumerate(of_line)]
         closing = [labels.handle(_TYPES[i]) for i in _SUMMED if form[i]]
         place, begin, end = bearers.place[rows], bearers.begin[rows], bearers.end[rows]
-        if not closing:
+        if closing:
+            result.add_intervals(place, begin, end, opening, closing)
+        else:
             result.records.append(make_events(place, begin, opening))
-            continue
-        ended, is_open = np.flatnonzero(end != nccl_calls.OPEN), np.flatnonzero(end == nccl_calls.OPEN)
-        result.records.append(make_intervals(place[ended], begin[ended], end[ended], select(opening, ended), closing))
-        if is_open.size:
-            result.closed += is_open.size
-            result.unended.append(Unended(place[is_open], begin[is_open], select(opening, is_open), closing))
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -280,7 +276,7 @@ def _shared(
     messages["receives"] = table["direction"].to_numpy()[rows] == _RECEIVING
     messages["order"] = messages["begin"]
     messages["caller"] = messages["place"]
-    messages.loc[messages["end"] == nccl_calls.OPEN, "end"] = messages["begin"]
+    messages.loc[messages["end"] == NO_END, "end"] = messages["begin"]
     has_kernel = on_kernel[rows] >= 0
     of_kernel = on_kernel[rows][has_kernel]
     for name, values in (("place", kernel.place), ("begin", kernel.begin), ("end", kernel.end)):

@@ -16,7 +16,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
+from nsys2prv_ng.sources.shared.source import NO_END, ReportReader, find_unsound_times
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -46,8 +46,6 @@ MARK = (34, 65)
 _CATEGORY_NAME = (33, 64)
 _DOMAIN_CREATE = 75
 NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
-
-FOREVER = 2**62  # far beyond any time, and still so when a clock is added to it
 
 
 class Texts:
@@ -109,7 +107,7 @@ class NvtxEvents:
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
     def end(self, rows: IntArray) -> IntArray:
-        """End of ranges; FOREVER for one without an end, unless it is within one that ends and so ends with it."""
+        """End of ranges; NO_END for one without an end, unless it is within one that ends and so ends with it."""
         return self.ends[rows]
 
 
@@ -138,11 +136,11 @@ def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
 
 def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     """End of every row; push/pop ranges nest by thread and domain."""
-    end = np.where(columns["end"] == NULL, FOREVER, columns["end"])
+    end = np.where(columns["end"] == NULL, NO_END, columns["end"])
     push_pop = np.isin(columns["eventType"][rows], PUSH_POP)
     nesting = rows[push_pop]
     group, _ = encode_rows(columns["globalTid"][nesting], domain[push_pop])
-    end[nesting] = clamp_to_parents(group, columns["start"][nesting], end[nesting], FOREVER)
+    end[nesting] = clamp_to_parents(group, columns["start"][nesting], end[nesting], NO_END)
     return end
 
 

@@ -20,12 +20,11 @@ from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
+from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.nvtx import python_samples
 from nsys2prv_ng.sources.nvtx.events import (
-    FOREVER,
     INTEGER_PAYLOADS,
     MARK,
     NAMING,
@@ -38,7 +37,7 @@ from nsys2prv_ng.sources.nvtx.events import (
     read_nvtx_events,
 )
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source, Unended
+from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, ReportReader, Result, Source
 
 _OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
 """Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python are functions."""
@@ -113,17 +112,13 @@ class _Domain:
     def _ranges(self, rows: IntArray, event_type: EventType) -> None:
         """Intervals of rows that nest. Both ends are on the thread that began the range."""
         end = self.found.end(rows)
-        self.result.closed += int((self.columns["end"][rows] == NULL).sum())
-        for part in (rows[end != FOREVER], rows[end == FOREVER]):
-            if not part.size:
-                continue
-            pairs = [self._name(event_type, part), *self._attributes(part)]
-            place, begin, end = self._place(part), self.columns["start"][part], self.found.end(part)
-            closing = [self.labels.handle(event_type)]
-            if end[0] != FOREVER:
-                self.result.records.append(make_intervals(place, begin, end, pairs, closing))
-            else:
-                self.result.unended.append(Unended(place, begin, pairs, closing))
+        if not rows.size:
+            return
+        pairs = [self._name(event_type, rows), *self._attributes(rows)]
+        closing = [self.labels.handle(event_type)]
+        self.result.add_intervals(self._place(rows), self.columns["start"][rows], end, pairs, closing)
+        # One without an end that ends with the range around it was not closed by the program either.
+        self.result.closed += int(((self.columns["end"][rows] == NULL) & (end != NO_END)).sum())
 
     def _name(self, event_type: EventType, rows: IntArray) -> Pair:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))

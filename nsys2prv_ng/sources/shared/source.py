@@ -18,12 +18,15 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS, Communicator
-from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, select
+from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, make_intervals, select
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import FARTHEST, Metadata, Strings
 
 T = TypeVar("T")
+
+NO_END = 2**62
+"""End of an interval that has none: far beyond any time, and still so when a clock is added to it."""
 
 NOT_SELECTED = "outside --ranks or --gpus"
 """Reason to drop what is on rows that the user did not choose."""
@@ -85,6 +88,22 @@ class Result:
         for reason, mask in reasons.items():
             self.drop(reason, int(mask.sum()))
         return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+
+    def add_intervals(
+        self, place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int]
+    ) -> None:
+        """Add intervals of n as `make_intervals` takes them; one whose end is NO_END lasts until the trace ends."""
+        has_no_end = end == NO_END
+        if has_no_end.any():
+            rows = np.flatnonzero(has_no_end)
+            # A pair that none of them has would make its type one that is used.
+            pairs = [pair for pair in select(opening, rows) if pair.present is None or pair.present.any()]
+            self.unended.append(Unended(place[rows], begin[rows], pairs, list(closing)))
+            self.closed += rows.size
+            rows = np.flatnonzero(~has_no_end)
+            place, begin, end, opening = place[rows], begin[rows], end[rows], select(opening, rows)
+        if place.size:
+            self.records.append(make_intervals(place, begin, end, opening, closing))
 
     def add(self, other: Result) -> None:
         """Count what is in another result, which has put its records away, and have its runs."""
