@@ -15,10 +15,10 @@ import pytest
 from numba.core.caching import IndexDataCacheFile
 
 import nsys2prv_ng
-from nsys2prv_ng.runtime import jit as compiling
+from nsys2prv_ng.runtime import jit, machine_code
 
 MODULE = """
-from nsys2prv_ng.compiling import compiled
+from nsys2prv_ng.runtime.jit import compiled
 
 @compiled
 def total(values):
@@ -46,7 +46,7 @@ def lines_of(path, *arrays):
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     lines = []
-    with compiling.announce_compilation(lines.append):
+    with jit.announce_compilation(lines.append):
         for array in arrays:
             assert found.total(array) == sum(array.tolist())
     return lines
@@ -58,7 +58,7 @@ def cached(path, suffix):
 
 def test_compiled_once(module):
     assert lines_of(module, INTEGERS, REALS) == [
-        "compiling what was not used before (once per installation; half a minute of a core or more)"
+        "compiling numba kernels on first use (once per installation; 30 s or more of one core)"
     ]
     assert len(cached(module, ".nbi")) == 1 and len(cached(module, ".nbc")) == 2
     assert lines_of(module, INTEGERS, REALS) == []
@@ -99,9 +99,79 @@ def test_code_of_another_signature_is_not_run(module):
 
 def test_another_version_compiles_again(module, monkeypatch):
     lines_of(module, INTEGERS)
-    monkeypatch.setattr(compiling, "__version__", "another")
+    monkeypatch.setattr(machine_code, "__version__", "another")
     assert len(lines_of(module, INTEGERS)) == 1
     assert lines_of(module, INTEGERS) == []
+
+
+CONSTANT = "LIMIT = 3\nSHIFT = 1\n"
+CALLEE = """
+import settings
+from nsys2prv_ng.runtime.jit import compiled, inlined
+from settings import LIMIT
+
+@inlined
+def shift(value):
+    return value << settings.SHIFT
+
+@compiled
+def limit(value):
+    return min(shift(value), LIMIT)
+"""
+CALLER = """
+from callee import limit
+from nsys2prv_ng.runtime.jit import compiled
+
+@compiled
+def total(values):
+    count = 0
+    for value in values:
+        count += limit(value)
+    return count
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "total"),
+    [("settings.py", "LIMIT = 3", "LIMIT = 5", 11), ("settings.py", "SHIFT = 1", "SHIFT = 0", 6),
+     ("callee.py", "min(", "max(", 13), ("settings.py", "SHIFT = 1", "SHIFT = 1  # the same", 8)],
+)  # fmt: skip
+def test_a_changed_constant_or_callee_compiles_again(tmp_path, file, old, new, total):
+    """Numba itself would go on with the machine code of the old constant, which is in another file."""
+    for name, text in (("settings.py", CONSTANT), ("callee.py", CALLEE), ("caller.py", CALLER)):
+        (tmp_path / name).write_text(text)
+    code = "import caller, numpy as np; print(caller.total(np.array([1, 2, 3])))"
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8\n"
+    path = tmp_path / file
+    path.write_text(path.read_text().replace(old, new))
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == f"{total}\n"
+
+
+def test_an_index_that_cannot_be_replaced(module, monkeypatch):
+    """A damaged index on a full disk: the function is compiled in every run."""
+    lines_of(module, INTEGERS)
+    (path,) = cached(module, ".nbi")
+    path.write_bytes(path.read_bytes()[:200])
+
+    def full(self, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(IndexDataCacheFile, "_open_for_write", full)
+    for _ in range(2):
+        assert len(lines_of(module, INTEGERS)) == 1
+
+
+def test_another_numba_uses_its_own_cache(module, monkeypatch):
+    monkeypatch.setattr(jit, "machine_code", None)
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert lines_of(module, INTEGERS) == []
+    jit.load_numba()
+
+
+def test_importing_leaves_the_environment_alone(tmp_path):
+    code = "import os; before = dict(os.environ); import nsys2prv_ng.runtime.jit; print(dict(os.environ) == before)"
+    assert python(code, tmp_path, XDG_CACHE_HOME="relative", HOME="").communicate(timeout=60)[0] == "True\n"
 
 
 def test_no_folder_to_keep_it(module, monkeypatch):
@@ -111,7 +181,7 @@ def test_no_folder_to_keep_it(module, monkeypatch):
     (module.parent / "__pycache__").write_text("")
     for _ in range(2):
         (line,) = lines_of(module, INTEGERS)
-        assert "in each run" in line and "NUMBA_CACHE_DIR" in line
+        assert "in every run" in line and "NUMBA_CACHE_DIR" in line
 
 
 def test_no_space_to_keep_it(module, monkeypatch):

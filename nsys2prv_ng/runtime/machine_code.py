@@ -1,0 +1,180 @@
+"""Numba's cache of machine code, made safe. Everything here extends private parts of numba (0.59 to 0.69).
+
+Its files are named by processor, Python and signature, and are written by renaming. Four things are added:
+
+- Damaged files, and folders that cannot be written, mean that a function is compiled again, never an error.
+- A file is used only for the key that it was written for, also where several processes write at once.
+- Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
+  the code, but looks only at the file of the function itself when it decides whether its code is stale.
+- A user's cache folder that is not absolute counts as not set, as its specification demands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import registry
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.runtime.nrt import rtsys
+
+from nsys2prv_ng.version import __version__
+
+
+def initialize_runtime() -> None:
+    """Initialize what numba needs to call compiled functions, without what only compiling needs (0.2 s)."""
+    rtsys.initialize(registry.cpu_target.target_context)
+
+
+class MachineCodeCache(FunctionCache):
+    """The cache of one function. Raises RuntimeError where no folder can be written."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self._cache_file = _Files(self.cache_path, self._impl.filename_base, None)
+        self._cache_file.function = function
+        self._cache_file.file_stamp = self._impl.locator.get_source_stamp()
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the code for a signature, or None where there is none that is sound."""
+        try:
+            # Numba would load here what only compiling needs, which takes 0.2 s; it loads that later if it has to.
+            rtsys.initialize(target_context)
+            return self._load_overload(signature, target_context)
+        except Exception:  # unpickling what is damaged raises anything
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        """Keep the code for a signature, if that is possible."""
+        with suppress(Exception):  # no space, or a damaged index that cannot be replaced
+            super().save_overload(*arguments)
+
+
+class _UserFolder:
+    """Mixin for numba's locator of the user's own cache folder: skips a folder that is not absolute."""
+
+    _py_file: str
+    get_suitable_cache_subpath: Callable[[str], str]
+
+    @classmethod
+    def from_function(cls, function: Any, file: str) -> Any:
+        return None if _find_user_cache() is None else super().from_function(function, file)  # type: ignore[misc]
+
+    def get_cache_path(self) -> str:
+        return str(Path(_find_user_cache() or "") / "numba" / self.get_suitable_cache_subpath(self._py_file))
+
+
+def _find_user_cache() -> Path | None:
+    """Return XDG_CACHE_HOME, or else ~/.cache; None for a user without a home."""
+    folders = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))  # noqa: PTH111 (Path raises)
+    return next((Path(folder) for folder in folders if Path(folder).is_absolute()), None)
+
+
+def _replace_user_folder(locators: list[type]) -> list[type]:
+    """Return numba's locators (0.64 renamed them), with `_UserFolder` before that of the user's folder."""
+    return [
+        type("UserFolder", (_UserFolder, locator), {}) if locator.__name__.endswith("UserWideCacheLocator") else locator
+        for locator in locators
+    ]
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes = _replace_user_folder(CompileResultCacheImpl._locator_classes)
+
+
+MachineCodeCache._impl_class = _Implementation
+
+
+class _Files(IndexDataCacheFile):
+    """Numba's files, each with the key that it is for and a digest.
+
+    The index of one process may name the file of another: both number theirs by what they have seen.
+    """
+
+    function: Callable[..., object]
+    file_stamp: object
+    _stamp: object = None
+
+    @property
+    def _source_stamp(self) -> object:
+        """What the code depends on; computed at the first call, when the module of the function is complete."""
+        if self._stamp is None:
+            self._stamp = self.file_stamp, __version__, digest_dependencies(self.function)
+        return self._stamp
+
+    @_source_stamp.setter
+    def _source_stamp(self, stamp: object) -> None:
+        pass  # numba sets it when the cache is made, which is too early
+
+    def save(self, key: object, data: object) -> None:
+        code = self._dump(data)
+        super().save(key, (key, hashlib.sha256(code).digest(), code))
+
+    def load(self, key: object) -> Any:
+        entry = super().load(key)
+        if entry is None or entry[0] != key:
+            return None
+        if hashlib.sha256(entry[2]).digest() != entry[1]:
+            raise ValueError("damaged")
+        return pickle.loads(entry[2])
+
+
+# ---- what machine code depends on ------------------------------------------------------------------------------------
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None), np.generic, np.dtype)
+
+
+def digest_dependencies(function: Callable[..., object]) -> str:
+    """Return a digest of the constants and compiled functions that a function reaches through its global names."""
+    digest = hashlib.sha256()
+    for line in sorted(_list_dependencies(function, set())):
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _list_dependencies(function: Any, seen: set[int]) -> Iterator[str]:
+    """Yield a line for each constant, and the lines of each compiled function, that the code names."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    names = {name for code in _list_code(function.__code__) for name in code.co_names}
+    for name in sorted(names):
+        value = function.__globals__.get(name)
+        # Attributes of a module are names of the code as well: rec.EVENT is `rec` and `EVENT`.
+        values = [(name, value)]
+        if isinstance(value, ModuleType):
+            values = [(f"{name}.{part}", getattr(value, part, None)) for part in sorted(names)]
+        for path, dependency in values:
+            where = f"{function.__module__}.{function.__qualname__} {path}"
+            if isinstance(dependency, np.ndarray):
+                yield f"{where} {dependency.dtype} {dependency.shape} {dependency.tobytes().hex()}"
+            elif isinstance(dependency, _CONSTANTS):
+                yield f"{where} {_format_constant(dependency)}"
+            elif python_function := getattr(dependency, "py_func", None):
+                for code in _list_code(python_function.__code__):
+                    constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
+                    yield f"{where} {code.co_code.hex()} {code.co_names} {list(map(_format_constant, constants))}"
+                yield from _list_dependencies(python_function, seen)
+
+
+def _list_code(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function and of the functions within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _list_code(constant)
+
+
+def _format_constant(value: object) -> str:
+    """Return a text that is the same in every process: sets print in any order."""
+    parts = sorted(map(repr, value)) if isinstance(value, frozenset) else value
+    return f"{type(value).__name__} {parts!r}"
