@@ -21,7 +21,8 @@ from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, SourceOptions
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.source import EventRows, SourceOptions
 
 NO_SOURCE = "no source reads it"
 NO_PAYLOADS = "payloads of NCCL's calls are not in this export; make it with nsys export --include-blobs=true"

@@ -36,7 +36,9 @@ from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.shared.source import NOT_SELECTED, JoinInput, JoinResult, Result, Source, SourceOptions
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source, SourceOptions
 
 _BUFFERED = 1 << 27
 """Bytes of all runs together that are in memory while they are merged; a report has about _RUNS of them."""

@@ -28,7 +28,9 @@ from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, SourceOptions
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source, SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
 

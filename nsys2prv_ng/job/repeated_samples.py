@@ -21,7 +21,7 @@ from nsys2prv_ng.records.columns import EVENT, Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import run_in_threads
-from nsys2prv_ng.sources.shared.source import Result
+from nsys2prv_ng.sources.shared.result import Result
 
 REPEATED = "of a time of which another report of the node has them"
 

@@ -14,7 +14,7 @@ from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime
 from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import Slot, Store
-from nsys2prv_ng.sources.shared.source import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.extra_outputs import check_extra_outputs, check_reports_stay, write_atomically
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult

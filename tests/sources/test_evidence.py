@@ -14,7 +14,8 @@ from nsys2prv_ng.clock.collectives import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONIS
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, select_sources
-from nsys2prv_ng.sources.shared.source import ReportReader, Source, SourceOptions
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.source import Source, SourceOptions
 
 ROWS = list[tuple[object, ...]]
 NCCL_KINDS = {

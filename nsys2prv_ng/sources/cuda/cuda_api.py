@@ -9,7 +9,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 TABLE = Table(RUNTIME, ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})

@@ -8,7 +8,7 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources.shared.source import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 TABLE = Table("TARGET_INFO_CUDA_CONTEXT_INFO", ("processId", "contextId", "deviceId"))
 

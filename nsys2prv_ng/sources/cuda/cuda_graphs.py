@@ -12,7 +12,9 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, locate
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 TABLE = Table(GRAPH, COLUMNS, {"graphId": NULL, "graphExecId": NULL, "correlationId": NULL})
 

@@ -6,7 +6,9 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import Table
 from nsys2prv_ng.sources.cuda.cuda_api import clean_call_name
 from nsys2prv_ng.sources.shared.host_calls import add_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CUBLAS_TABLE = Table("CUBLAS_EVENTS", _COLUMNS)

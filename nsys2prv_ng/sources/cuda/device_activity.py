@@ -31,7 +31,10 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
-from nsys2prv_ng.sources.shared.source import NOT_SELECTED, JoinInput, JoinResult, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
 NAME = "device_activity"
 

@@ -11,7 +11,8 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"

@@ -12,7 +12,9 @@ from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
 from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ATTRIBUTES = {
     "gridX": types.GRID[0],

@@ -15,7 +15,8 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
 from nsys2prv_ng.sources.cuda.device_operations import TABLES
-from nsys2prv_ng.sources.shared.source import ReportReader, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 TABLE = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 

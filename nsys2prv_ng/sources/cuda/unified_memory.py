@@ -15,7 +15,10 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 GPU_FAULTS = Table(
     "CUDA_UM_GPU_PAGE_FAULT_EVENTS",

@@ -18,7 +18,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.shared.host_calls import add_calls, select_sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 CALLS = {

@@ -17,7 +17,9 @@ from nsys2prv_ng.paraver.value_tables import OPENACC_KINDS, OPENACC_UNKNOWN
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _REQUIRED = ("start", "end", "globalTid", "eventKind")
 _OPTIONAL = {"srcFile": NULL, "lineNo": 0, "funcName": NULL}

@@ -19,7 +19,9 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ANY = -1
 """Stands for every kind that is not named, and for the rows of tables that have none."""

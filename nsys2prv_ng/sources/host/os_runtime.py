@@ -11,7 +11,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 OSRT = "OSRT_API"
 _CALL = 27

@@ -16,7 +16,9 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source, StateIntervals
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NSYS = "PROFILER_OVERHEAD"
 CUPTI = "CUPTI_ACTIVITY_KIND_OVERHEAD"

@@ -11,7 +11,9 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state, drop_short_calls
 from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 TABLE = Table("SYSCALL", ("start", "end", "globalTid", "nameId"), {"callchainId": NULL})
 

@@ -21,7 +21,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
-from nsys2prv_ng.sources.shared.source import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
 _NUMBERS = (

@@ -25,7 +25,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
-from nsys2prv_ng.sources.shared.source import Result
+from nsys2prv_ng.sources.shared.result import Result
 
 # Why a send or receive is unmatched. The first of these also stand for a partner, which otherwise is a task.
 TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(

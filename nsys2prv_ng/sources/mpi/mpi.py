@@ -32,15 +32,9 @@ from nsys2prv_ng.sources.mpi.parameters import (
     parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
-from nsys2prv_ng.sources.shared.source import (
-    EventRows,
-    JoinInput,
-    JoinResult,
-    ReportReader,
-    Result,
-    Source,
-    StateIntervals,
-)
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.shared.source import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 NVTX = "NVTX_EVENTS"
 TABLE = Table(

@@ -23,7 +23,9 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
 _MESSAGE = {"packedSize": NULL, "tag": NULL, "peerWorkerUid": NULL}

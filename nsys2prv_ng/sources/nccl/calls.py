@@ -18,7 +18,9 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl import payload as nccl_payload
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
-from nsys2prv_ng.sources.shared.source import NO_END, ReportReader, Result, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import NO_END, Result
 
 SEND, RECEIVE = "ncclSend", "ncclRecv"
 COLLECTIVES = frozenset(

@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import mark_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
-from nsys2prv_ng.sources.shared.source import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 _FUNCTION = re.compile(r"AllReduce|AllGather|ReduceScatter|SendRecv|Reduce|Broadcast")
 _FUNCTION_OF_CALL = {

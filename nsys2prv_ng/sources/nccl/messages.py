@@ -19,7 +19,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
 MESSAGES = "nccl_messages"
 _WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")

@@ -36,7 +36,9 @@ from nsys2prv_ng.sources.nccl import (
 )
 from nsys2prv_ng.sources.nccl.messages import NcclJoinData, join, name_rank
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.shared.source import NO_END, EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import NO_END, Result
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _TYPES = (
     types.NCCL_COMMUNICATOR,

@@ -20,6 +20,8 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.patterns import match_patterns
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import (
     Block,
     Key,
@@ -30,7 +32,7 @@ from nsys2prv_ng.sources.shared.samples import (
     make_records,
     select_sound,
 )
-from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 METRICS = "GPU_METRICS"
 TABLE = Table(METRICS, ("typeId", "metricId", "value"), {"timestamp": NULL, "rawTimestamp": NULL})

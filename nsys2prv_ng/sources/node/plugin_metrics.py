@@ -28,8 +28,10 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.node.json_numbers import Values, convert_to_real, find_numbers, find_values
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
-from nsys2prv_ng.sources.shared.source import EventRows, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NAME = "plugin_metrics"
 _VALUES = "plugins"

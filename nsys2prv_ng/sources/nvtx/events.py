@@ -16,7 +16,9 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.source import NO_END, ReportReader, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import NO_END
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")

@@ -37,7 +37,9 @@ from nsys2prv_ng.sources.nvtx.events import (
     read_nvtx_events,
 )
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import NO_END, Result
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
 
 _OWN_PAYLOADS = ("NCCL", python_samples.DOMAIN)
 """Domains whose JSON is no label: NCCL's has a source of its own, nsys's samples of Python are functions."""

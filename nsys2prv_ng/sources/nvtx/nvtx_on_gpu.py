@@ -21,7 +21,9 @@ from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import PUSH_POP, START_END, NvtxEvents
-from nsys2prv_ng.sources.shared.source import ReportReader, Result, Source
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Source
 
 
 class _Launched(NamedTuple):

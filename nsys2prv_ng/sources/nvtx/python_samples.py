@@ -14,7 +14,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.source import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 DOMAIN = "Python Periodic Sampling"
 _BEGIN_OF_FRAME = '{"Function":'

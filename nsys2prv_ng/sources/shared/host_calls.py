@@ -11,7 +11,9 @@ from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.source import ReportReader, Result, StateIntervals, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 
 def add_calls(

@@ -19,7 +19,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.table_reader import RealArray
-from nsys2prv_ng.sources.shared.source import ReportReader, Result
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.result import Result
 
 Key = tuple[int, ...]
 
