@@ -81,8 +81,7 @@ def match_reports(rows: pd.DataFrame) -> Matches:
 
 
 def _collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -> list[pd.DataFrame]:
-    table = _table(reports)
-    """Matched rows, a table for each group of ranks of a communicator that agree."""
+    """Return matched rows, a table for each group of ranks of a communicator that agree."""
     table = _table(reports)
     matched: list[pd.DataFrame] = []
     for _, of_communicator in table.groupby("communicator", sort=False):
