@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from dataclasses import dataclass, field
@@ -12,6 +11,11 @@ from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.metadata import FARTHEST
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found]  # installed for Python 3.10 only
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)
 
@@ -150,9 +154,8 @@ class Alignment:
 
 def read_table(path: Path) -> dict[str, Correction]:
     """Correction of each node by its name. Raises TranslationError for a file that is no such table."""
-    parser = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        content = parser.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
