@@ -1,8 +1,8 @@
-"""`check_cfg`: does Paraver load a .cfg, and does it then show what the file says?
+"""`check_cfg` checks whether Paraver loads a .cfg, and whether it then shows what the file says.
 
-Paraver's own reader stops at the first line that it cannot read and does not tell which, takes much for something else
-in silence, and crashes on names that it does not find. Where it loads a file and shows something else than was
-written, this reader is stricter than Paraver on purpose.
+Paraver's own reader stops at the first line that it cannot read without naming it, silently misreads much, and crashes
+on names that it does not find. Where it loads a file and shows something else than was written, this checker is
+stricter than Paraver on purpose.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import Problem
 
-__all__ = ["CfgReport", "check_cfg"]
+__all__ = ["CfgCheckResult", "check_cfg"]
 
 
 @dataclass(frozen=True)
-class CfgReport:
-    """What a check of a .cfg found. `problems` are wrong; `warnings` load, and are rarely meant or miss the trace."""
+class CfgCheckResult:
+    """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or miss the trace."""
 
     problems: list[Problem]
     warnings: list[Problem]
@@ -35,11 +35,11 @@ class CfgReport:
 
 def check_cfg(
     path: Path, config: ParaverConfig | None, header: TraceHeader, types: Collection[int] | None = None
-) -> CfgReport:
-    """Checks a .cfg by itself and against a trace.
+) -> CfgCheckResult:
+    """Check a .cfg by itself and against a trace.
 
-    Of a header without objects, objects are not checked. types: event types with events in the trace; if not given,
-    those that the .pcf declares. Raises TranslationError if the file cannot be read.
+    Objects are not checked if the header has none. types: event types with events in the trace; by default those that
+    the .pcf declares. Raises TranslationError if the file cannot be read.
     """
     if path.suffix != ".cfg":
         raise TranslationError(f"{path}: not a Paraver cfg: its name must end in .cfg")
@@ -55,8 +55,8 @@ def check_cfg(
     if types is None and config is not None:
         types = config.types.keys()
     check_events(cfg, config, types, problems, warnings)
-    return CfgReport(_by_line(problems), _by_line(warnings), len(cfg.windows), len(cfg.histograms))
+    return CfgCheckResult(_sort_by_line(problems), _sort_by_line(warnings), len(cfg.windows), len(cfg.histograms))
 
 
-def _by_line(findings: CfgFindings) -> list[Problem]:
-    return sorted(findings.problems(), key=lambda problem: problem.line)
+def _sort_by_line(findings: CfgFindings) -> list[Problem]:
+    return sorted(findings.list_problems(), key=lambda problem: problem.line)

@@ -21,7 +21,7 @@ _RANGE = "[x,y]"
 
 
 @dataclass(frozen=True)
-class EventTypes:
+class FilterItem:
     """What an item of an evt_type filter stands for: numbers in the trace, and what to call it in messages."""
 
     numbers: tuple[int, ...]
@@ -45,23 +45,23 @@ def check_events(
             _check_values(window, config, warnings)
     _check_without_types(windows, problems, warnings)
     if types is not None:
-        asks = _is_asked(cfg, config, types)
+        asks = _does_paraver_ask(cfg, config, types)
         typed = [window for window in windows if window.numbers.get("evt_type")]
         found = [_check_presence(window, config, types, asks, warnings) for window in typed]
         if found and not any(found):
-            warnings.tell(0, "none of the event types of this cfg is in the trace")
+            warnings.note(0, "none of the event types of this cfg is in the trace")
 
 
-def list_event_types(window: CfgWindow, config: ParaverConfig | None) -> list[EventTypes]:
+def list_filter_items(window: CfgWindow, config: ParaverConfig | None) -> list[FilterItem]:
     """What the evt_type filter of a window stands for with a .pcf, item by item."""
     numbers = [int(number) for number in window.numbers.get("evt_type", [])]
     labels = window.labels.get("evt_type", [])
     if len(labels) != len(numbers):
         labels = [""] * len(numbers)
-    return [_event_type(number, label, config) for number, label in zip(numbers, labels, strict=True)]
+    return [_resolve_item(number, label, config) for number, label in zip(numbers, labels, strict=True)]
 
 
-def _event_type(number: int, label: str, config: ParaverConfig | None) -> EventTypes:
+def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> FilterItem:
     declared = config.types if config is not None else {}
     found = []
     if label not in ("", "Unknown"):
@@ -70,13 +70,13 @@ def _event_type(number: int, label: str, config: ParaverConfig | None) -> EventT
     if "*" not in label:
         found = found[-1:]  # of types with the same label Paraver knows the highest
     if "*" in label and found:
-        return EventTypes(tuple(found), f'event types "{label}"')
+        return FilterItem(tuple(found), f'event types "{label}"')
     number = found[0] if found else number
     name = label or (declared[number].label if number in declared else "")
-    return EventTypes((number,), f'event type {number} "{name}"' if name else f"event type {number}")
+    return FilterItem((number,), f'event type {number} "{name}"' if name else f"event type {number}")
 
 
-def _line(window: CfgWindow, start: str) -> int:
+def _find_line(window: CfgWindow, start: str) -> int:
     """Where a filter of a window stands."""
     lines = (entry.line for entry in window.entries if f"{entry.key} {entry.value} ".startswith(start + " "))
     return next(lines, window.line)
@@ -92,24 +92,24 @@ def _is_unread(window: CfgWindow, kind: str) -> bool:
 def _check_labels(window: CfgWindow, kind: str, problems: CfgFindings) -> None:
     numbers, labels = len(window.numbers.get(kind, [])), len(window.labels.get(kind, []))
     if labels and labels != numbers and not _is_unread(window, kind):
-        line = _line(window, f"window_filter_module {kind}_label")
-        problems.tell(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
+        line = _find_line(window, f"window_filter_module {kind}_label")
+        problems.note(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
 
 
 def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: CfgFindings) -> None:
     for kind in FILTERS:
         numbers = window.numbers.get(kind, [])
-        if window.function(kind) != _RANGE or not numbers:
+        if window.get_function(kind) != _RANGE or not numbers:
             continue
         if kind == "evt_type":
-            numbers = [float(number) for item in list_event_types(window, config) for number in item.numbers]
-        line = _line(window, f"window_filter_module {kind}")
+            numbers = [float(number) for item in list_filter_items(window, config) for number in item.numbers]
+        line = _find_line(window, f"window_filter_module {kind}")
         if len(numbers) != 2:
-            problems.tell(
+            problems.note(
                 line, f"{kind} {_RANGE} needs two numbers, there are {len(numbers)}: Paraver lets others pass"
             )
         elif numbers[0] > numbers[1]:
-            problems.tell(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
+            problems.note(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
 
 
 def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFindings) -> None:
@@ -121,9 +121,9 @@ def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFinding
     for label in window.labels.get("evt_value", []):
         several = sorted(values.get(label, ()))
         if label not in ("", "Unknown") and len(several) > 1:
-            line = _line(window, "window_filter_module evt_value_label")
+            line = _find_line(window, "window_filter_module evt_value_label")
             shown = ", ".join(map(str, several[:5])) + (", ..." if len(several) > 5 else "")
-            warnings.tell(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
+            warnings.note(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
 
 
 def _is_explicit(window: CfgWindow) -> bool:
@@ -132,37 +132,37 @@ def _is_explicit(window: CfgWindow) -> bool:
 
 
 def _check_without_types(windows: list[CfgWindow], problems: CfgFindings, warnings: CfgFindings) -> None:
-    if any(window.entry("window_selected_functions") is not None and not window.functions for window in windows):
+    if any(window.get_entry("window_selected_functions") is not None and not window.functions for window in windows):
         return  # a list that cannot be read, which is a problem already
     explicit = any(map(_is_explicit, windows))
     typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
     for window in windows:
         if window in typed:
             continue
-        line = _line(window, "window_selected_functions")
-        filters = window.function("evt_type")
+        line = _find_line(window, "window_selected_functions")
+        filters = window.get_function("evt_type")
         message = "a window without event types must choose {evt_type, All} or {evt_type, None}"
         if not explicit and not typed:
-            problems.tell(line, f"{message}: {REFUSES}")
+            problems.note(line, f"{message}: {REFUSES}")
         elif not explicit:
-            warnings.tell(
+            warnings.note(
                 line, f"{message}: Paraver asks where the event types of the other windows are not in the trace"
             )
-        if filters not in ("All", "None") and window.function("thread") in EVENT:
-            warnings.tell(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
+        if filters not in ("All", "None") and window.get_function("thread") in EVENT:
+            warnings.note(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
 
 
-def _numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
-    return [number for item in list_event_types(window, config) for number in item.numbers]
+def _list_numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
+    return [number for item in list_filter_items(window, config) for number in item.numbers]
 
 
 def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
     """Whether a window filters by a range in which the trace has a type."""
-    in_range = window.function("evt_type") == _RANGE and len(numbers) > 1
+    in_range = window.get_function("evt_type") == _RANGE and len(numbers) > 1
     return in_range and any(numbers[0] <= number <= numbers[1] for number in types)
 
 
-def _is_asked(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
+def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
     """Whether Paraver asks about absent types.
 
     Where it finds one in a range, it forgets those of the windows above. When a histogram begins it looks at the last
@@ -176,7 +176,7 @@ def _is_asked(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]
             last = cfg.windows[last.parents[0] - 1]
         windows += [last]
     for index, window in enumerate(windows):
-        numbers = _numbers(window, config)
+        numbers = _list_numbers(window, config)
         absent |= window not in windows[:index] and any(number not in types for number in numbers)
         absent &= not _has_range(window, numbers, types)
     return absent
@@ -186,18 +186,18 @@ def _check_presence(
     window: CfgWindow, config: ParaverConfig | None, types: Collection[int], asks: bool, warnings: CfgFindings
 ) -> bool:
     """Warns of event types without an event in the trace; returns whether there is any."""
-    items, numbers = list_event_types(window, config), _numbers(window, config)
-    line = _line(window, "window_filter_module evt_type")
+    items, numbers = list_filter_items(window, config), _list_numbers(window, config)
+    line = _find_line(window, "window_filter_module evt_type")
     if _has_range(window, numbers, types):
         return True
     question = "Paraver asks before it shows an empty window" if asks else "Paraver shows an empty window"
-    if window.function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
-        warnings.tell(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
+    if window.get_function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
+        warnings.note(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
         return False
     absent = [item for item in items if not any(number in types for number in item.numbers)]
     if len(absent) < len(items):
         question = "Paraver asks, and shows the others" if asks else "Paraver shows the others"
     for item in dict.fromkeys(absent):
         are = "are" if item.name.startswith("event types") else "is"
-        warnings.tell(line, f"{item.name} {are} not in the trace: {question}")
+        warnings.note(line, f"{item.name} {are} not in the trace: {question}")
     return len(absent) < len(items)

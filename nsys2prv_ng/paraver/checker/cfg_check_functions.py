@@ -32,7 +32,7 @@ def check_functions(window: CfgWindow, problems: CfgFindings, warnings: CfgFindi
         _check_function(window, function, problems)
     for function in window.composes:
         if function.level not in COMPOSES_OF_LEVEL:
-            problems.tell(function.line, f"'{function.level}' is not a level of composes: {REFUSES}")
+            problems.note(function.line, f"'{function.level}' is not a level of composes: {REFUSES}")
         else:
             _check_name(function, COMPOSE, problems)
     extras = [function for function in window.composes if function.level == EXTRA_COMPOSE]
@@ -40,13 +40,13 @@ def check_functions(window: CfgWindow, problems: CfgFindings, warnings: CfgFindi
     for parameters in window.parameters:
         if parameters.level != EXTRA_COMPOSE:
             _check_choice(window, parameters, problems, warnings)
-        known = _functions_of(parameters.level).get(parameters.function)
+        known = _get_functions(parameters.level).get(parameters.function)
         if known is not None:
             _check_parameters(parameters, known, problems)
     _check_missing(window, extras, warnings)
 
 
-def _functions_of(level: str) -> Functions:
+def _get_functions(level: str) -> Functions:
     return FUNCTIONS_OF_LEVEL.get(level) or COMPOSES_OF_LEVEL.get(level, {})
 
 
@@ -54,17 +54,17 @@ def _check_function(window: CfgWindow, function: Function, problems: CfgFindings
     level = function.level
     if level in FUNCTIONS_OF_LEVEL:
         if window.derived and level in NOT_IN_DERIVED:
-            problems.tell(function.line, f"a derived window has no function at level {level}: Paraver never uses it")
+            problems.note(function.line, f"a derived window has no function at level {level}: Paraver never uses it")
         _check_name(function, FUNCTIONS_OF_LEVEL[level], problems)
     elif level in COMPOSES_OF_LEVEL:
-        problems.tell(function.line, f"{level} belongs into window_compose_functions, which Paraver takes instead")
+        problems.note(function.line, f"{level} belongs into window_compose_functions, which Paraver takes instead")
     elif window.derived:
-        problems.tell(function.line, f"'{level}' in a derived window, which has no filter: {REFUSES}")
+        problems.note(function.line, f"'{level}' in a derived window, which has no filter: {REFUSES}")
     elif level not in FILTERS:
-        problems.tell(function.line, f"'{level}' is neither a level nor a filter: Paraver ignores it")
+        problems.note(function.line, f"'{level}' is neither a level nor a filter: Paraver ignores it")
     elif function.name not in FILTER_FUNCTIONS:
         names = ", ".join(FILTER_FUNCTIONS)
-        problems.tell(function.line, f"'{function.name}' is not a filter function ({names}): Paraver crashes")
+        problems.note(function.line, f"'{function.name}' is not a filter function ({names}): Paraver crashes")
 
 
 def _check_name(function: Function, known: Functions, problems: CfgFindings) -> None:
@@ -72,27 +72,27 @@ def _check_name(function: Function, known: Functions, problems: CfgFindings) -> 
         return
     elsewhere = any(function.name in functions for functions in (THREAD, NOT_THREAD, CPU, COMPOSE, DERIVED))
     consequence = "Paraver crashes when it uses it, or shows something else" if elsewhere else REFUSES
-    problems.tell(function.line, f"'{function.name}' is not a function of level {function.level}: {consequence}")
+    problems.note(function.line, f"'{function.name}' is not a function of level {function.level}: {consequence}")
 
 
 def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindings, warnings: CfgFindings) -> None:
     """Parameters count only for the function that is chosen at their level by the lines above them."""
     line, level, name = parameters.line, parameters.level, parameters.function
     if level not in FUNCTIONS_OF_LEVEL and level not in COMPOSES_OF_LEVEL:
-        problems.tell(line, f"'{level}' is not a level that has functions: {REFUSES}")
+        problems.note(line, f"'{level}' is not a level that has functions: {REFUSES}")
         return
     choices = [selection for selection in window.functions + window.composes if selection.level == level]
     above = [selection.name for selection in choices if selection.line < line]
-    chosen = above[-1] if above else "" if window.derived and level in NOT_IN_DERIVED else window.function(level)
+    chosen = above[-1] if above else "" if window.derived and level in NOT_IN_DERIVED else window.get_function(level)
     if not above and choices:
-        problems.tell(line, f"parameters of {level} '{name}' stand above the line that chooses it: they are lost")
+        problems.note(line, f"parameters of {level} '{name}' stand above the line that chooses it: they are lost")
     elif not chosen:
-        problems.tell(line, f"parameters for level {level}, at which a derived window has none: Paraver crashes")
+        problems.note(line, f"parameters for level {level}, at which a derived window has none: Paraver crashes")
     elif chosen != name:
-        warnings.tell(line, f"parameters of '{name}', but '{chosen}' is chosen at {level}: Paraver ignores them")
+        warnings.note(line, f"parameters of '{name}', but '{chosen}' is chosen at {level}: Paraver ignores them")
     earlier = [other for other in window.parameters if (other.level, other.function) == (level, name)]
     if earlier[0].line < line:
-        problems.tell(line, f"parameters of {level} '{name}' are given twice: Paraver takes the last")
+        problems.note(line, f"parameters of {level} '{name}' are given twice: Paraver takes the last")
 
 
 def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], problems: CfgFindings) -> None:
@@ -103,10 +103,10 @@ def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], probl
             continue
         line, name = parameters.line, parameters.function
         if name not in (extra.name for extra in extras if extra.line < line):
-            problems.tell(line, f"parameters of {EXTRA_COMPOSE} '{name}', which is not among the composes above it")
+            problems.note(line, f"parameters of {EXTRA_COMPOSE} '{name}', which is not among the composes above it")
         elif position >= len(extras) or extras[position].name != name:
             message = f"parameters of {EXTRA_COMPOSE} '{name}' are lost: extra composes that have one must come first"
-            problems.tell(line, f"{message}, and their parameters in the same order")
+            problems.note(line, f"{message}, and their parameters in the same order")
         else:
             position += len(parameters.values)
     for extra in extras:
@@ -114,7 +114,7 @@ def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], probl
             message = (
                 f"{EXTRA_COMPOSE} '{extra.name}' has several parameters: Paraver gives the second to the next compose"
             )
-            problems.tell(extra.line, message)
+            problems.note(extra.line, message)
 
 
 def _check_parameters(parameters: Parameters, known: SemanticFunction, problems: CfgFindings) -> None:
@@ -124,15 +124,15 @@ def _check_parameters(parameters: Parameters, known: SemanticFunction, problems:
             "Paraver crashes" if len(parameters.values) > len(wanted) else "Paraver has its own for the others"
         )
         message = f"'{name}' has {len(wanted)} parameters, {len(parameters.values)} are given: {consequence}"
-        problems.tell(parameters.line, message)
+        problems.note(parameters.line, message)
         return
     for parameter, values in zip(wanted, parameters.values, strict=True):
         if not values or (len(values) > 1 and not parameter.many):
             number = "at least one value" if parameter.many else "one value"
-            problems.tell(parameters.line, f"'{parameter.name}' of '{name}' needs {number}, {len(values)} are given")
+            problems.note(parameters.line, f"'{parameter.name}' of '{name}' needs {number}, {len(values)} are given")
             return
     if name == "Translate" and len(parameters.values[0]) % 2:
-        problems.tell(parameters.line, "the list of 'Translate' must be pairs of a value and what takes its place")
+        problems.note(parameters.line, "the list of 'Translate' must be pairs of a value and what takes its place")
     if name in _RANGES:
         lower, upper = (parameters.values[index] for index in _RANGES[name])
         _check_range(parameters, lower, upper, problems)
@@ -142,10 +142,10 @@ def _check_range(parameters: Parameters, lower: Sequence[float], upper: Sequence
     name, line = parameters.function, parameters.line
     order = "maximum" if _RANGES[name] == (1, 0) else "minimum"
     if len(lower) != len(upper):
-        problems.tell(line, f"'{name}' has {len(lower)} lower and {len(upper)} upper ends: Paraver drops what is left")
+        problems.note(line, f"'{name}' has {len(lower)} lower and {len(upper)} upper ends: Paraver drops what is left")
     elif any(low > high for low, high in zip(lower, upper, strict=True)):
         message = f"a range of '{name}' ends before it begins (its first parameter is the {order}): nothing is in it"
-        problems.tell(line, message)
+        problems.note(line, message)
 
 
 def _check_missing(window: CfgWindow, extras: Iterable[Function], warnings: CfgFindings) -> None:
@@ -154,19 +154,19 @@ def _check_missing(window: CfgWindow, extras: Iterable[Function], warnings: CfgF
     last = {function.level: function for function in window.functions + window.composes}
     last.pop(EXTRA_COMPOSE, None)
     for function in (*last.values(), *extras):
-        known = _functions_of(function.level).get(function.name)
+        known = _get_functions(function.level).get(function.name)
         if known is not None and not known.usable and (function.level, function.name) not in given:
             names = ", ".join(parameter.name for parameter in known.parameters)
             message = f"'{function.name}' at {function.level} is given no parameters ({names}): Paraver has its own"
-            warnings.tell(function.line, message)
+            warnings.note(function.line, message)
 
 
 def check_operation(window: CfgWindow, problems: CfgFindings) -> None:
     """The operation that makes a derived window out of two others."""
-    entry = window.entry("window_operation")
+    entry = window.get_entry("window_operation")
     if entry is None:
-        problems.tell(window.line, "a derived window without window_operation: Paraver crashes")
+        problems.note(window.line, "a derived window without window_operation: Paraver crashes")
     elif entry.value not in DERIVED:
         known = any(entry.value in functions for functions in (THREAD, NOT_THREAD, CPU, COMPOSE))
         consequence = "Paraver crashes" if known else REFUSES
-        problems.tell(entry.line, f"'{entry.value[:40]}' is not an operation of derived windows: {consequence}")
+        problems.note(entry.line, f"'{entry.value[:40]}' is not an operation of derived windows: {consequence}")

@@ -24,17 +24,17 @@ _PATHS = {
 def check_selections(window: CfgWindow, level: str, header: TraceHeader, problems: CfgFindings) -> None:
     """The window_object lines of a window, which Paraver shows at `level`."""
     seen: Selections = {}
-    level_line = window.entry("window_level")
+    level_line = window.get_entry("window_level")
     for selection in window.selections:
         if selection.level == level and level_line is not None and level_line.line > selection.line:
-            problems.tell(selection.line, "window_object stands above window_level: Paraver reads it as for threads")
+            problems.note(selection.line, "window_object stands above window_level: Paraver reads it as for threads")
         if (selection.level, selection.within) in seen:
-            problems.tell(selection.line, f"objects of the same {selection.level} are chosen twice: the last counts")
+            problems.note(selection.line, f"objects of the same {selection.level} are chosen twice: the last counts")
         seen[selection.level, selection.within] = selection
         _check_marks(selection, level, problems)
         _check_size(selection, header, problems)
-    if header.applications and seen and not any(_is_chosen(seen, level, row) for row in _rows(level, header)):
-        problems.tell(window.selections[0].line, "no object is chosen: Paraver shows no row")
+    if header.applications and seen and not any(_is_chosen(seen, level, row) for row in _iterate_rows(level, header)):
+        problems.note(window.selections[0].line, "no object is chosen: Paraver shows no row")
 
 
 def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> None:
@@ -44,23 +44,23 @@ def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> Non
     if wrong is not None:
         consequence = REFUSES if selection.level == level else "Paraver takes it for All"
         message = f"objects of level {selection.level} in a window of level {level} are marked {' or '.join(known)}"
-        problems.tell(selection.line, f"{message}, not '{wrong[:20]}': {consequence}")
+        problems.note(selection.line, f"{message}, not '{wrong[:20]}': {consequence}")
 
 
 def _check_size(selection: Selection, header: TraceHeader, problems: CfgFindings) -> None:
     """Paraver ignores a line that speaks of more objects than there are, and crashes on some."""
     if not header.applications:
         return
-    size = _size(selection, header)
+    size = _get_size(selection, header)
     name = ".".join(str(index + 1) for index in selection.within)
     if size is None:
-        problems.tell(selection.line, f"{selection.level} of {name}, which the trace does not have: Paraver ignores it")
+        problems.note(selection.line, f"{selection.level} of {name}, which the trace does not have: Paraver ignores it")
     elif len(selection.marks) > size:
         message = f"{len(selection.marks)} objects of level {selection.level}, the trace has {size} there"
-        problems.tell(selection.line, f"{message}: Paraver ignores the line")
+        problems.note(selection.line, f"{message}: Paraver ignores the line")
 
 
-def _size(selection: Selection, header: TraceHeader) -> int | None:
+def _get_size(selection: Selection, header: TraceHeader) -> int | None:
     """How many objects there are to choose from, None if there is nothing that could hold them."""
     larger: Sequence[object] = header.cpus if selection.level in RESOURCE_LEVELS else header.applications
     if not selection.within:
@@ -75,7 +75,7 @@ def _size(selection: Selection, header: TraceHeader) -> int | None:
     return tasks[selection.within[1]][0] if selection.within[1] < len(tasks) else None
 
 
-def _rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
+def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
     """Indices of each row of a level, those of the objects that hold it first."""
     if level == "node":
         yield from ((node,) for node in range(len(header.cpus)))

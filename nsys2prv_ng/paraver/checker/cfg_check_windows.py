@@ -8,7 +8,7 @@ from nsys2prv_ng.paraver.checker.cfg_check_functions import check_functions, che
 from nsys2prv_ng.paraver.checker.cfg_check_objects import check_selections
 from nsys2prv_ng.paraver.checker.cfg_functions import PROCESS_LEVELS, RESOURCE_LEVELS, WINDOW_LEVELS
 from nsys2prv_ng.paraver.checker.cfg_keys import is_number
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow, whole
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 _NEEDS_PARENTS = (
@@ -28,45 +28,45 @@ def check_window(
     if window.derived:
         _check_derived(cfg, window, problems)
     check_functions(window, problems, warnings)
-    check_selections(window, effective_level(cfg, window), header, problems)
+    check_selections(window, get_effective_level(cfg, window), header, problems)
 
 
-def model(level: str) -> Sequence[str]:
+def get_model(level: str) -> Sequence[str]:
     """The levels of processes or those of resources, coarse ones first; none if there is no such level."""
     return next((levels for levels in (PROCESS_LEVELS, RESOURCE_LEVELS) if level in levels), ())
 
 
-def parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
+def list_parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
     """Those windows of a derived window that stand above it."""
     return [cfg.windows[number - 1] for number in window.parents if 0 < number < window.number]
 
 
-def effective_level(cfg: CfgFile, window: CfgWindow) -> str:
+def get_effective_level(cfg: CfgFile, window: CfgWindow) -> str:
     """The level at which Paraver shows a window: a derived one is at most as fine as what it is made of."""
     levels = cfg.effective_levels
     for each in cfg.windows[len(levels) : window.number]:  # parents stand above what is derived from them
-        levels.append(_level(each, [levels[parent.number - 1] for parent in parents(cfg, each)]))
+        levels.append(_derive_level(each, [levels[parent.number - 1] for parent in list_parents(cfg, each)]))
     return levels[window.number - 1]
 
 
-def _level(window: CfgWindow, of_parents: Sequence[str]) -> str:
+def _derive_level(window: CfgWindow, of_parents: Sequence[str]) -> str:
     if not window.derived:
         return window.level
-    finest = max(map(_rank, of_parents), default=-1)
+    finest = max(map(_rank_level, of_parents), default=-1)
     if finest < 0:
         return window.level
-    given = _rank(window.level) if window.entry("window_level") else finest
+    given = _rank_level(window.level) if window.get_entry("window_level") else finest
     return WINDOW_LEVELS[min(given, finest)] if given >= 0 else window.level
 
 
-def _rank(level: str) -> int:
+def _rank_level(level: str) -> int:
     return WINDOW_LEVELS.index(level) if level in WINDOW_LEVELS else -1
 
 
 def _check_level(window: CfgWindow, header: TraceHeader, problems: CfgFindings) -> None:
-    entry = window.entry("window_level")
+    entry = window.get_entry("window_level")
     if entry is not None and window.level in RESOURCE_LEVELS and header.applications and not header.cpus:
-        problems.tell(entry.line, f"level {window.level} of a trace that has no resources: {REFUSES}")
+        problems.note(entry.line, f"level {window.level} of a trace that has no resources: {REFUSES}")
 
 
 def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
@@ -77,66 +77,66 @@ def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
         ("window_begin_time_relative", "window_scale_relative", False),
         ("window_begin_time", "window_stop_time", False),
     ):
-        low, high = window.entry(first), window.entry(second)
+        low, high = window.get_entry(first), window.get_entry(second)
         if low is None or high is None or not (is_number(low.value) and is_number(high.value)):
             continue
         if float(low.value) > float(high.value) or (float(low.value) == float(high.value) and not equal):
             message = f"{first} {low.value} is not below {second} {high.value}: Paraver shows nothing"
-            problems.tell(max(low.line, high.line), message)
+            problems.note(max(low.line, high.line), message)
 
 
 def _check_numbers(window: CfgWindow, problems: CfgFindings, warnings: CfgFindings) -> None:
     """Keys that number windows and rows."""
-    entry = window.entry("window_id")
+    entry = window.get_entry("window_id")
     if entry is not None and entry.value.strip() != str(window.number):
         message = f"window_id {entry.value[:20]}: Paraver does not read it, for others this is window {window.number}"
-        warnings.tell(entry.line, message)
-    entry = window.entry("window_punctual_color_window")
-    if entry is not None and entry.value.isdecimal() and not 0 < whole(entry.value) < window.number:
-        problems.tell(
+        warnings.note(entry.line, message)
+    entry = window.get_entry("window_punctual_color_window")
+    if entry is not None and entry.value.isdecimal() and not 0 < parse_whole(entry.value) < window.number:
+        problems.note(
             entry.line, f"window_punctual_color_window {entry.value}: no window above this one has the number"
         )
-    entry = window.entry("window_zoom_objects")
+    entry = window.get_entry("window_zoom_objects")
     rows = entry.value.split(" ") if entry is not None else []
     are_two = len(rows) == 2 and all(row.isdecimal() for row in rows)
-    if entry is not None and are_two and whole(rows[0]) > whole(rows[1]):
-        problems.tell(entry.line, f"window_zoom_objects {entry.value}: the first row is behind the last")
+    if entry is not None and are_two and parse_whole(rows[0]) > parse_whole(rows[1]):
+        problems.note(entry.line, f"window_zoom_objects {entry.value}: the first row is behind the last")
 
 
 def _check_derived(cfg: CfgFile, window: CfgWindow, problems: CfgFindings) -> None:
     check_operation(window, problems)
     for key in ("window_factors", "window_shifts"):
-        if window.entry(key) is None:
-            problems.tell(window.line, f"a derived window without {key}")
-    entry = window.entry("window_identifiers")
+        if window.get_entry(key) is None:
+            problems.note(window.line, f"a derived window without {key}")
+    entry = window.get_entry("window_identifiers")
     if entry is None:
-        problems.tell(window.line, "a derived window without window_identifiers: Paraver crashes")
+        problems.note(window.line, "a derived window without window_identifiers: Paraver crashes")
         return
     for number in window.parents:
         if not 0 < number < window.number:
             message = f"window_identifiers: there is no window {number} above window {window.number}: Paraver crashes"
-            problems.tell(entry.line, message)
+            problems.note(entry.line, message)
     for other in window.entries:
         if other.key in _NEEDS_PARENTS and other.line < entry.line:
-            problems.tell(other.line, f"'{other.key}' stands above window_identifiers: Paraver crashes")
+            problems.note(other.line, f"'{other.key}' stands above window_identifiers: Paraver crashes")
     _check_derived_level(cfg, window, problems)
 
 
 def _check_derived_level(cfg: CfgFile, window: CfgWindow, problems: CfgFindings) -> None:
-    levels = [effective_level(cfg, parent) for parent in parents(cfg, window)]
-    models = {model(level) for level in levels}
-    line = window.entry("window_level") or window.entry("window_identifiers")
-    if line is None or () in models or not levels or not model(window.level):
+    levels = [get_effective_level(cfg, parent) for parent in list_parents(cfg, window)]
+    models = {get_model(level) for level in levels}
+    line = window.get_entry("window_level") or window.get_entry("window_identifiers")
+    if line is None or () in models or not levels or not get_model(window.level):
         return
-    own = effective_level(cfg, window)
+    own = get_effective_level(cfg, window)
     if len(models) > 1:
         message = f"windows of levels {' and '.join(levels)} cannot be combined: one has processes, one resources"
-        problems.tell(line.line, f"{message}; Paraver crashes or shows nonsense")
-    elif window.entry("window_level") is None:
+        problems.note(line.line, f"{message}; Paraver crashes or shows nonsense")
+    elif window.get_entry("window_level") is None:
         return
-    elif model(window.level) not in models:
+    elif get_model(window.level) not in models:
         message = f"level {window.level} of a window that is derived from levels {' and '.join(levels)}"
-        problems.tell(line.line, f"{message}: Paraver crashes or keeps {own}")
+        problems.note(line.line, f"{message}: Paraver crashes or keeps {own}")
     elif window.level != own:
         message = f"level {window.level} is finer than what the window is derived from"
-        problems.tell(line.line, f"{message}: Paraver keeps {own}")
+        problems.note(line.line, f"{message}: Paraver keeps {own}")

@@ -36,7 +36,7 @@ _OBJECTS = re.compile(r"\{ (?P<numbers>(\d{1,9}, ){1,3})\{(?P<marks>.*)\} ?\}", 
 class CfgFindings(Findings):
     """What is wrong with a .cfg. The files are short: every message is a kind of its own, unless one is named."""
 
-    def tell(self, line: int, message: str, kind: str = "") -> None:
+    def note(self, line: int, message: str, kind: str = "") -> None:
         self.add(kind or message, line, message)
 
 
@@ -87,13 +87,15 @@ def parse_functions(value: str, line: int, *, composes: bool = False) -> list[Fu
     match = _LIST.fullmatch(value)
     if match is None or re.sub(r"[, ]", "", _FUNCTION.sub("", match["items"])):
         raise CfgSyntaxError(f"'{value[:60]}' is not {{ n, {{ {{level, function}}, ... }} }}")
-    found = [Function(_level(level, composes), name, line) for level, name in _FUNCTION.findall(match["items"])]
+    found = [
+        Function(_normalize_level(level, composes), name, line) for level, name in _FUNCTION.findall(match["items"])
+    ]
     if len(found) != int(match["count"]):
         raise CfgSyntaxError(f"{match['count']} functions are announced, {len(found)} follow: Paraver takes others")
     return found
 
 
-def _level(name: str, composes: bool) -> str:
+def _normalize_level(name: str, composes: bool) -> str:
     name = ALIASES.get(name, name)
     return f"compose_{name}" if composes and name in WINDOW_LEVELS else name
 
@@ -106,10 +108,12 @@ def parse_parameters(value: str, line: int) -> Parameters:
     texts = match["values"].removesuffix(" ").split(", ") if match["values"].strip() else []
     if len(texts) != int(match["count"]):
         raise CfgSyntaxError(f"{match['count']} parameters are announced, {len(texts)} follow: Paraver takes others")
-    return Parameters(_level(match["level"], False), match["function"], tuple(map(_parameter, texts)), line)
+    return Parameters(
+        _normalize_level(match["level"], False), match["function"], tuple(map(_parse_parameter, texts)), line
+    )
 
 
-def _parameter(text: str) -> tuple[float, ...]:
+def _parse_parameter(text: str) -> tuple[float, ...]:
     count, *values = text.split(" ")
     if not count.isdecimal() or not all(map(is_number, values)):
         raise CfgSyntaxError(f"'{text[:40]}' is not a number of values and the values: Paraver refuses the cfg")
@@ -123,7 +127,7 @@ def parse_filter(value: str) -> Filter:
     kind, _, rest = value.partition(" ")
     labelled = kind.removesuffix("_label")
     if labelled != kind and labelled in LABELLED:
-        return Filter(labelled, labels=_labels(kind, rest))
+        return Filter(labelled, labels=_parse_labels(kind, rest))
     if kind not in FILTERS:
         raise CfgSyntaxError(f"'{kind[:40]}' is not a filter ({', '.join(FILTERS)}): Paraver ignores the line")
     count, *texts = rest.split(" ")
@@ -131,10 +135,10 @@ def parse_filter(value: str) -> Filter:
         raise CfgSyntaxError(f"'{rest[:60]}' is not a count and so many numbers: Paraver refuses the cfg")
     if len(texts) != int(count[:9]):
         raise CfgSyntaxError(f"{kind}: {count[:9]} numbers are announced, {len(texts)} follow: Paraver takes others")
-    return Filter(kind, [_filter_number(kind, text) for text in texts])
+    return Filter(kind, [_parse_filter_number(kind, text) for text in texts])
 
 
-def _filter_number(kind: str, text: str) -> float:
+def _parse_filter_number(kind: str, text: str) -> float:
     """Objects count from 1 and have 16 bits, event types 32; Paraver cuts what is larger, and fractions."""
     number = float(text)
     limits = {"evt_type": (1, 2**32 - 1), "from_obj": (1, 2**16 - 1), "to_obj": (1, 2**16 - 1)}
@@ -145,7 +149,7 @@ def _filter_number(kind: str, text: str) -> float:
     return number
 
 
-def _labels(kind: str, text: str) -> list[str]:
+def _parse_labels(kind: str, text: str) -> list[str]:
     match = _LABELS.fullmatch(text)
     if match is None:
         raise CfgSyntaxError(f"'{text[:60]}' is not a count and so many labels in \"quotes\": Paraver finds others")

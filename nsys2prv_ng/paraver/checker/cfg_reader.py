@@ -61,7 +61,7 @@ __all__ = [
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
 
-_SHEBANG = "#ParaverCFG"
+_MAGIC = "#ParaverCFG"
 _VERSION = ("ConfigFile.Version:", "version")
 _NUM_WINDOWS = ("ConfigFile.NumWindows:", "number_of_windows")
 _BEGIN = ("ConfigFile.BeginDescription", "begin_description")
@@ -92,21 +92,21 @@ class Section:
     line: int
     entries: list[Entry] = field(default_factory=list)
 
-    def entry(self, key: str) -> Entry | None:
+    def get_entry(self, key: str) -> Entry | None:
         """The last line with a key: it is the one that counts."""
         return next((entry for entry in reversed(self.entries) if entry.key == key), None)
 
-    def value(self, key: str, default: str = "") -> str:
-        found = self.entry(key)
+    def get_value(self, key: str, default: str = "") -> str:
+        found = self.get_entry(key)
         return default if found is None else found.value
 
-    def numeric(self, key: str, default: float) -> float:
+    def get_number(self, key: str, default: float) -> float:
         """Of a value that is no number (it is a problem already) the default."""
-        value = self.value(key)
+        value = self.get_value(key)
         return float(value) if is_number(value) else default
 
 
-def whole(digits: str) -> int:
+def parse_whole(digits: str) -> int:
     """A number of windows or rows; one of more digits than any file or trace has is some number beyond all of them."""
     return int(digits) if len(digits) < 19 else 10**18
 
@@ -132,15 +132,15 @@ class CfgWindow(Section):
     @property
     def level(self) -> str:
         """As the file says; a derived window cannot be finer than what it is made of."""
-        level = self.value("window_level", "thread")
+        level = self.get_value("window_level", "thread")
         return ALIASES["ptask"] if level == "ptask" else level
 
     @property
     def parents(self) -> tuple[int, ...]:
-        value = self.value("window_identifiers") if self.derived else ""
-        return tuple(map(whole, value.split(" "))) if re.fullmatch(r"[0-9]+ [0-9]+", value) else ()
+        value = self.get_value("window_identifiers") if self.derived else ""
+        return tuple(map(parse_whole, value.split(" "))) if re.fullmatch(r"[0-9]+ [0-9]+", value) else ()
 
-    def function(self, level: str) -> str:
+    def get_function(self, level: str) -> str:
         """What is chosen for a level, a compose level or a filter in the end."""
         found = [function.name for function in self.functions + self.composes if function.level == level]
         return found[-1] if found else DEFAULT_FUNCTION.get(level, "All")
@@ -152,7 +152,7 @@ class CfgHistogram(Section):
 
     @property
     def name(self) -> str:
-        return self.value("Analyzer2D.Name:")
+        return self.get_value("Analyzer2D.Name:")
 
 
 @dataclass
@@ -190,10 +190,10 @@ class CfgReader:
         return self.cfg
 
     def _problem(self, message: str, kind: str = "") -> None:
-        self._problems.tell(self._line, message, kind)
+        self._problems.note(self._line, message, kind)
 
     def _warn(self, message: str) -> None:
-        self._warnings.tell(self._line, message)
+        self._warnings.note(self._line, message)
 
     def _clean(self, raw: str, number: int) -> str:
         self._line = number
@@ -227,7 +227,7 @@ class CfgReader:
     def _read_line(self, line: str) -> None:
         key, _, value = line.partition(" ")
         if line.startswith("#"):
-            if key == _SHEBANG:
+            if key == _MAGIC:
                 self._headers.setdefault(key, ("", self._line))
         elif line.startswith("<"):
             self._mark(line)
@@ -341,7 +341,7 @@ class CfgReader:
             self._add_entry(sections[-1], key, value, ALIAS_KEYS[key], REFUSES)
 
     def _add_entry(self, section: Section, key: str, value: str, spec: Key, refusal: str) -> None:
-        if not spec.repeated and section.entry(key) is not None:
+        if not spec.repeated and section.get_entry(key) is not None:
             self._problem(f"'{key}' is given twice: Paraver takes the last")
         if key not in _TO_THE_END:
             value = value.rstrip(" ")
@@ -364,11 +364,11 @@ class CfgReader:
     def _check_header(self, described: bool) -> None:
         """What must stand anywhere in the file, and the number of windows."""
         self._line = 0
-        if _SHEBANG not in self._headers and not any(
+        if _MAGIC not in self._headers and not any(
             version in self._headers and count in self._headers
             for version, count in zip(_VERSION, _NUM_WINDOWS, strict=True)
         ):
-            self._problem(f"not a Paraver cfg: neither {_SHEBANG} nor {_VERSION[0]} and {_NUM_WINDOWS[0]}")
+            self._problem(f"not a Paraver cfg: neither {_MAGIC} nor {_VERSION[0]} and {_NUM_WINDOWS[0]}")
         if not described:
             self._problem(f"there is no description ({_BEGIN[0]} ... {_END[0]})")
         if self._window_name is not None:

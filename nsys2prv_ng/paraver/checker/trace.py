@@ -1,7 +1,7 @@
-"""`check_trace`: does a trace keep every rule that Paraver expects of who writes it, and those it never tells about?
+"""`check_trace` checks whether a trace keeps every rule that Paraver expects, including those it never complains about.
 
-Paraver itself accepts much in silence: it drops lines, cuts numbers, and shows wrong intervals without a word. This
-reader is stricter than Paraver on purpose: a trace about which it says nothing is shown as it was meant.
+Paraver accepts much in silence: it drops lines, cuts numbers, and shows wrong intervals without a word. This checker is
+stricter than Paraver on purpose: Paraver shows a trace without any problem here as it was meant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 from nsys2prv_ng.paraver.read.row_reader import read_row
 
-__all__ = ["CheckReport", "Problem", "TraceContents", "check_trace"]
+__all__ = ["CheckResult", "Problem", "TraceContents", "check_trace"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
-"""A longer line is a problem, and is not looked into."""
+"""A longer line is a problem, and its fields are not checked."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TraceContents:
 
 
 @dataclass(frozen=True)
-class CheckReport:
+class CheckResult:
     """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 
     records: well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.
@@ -62,11 +62,11 @@ def check_trace(
     progress: Callable[[int], object] | None = None,
     block_bytes: int = _BLOCK_BYTES,
     max_line: int = _MAX_LINE_BYTES,
-) -> CheckReport:
-    """Checks x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
+) -> CheckResult:
+    """Check x.prv or x.prv.gz with x.pcf and x.row, in one pass and in bounded memory.
 
     `progress` gets the bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot be read
-    or is no Paraver trace at all; everything else is in the report, one entry for each kind of problem.
+    or is not a Paraver trace at all; everything else is in the result, one entry for each kind of problem.
     """
     if not path.name.endswith((".prv", ".prv.gz")):
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
@@ -79,13 +79,16 @@ def check_trace(
         head, lines = _read_communicators(stream, header, prv)
         config = _read_config(pcf_path, pcf, pcf_warnings)
         body = BodyCheck(path, header, config, lines, max_line)
-        for text, size in stream.blocks(block_bytes, head):
+        for text, size in stream.read_blocks(block_bytes, head):
             body.check(text, size)
         _check_end(stream, body, prv)
-    row = _check_names(row_path, header)
-    return CheckReport(
-        problems=_by_line(prv.problems() + body.problems()) + _by_line(pcf.problems()) + _by_line(row.problems()),
-        warnings=_by_line(prv_warnings.problems() + body.warnings()) + _by_line(pcf_warnings.problems()),
+    row = _check_row(row_path, header)
+    return CheckResult(
+        problems=_sort_by_line(prv.list_problems() + body.list_problems())
+        + _sort_by_line(pcf.list_problems())
+        + _sort_by_line(row.list_problems()),
+        warnings=_sort_by_line(prv_warnings.list_problems() + body.list_warnings())
+        + _sort_by_line(pcf_warnings.list_problems()),
         records=body.records,
         duration=header.duration or 0,
         tasks=header.tasks,
@@ -95,12 +98,12 @@ def check_trace(
     )
 
 
-def _by_line(problems: Iterable[Problem]) -> list[Problem]:
+def _sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.line)
 
 
 def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:
-    first = stream.line()
+    first = stream.read_line()
     if not first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"#Paraver"):
         if stream.damage:
             raise TranslationError(f"{stream.path}: cannot be read: {stream.damage}")
@@ -113,14 +116,14 @@ def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) ->
 
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
-    """Reads the communicators; returns what was read of the first line of the body, and the lines in front of that."""
-    for found in range(header.communicators):
-        line = stream.line()
+    """Read the communicators. Return what was read of the body's first line, and the number of lines before it."""
+    for read in range(header.communicators):
+        line = stream.read_line()
         if line[:1] not in (b"c", b"C", b"i", b"I"):
-            message = f"the header announces {header.communicators} communicators, and only {found} lines follow"
-            problems.add("communicators", found + 2, message)
-            return line, found + 1
-        check_communicator(line.decode("latin-1").removesuffix("\n"), found + 2, header, problems)
+            message = f"the header announces {header.communicators} communicators, and only {read} lines follow"
+            problems.add("communicators", read + 2, message)
+            return line, read + 1
+        check_communicator(line.decode("latin-1").removesuffix("\n"), read + 2, header, problems)
     return b"", header.communicators + 1
 
 
@@ -141,8 +144,8 @@ def _check_end(stream: TraceStream, body: BodyCheck, problems: Findings) -> None
         problems.add("no record", 0, "no record at all: Paraver refuses such a trace")
 
 
-def _check_names(path: Path, header: TraceHeader) -> Findings:
-    """Reads the .row, and compares the sizes of its levels with the header's objects."""
+def _check_row(path: Path, header: TraceHeader) -> Findings:
+    """Read the .row, and compare the sizes of its levels with the header's objects."""
     problems = Findings(path)
     try:
         levels = read_row(path, problems)

@@ -1,4 +1,4 @@
-"""The records of a .prv, block by block: what must be kept from one block to the next, and what was found."""
+"""Checks the records of a .prv block by block, and keeps what one block must know of those before it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from nsys2prv_ng.paraver.checker.trace_records import RECORD_RULES, RECORD_WARNI
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
+from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 
 MAX_DEPTHS = 1 << 27
-"""Depths (rows times interval types) that are followed; they take 12 bytes each, where used."""
+"""Highest number of interval depths (rows times interval types) to follow; each takes 12 bytes, where used."""
 
 
 class BodyCheck:
-    """Checks the records behind the first `lines` lines of a trace.
+    """The check of the records after the first `lines` lines of a trace.
 
-    Memory depends on the objects of `header` and the labels of `config`, not on the trace. Without `config` labels and
-    intervals are not checked; without the objects in `header` neither are objects, overlaps and intervals.
+    Memory depends on the objects in `header` and the labels in `config`, not on the trace. Without `config`, labels and
+    intervals are not checked; without objects in `header`, neither are objects, overlaps and intervals.
+    `types` holds the event types seen so far.
     """
 
     def __init__(
@@ -51,14 +53,15 @@ class BodyCheck:
         self._line_notes = new_notes(len(LINE_RULES))
         self._notes = new_notes(len(RECORD_RULES) + len(RECORD_WARNINGS))
         self._undeclared, self._unlabelled, self._unlabelled_states = new_tally(), new_tally(), new_tally()
-        self._first_task, self._first_row, self._node_cpus = _object_tables(header)
+        self._first_task, self._first_row, self._node_cpus = _make_object_tables(header)
         self._state_end = np.zeros(header.rows, np.int64)
         self._prepare_labels(config or ParaverConfig())
 
     def _prepare_labels(self, config: ParaverConfig) -> None:
-        self._type_keys, self._type_slots = _hash_table(np.array(list(config.types), np.int64))
-        self._label_keys, self._type_labels = _label_tables(config)
-        is_interval = np.array([0 in (declared.values or {}) for declared in config.types.values()], bool)
+        self._type_keys, self._type_slots = _make_hash_table(np.array(list(config.types), np.int64))
+        self._label_keys, self._type_labels = _make_label_tables(config)
+        labels_of_0 = [(declared.values or {}).get(0) for declared in config.types.values()]
+        is_interval = np.array([label not in (None, NOTHING_RECORDED) for label in labels_of_0], bool)
         self._type_columns = np.where(is_interval, np.cumsum(is_interval) - 1, -1).astype(np.int64)
         intervals = int(is_interval.sum())
         self._too_many = self._header.rows * intervals > MAX_DEPTHS
@@ -69,7 +72,7 @@ class BodyCheck:
         self._opened_at = np.zeros((self._header.rows, intervals), np.int64)
 
     def check(self, text: Bytes, size: int) -> None:
-        """Takes text[:size], whole lines each with its newline."""
+        """Check text[:size]: whole lines, each with its newline."""
         columns, pairs, n_pairs = self._read(text, size)
         self.types.update(np.unique(pairs[TYPE, :n_pairs]).tolist())
         rows = np.full(columns.shape[1], -1, np.int64)
@@ -86,7 +89,7 @@ class BodyCheck:
             self._check_labels(columns, pairs, n_pairs, rows)
 
     def _read(self, text: Bytes, size: int) -> tuple[IntArray, IntArray, int]:
-        """Columns and pairs of the readable records, and the number of pairs."""
+        """Return columns and pairs of the readable records, and the number of pairs."""
         lines = np.count_nonzero(text[:size] == ord("\n"))
         fields = lines + np.count_nonzero(text[:size] == ord(":"))
         values, forms = np.empty(fields, np.int64), np.empty(fields, np.uint8)
@@ -123,32 +126,32 @@ class BodyCheck:
             columns, rows, pairs, types, self._type_columns, self._depth, self._opened_at, self._notes
         )
 
-    def problems(self) -> list[Problem]:
-        """What was wrong with the lines so far, and which intervals are still open."""
+    def list_problems(self) -> list[Problem]:
+        """Return the problems of the lines so far, and of the intervals that are still open."""
         problems = read_notes(self._path, self._line_notes, LINE_RULES) + read_notes(
             self._path, self._notes, RECORD_RULES
         )
-        for found, message, many in (
+        for tally, message, many in (
             (self._undeclared, "event type {0} is not declared in the .pcf", "event types are not declared"),
             (self._unlabelled, "value {1} of event type {0} has no label in the .pcf", "values have no label"),
             (self._unlabelled_states, "state {0} has no label in the .pcf", "states have no label"),
         ):
-            problems += read_tally(self._path, found, message, many)
+            problems += read_tally(self._path, tally, message, many)
         if self._too_many:
             message = "too many interval types and rows: intervals are not checked"
             problems.append(Problem(str(self._path), 0, message))
-        return problems + self._open_intervals()
+        return problems + self._list_open_intervals()
 
-    def warnings(self) -> list[Problem]:
-        """What Paraver accepts and is rarely meant."""
+    def list_warnings(self) -> list[Problem]:
+        """Return what Paraver accepts although it is rarely meant."""
         return read_notes(self._path, self._notes, RECORD_WARNINGS)
 
-    def _open_intervals(self) -> list[Problem]:
-        """One problem for each event type, the first types in the trace one by one."""
+    def _list_open_intervals(self) -> list[Problem]:
+        """Return one problem per event type for the first SHOWN_VALUES types in the trace, and one for all others."""
         problems: list[Problem] = []
         if self._config is None or not self._depth.size:
             return problems
-        threads = self._header.thread_names()
+        threads = self._header.list_thread_names()
         for declared, column in zip(self._config.types.values(), self._type_columns.tolist(), strict=True):
             rows = np.flatnonzero(self._depth[:, column]) if column >= 0 else np.empty(0, np.int64)
             if rows.size:
@@ -167,13 +170,13 @@ class BodyCheck:
         return problems
 
 
-def _object_tables(header: TraceHeader) -> tuple[IntArray, IntArray, IntArray]:
-    """first_task, first_row and node_cpus of `find_rows`."""
+def _make_object_tables(header: TraceHeader) -> tuple[IntArray, IntArray, IntArray]:
+    """Return first_task, first_row and node_cpus as `find_rows` takes them."""
     tasks = [task for application in header.applications for task in application]
     first_task = [0, *accumulate(len(application) for application in header.applications)]
     first_row = [0, *accumulate(threads for threads, _ in tasks)]
     first_cpu = [*accumulate(header.cpus, initial=1)]
-    # A task on a node that does not exist is a problem of the header, not of each of its records.
+    # A task on a node that does not exist is one problem of the header, not a problem of each of its records.
     everything = (1, sum(header.cpus))
     cpus = [
         (first_cpu[node - 1], first_cpu[node] - 1) if 1 <= node <= len(header.cpus) else everything for _, node in tasks
@@ -181,28 +184,31 @@ def _object_tables(header: TraceHeader) -> tuple[IntArray, IntArray, IntArray]:
     return np.array(first_task, np.int64), np.array(first_row, np.int64), np.array(cpus, np.int64).reshape(-1, 2)
 
 
-def _label_tables(config: ParaverConfig) -> tuple[IntArray, IntArray]:
-    """The set of labelled values, and the label table of each type; types of one block share a table."""
+def _make_label_tables(config: ParaverConfig) -> tuple[IntArray, IntArray]:
+    """Return the hash set of labelled values, and the label table of each type (-1 without one).
+
+    Types of one block share a table.
+    """
     tables = {id(config.states): rules.STATE_LABELS}
-    keys = [_label_keys(rules.STATE_LABELS, config.states)]
-    of_type = []
+    keys = [_make_label_keys(rules.STATE_LABELS, config.states)]
+    table_of_type = []
     for declared in config.types.values():
         if declared.values is None:
-            of_type.append(-1)
+            table_of_type.append(-1)
             continue
         if id(declared.values) not in tables:
             tables[id(declared.values)] = len(tables)
-            keys.append(_label_keys(tables[id(declared.values)], declared.values))
-        of_type.append(tables[id(declared.values)])
-    return _hash_table(np.concatenate(keys))[0], np.array(of_type, np.int64)
+            keys.append(_make_label_keys(tables[id(declared.values)], declared.values))
+        table_of_type.append(tables[id(declared.values)])
+    return _make_hash_table(np.concatenate(keys))[0], np.array(table_of_type, np.int64)
 
 
-def _label_keys(table: int, labels: dict[int, str]) -> IntArray:
+def _make_label_keys(table: int, labels: dict[int, str]) -> IntArray:
     return (table << 32) | (np.array(list(labels), np.int64) & 0xFFFFFFFF)
 
 
-def _hash_table(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Keys and their indices in an open-addressing table at most half full."""
+def _make_hash_table(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Return an open-addressing table of keys, at most half full, and the index of the key in each slot."""
     size = 1 << (2 * keys.size).bit_length()
     table = np.full(size, rules.EMPTY, np.int64)
     slots = np.zeros(size, np.int64)

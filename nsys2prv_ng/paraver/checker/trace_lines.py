@@ -1,6 +1,6 @@
-"""From the lines of a .prv to columns of integers, and what can be wrong with the form of a line.
+"""Splits the lines of a .prv into columns of integers, and checks the form of each line.
 
-Fields of a record are counted from 1, as in messages:
+Fields of a record are counted from 1, also in messages:
     1:cpu:appl:task:thread:begin:end:state
     2:cpu:appl:task:thread:time:type:value[:type:value...]
     3:cpu:appl:task:thread:send:physical send:cpu:appl:task:thread:receive:physical receive:size:tag
@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.paraver.checker.trace_notes import Bytes, kernel, note
+from nsys2prv_ng.paraver.checker.trace_notes import Bytes, note
+from nsys2prv_ng.runtime.jit import compiled
 
 (
     LONG_LINE, EMPTY_LINE, CARRIAGE_RETURN, TRAILING_COLON, UNKNOWN_KIND, KIND_4, COMMUNICATOR_LINE,
@@ -35,29 +36,30 @@ LINE_RULES = {
     ODD_FIELDS: "event type {0} has no value: the line has an odd number of fields",
 }
 
-# What can be said of a field before its place is known; NOT_INTEGER and OVERFLOW are used as well.
+# Forms of a field before its place in a record is known; NOT_INTEGER and OVERFLOW are forms as well.
 _UNSIGNED, _SIGNED = range(RULES, RULES + 2)
 
 LINE = 0
-"""Column with the line number; columns 1 to 15 are the fields of a record, the first its kind."""
+"""Column of the line number. Columns 1 to 15 are the fields of a record; field 1 is its kind."""
 COLUMNS = 16
 RECORD, TYPE, VALUE = range(3)
-"""Columns of the pairs; RECORD is the index of the event they belong to."""
+"""Columns of the pairs; RECORD is the index of the event that a pair belongs to."""
 STATE, EVENT, COMMUNICATION = 1, 2, 3
 
 _INT64_MAX_TENTH = (2**63 - 1) // 10
 _NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
 
 
-@kernel
+@compiled
 def split_fields(
     text: Bytes, size: int, values: IntArray, forms: Bytes, line_end: IntArray, line_field: IntArray
 ) -> None:
-    """Splits text[:size], whole lines, at colons and newlines; one loop without calls, which is where the time goes.
+    """Split text[:size], which are whole lines, at colons and newlines.
 
-    values and forms (colons and newlines): each field as an integer, and what it looks like (_UNSIGNED, _SIGNED,
-    NOT_INTEGER, OVERFLOW). line_end (lines): position of the newline. line_field (lines + 1): first field of each line.
-    A carriage return in front of a newline belongs to no field.
+    This is where the time of a check goes; hence one loop without calls. Fills:
+    values and forms (colons and newlines): each field as an integer, and its form (_UNSIGNED, _SIGNED, NOT_INTEGER,
+    OVERFLOW). line_end (lines): position of the newline. line_field (lines + 1): first field of each line.
+    A carriage return before a newline belongs to no field.
     """
     value = np.int64(0)
     digits = fields = lines = 0
@@ -94,9 +96,9 @@ def split_fields(
             wrong = True
 
 
-@kernel
-def _record_kind(text: Bytes, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
-    """Kind of the record of a line, whose newline is at `end`; 0 if it has none."""
+@compiled
+def _find_record_kind(text: Bytes, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
+    """Return the kind of the record on a line, 0 if there is none. The newline is at `end`."""
     if end - start > max_line:
         note(notes, LONG_LINE, line, max_line)
         return 0
@@ -123,11 +125,14 @@ def _record_kind(text: Bytes, start: int, end: int, line: int, max_line: int, no
     return int(kind - _ZERO)
 
 
-@kernel
+@compiled
 def _check_forms(
     forms: Bytes, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntArray
 ) -> bool:
-    """Whether the first `wanted` of a line's `count` fields are integers, and up to `unsigned` not negative."""
+    """Return whether a line has `wanted` fields (an event: at least) that are integers, not negative up to `unsigned`.
+
+    `count` is the number of its fields.
+    """
     right = True
     for field in range(2, min(count, wanted) + 1):
         form = np.int64(forms[first + field - 1])
@@ -143,11 +148,14 @@ def _check_forms(
     return right
 
 
-@kernel
+@compiled
 def _count_pairs(
     values: IntArray, forms: Bytes, first: int, count: int, line: int, notes: IntArray
 ) -> tuple[int, bool]:
-    """How many pairs an event of `count` fields has in front of an error (Paraver takes those), and if it has none."""
+    """Return the number of pairs before the first error (Paraver takes those), and whether there is no error.
+
+    `count` is the number of fields of the event.
+    """
     if count == 6:
         note(notes, NO_PAIR, line)
         return 0, False
@@ -161,7 +169,7 @@ def _count_pairs(
     return (count - 6) // 2, count % 2 == 0
 
 
-@kernel
+@compiled
 def read_records(
     text: Bytes,
     lines_before: int,
@@ -175,16 +183,16 @@ def read_records(
     pairs: IntArray,
     well_formed: IntArray,
 ) -> tuple[int, int]:
-    """Sorts the fields of lines into columns (COLUMNS, lines) and pairs (3, enough), from the left.
+    """Sort the fields of lines into columns (COLUMNS, lines) and pairs (3, enough), from the left.
 
-    notes is made for LINE_RULES; well_formed[kind] counts records without a fault. Returns the number of columns used
-    (records of which at least the part before the pairs is right) and that of pairs.
+    notes is made for LINE_RULES; well_formed[kind] counts records without a fault. Return the number of columns used
+    (records that are right at least up to their pairs) and the number of pairs used.
     """
     records = n_pairs = start = 0
     for index in range(line_end.size):
         line = lines_before + index + 1
         end = line_end[index]
-        kind = _record_kind(text, start, end, line, max_line, notes)
+        kind = _find_record_kind(text, start, end, line, max_line, notes)
         start = end + 1
         if kind == 0:
             continue
@@ -192,15 +200,15 @@ def read_records(
         count = line_field[index + 1] - first
         if count > 1 and forms[first + count - 1] == NOT_INTEGER:
             last = end - 1 if text[end - 1] == _RETURN else end
-            if text[last - 1] == _COLON:  # trailing: behind it there is no field
+            if text[last - 1] == _COLON:  # trailing: no field follows it
                 count -= 1
         wanted, unsigned = (8, 8) if kind == STATE else ((6, 6) if kind == EVENT else (15, 13))
         if not _check_forms(forms, first, count, wanted, unsigned, line, kind, notes):
             continue
         right = True
         if kind == EVENT:
-            found, right = _count_pairs(values, forms, first, count, line, notes)
-            for pair in range(found):
+            count_right, right = _count_pairs(values, forms, first, count, line, notes)
+            for pair in range(count_right):
                 pairs[RECORD, n_pairs] = records
                 pairs[TYPE, n_pairs] = values[first + 6 + 2 * pair]
                 pairs[VALUE, n_pairs] = values[first + 7 + 2 * pair]

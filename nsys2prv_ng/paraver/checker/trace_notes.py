@@ -1,65 +1,62 @@
-"""Where numba kernels put down what they find in a trace: rules that were broken, and values that have no label.
+"""Arrays in which numba kernels record the findings of a check: notes of broken rules, tallies of unlabelled values.
 
-Both are int64 arrays of a fixed size, whatever the trace. Numba's cache of a kernel does not notice changes in modules
-that it imports: whoever changes this one removes the __pycache__ beside it.
+Both are int64 arrays, and their size is fixed, whatever the trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
 from nsys2prv_ng.runtime.jit import compiled
 
 Bytes = NDArray[np.uint8]
-IntArray = NDArray[np.int64]
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 DETAILS = 4
 """Numbers kept for the message of the first occurrence of a rule."""
 SHOWN_VALUES = 20
-"""Unlabelled values that are reported one by one; the others are summed up."""
+"""How many unlabelled values get a problem of their own; the others are summed up."""
 
 _LINES = 1 + DETAILS
 TALLY_SLOTS = 1 << 14
 _FIRST, _SECOND, _COUNT, _LINE = range(4)
 
 
-def kernel(function: Kernel) -> Kernel:
-    """Compiled; a type checker still sees the function's own type."""
-    return cast(Kernel, compiled(function))
-
-
 def new_notes(rules: int) -> IntArray:
-    """(rules, 1 + DETAILS + SHOWN_LINES): occurrences, numbers for the message of the first, its first lines or 0."""
+    """Return empty notes, (rules, 1 + DETAILS + SHOWN_LINES).
+
+    A row holds the number of occurrences, the numbers for the message of the first one, and the first lines, or 0.
+    """
     return np.zeros((rules, _LINES + SHOWN_LINES), np.int64)
 
 
-@kernel
+@compiled
 def note(notes: IntArray, rule: int, line: int, a: int = 0, b: int = 0, c: int = 0, d: int = 0) -> None:
-    """Counts an occurrence of a rule."""
-    found = notes[rule]
-    if found[0] == 0:
-        found[1] = a
-        found[2] = b
-        found[3] = c
-        found[4] = d
-    found[0] += 1
-    for shown in range(_LINES, found.size):
-        if found[shown] == line:
+    """Count an occurrence of a broken rule; a to d are the numbers for its message."""
+    entry = notes[rule]
+    if entry[0] == 0:
+        entry[1] = a
+        entry[2] = b
+        entry[3] = c
+        entry[4] = d
+    entry[0] += 1
+    for shown in range(_LINES, entry.size):
+        if entry[shown] == line:
             break
-        if found[shown] == 0:
-            found[shown] = line
+        if entry[shown] == 0:
+            entry[shown] = line
             break
 
 
 def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Problem]:
-    """One problem for each rule that was broken; its message is formatted with the numbers of the first occurrence."""
+    """Return one problem per broken rule, in the order of `messages`.
+
+    A message is formatted with the numbers of the first occurrence.
+    """
     problems = []
     for rule, message in messages.items():
         count, *numbers = notes[rule].tolist()
@@ -70,24 +67,27 @@ def read_notes(path: Path, notes: IntArray, messages: dict[int, str]) -> list[Pr
 
 
 def new_tally() -> IntArray:
-    """(TALLY_SLOTS + 1, 4): a hash table of pairs with count and first line.
+    """Return an empty tally, (TALLY_SLOTS + 1, 4): a hash table of pairs with their count and first line.
 
-    The last line holds the number of distinct pairs, and that of occurrences which found no place any more.
+    The last row holds the number of distinct pairs, and the number of occurrences for which the table had no room left.
     """
     return np.zeros((TALLY_SLOTS + 1, 4), np.int64)
 
 
-@kernel
+@compiled
 def hash_slot(first: int, second: int, mask: int) -> int:
-    """Where a pair of integers starts in a hash table of mask + 1 entries (multiplicative hashing, upper bits)."""
+    """Return the first slot to try for a pair of integers in a hash table of mask + 1 entries.
+
+    Multiplicative hashing; the upper bits are used.
+    """
     mixed = np.int64(first) * np.int64(-7046029254386353131) + np.int64(second)
     mixed = (mixed ^ (mixed >> 29)) * np.int64(-4658895280553007687)
     return int((mixed ^ (mixed >> 32)) & mask)
 
 
-@kernel
+@compiled
 def tally(table: IntArray, line: int, first: int, second: int) -> None:
-    """Counts a pair of integers."""
+    """Count a pair of integers."""
     mask = TALLY_SLOTS - 1
     slot = hash_slot(first, second, mask)
     while table[slot, _COUNT] != 0:
@@ -107,14 +107,17 @@ def tally(table: IntArray, line: int, first: int, second: int) -> None:
 
 
 def read_tally(path: Path, table: IntArray, message: str, many: str) -> list[Problem]:
-    """A problem for each of the first pairs (`message` is formatted with the two), and one for all others (`many`)."""
-    found = table[:TALLY_SLOTS][table[:TALLY_SLOTS, _COUNT] > 0]
-    found = found[np.lexsort((found[:, _SECOND], found[:, _FIRST], found[:, _LINE]))]
+    """Return a problem for each of the first SHOWN_VALUES pairs by line, and one for all others.
+
+    `message` is formatted with the two integers of a pair; `many` names the others.
+    """
+    pairs = table[:TALLY_SLOTS][table[:TALLY_SLOTS, _COUNT] > 0]
+    pairs = pairs[np.lexsort((pairs[:, _SECOND], pairs[:, _FIRST], pairs[:, _LINE]))]
     problems = [
         aggregate_problems(path, message.format(first, second), count, [line])
-        for first, second, count, line in found[:SHOWN_VALUES].tolist()
+        for first, second, count, line in pairs[:SHOWN_VALUES].tolist()
     ]
-    rest = found[SHOWN_VALUES:]
+    rest = pairs[SHOWN_VALUES:]
     lost = int(table[TALLY_SLOTS, 1])
     if rest.size:
         number = f"{'at least ' if lost else ''}{len(rest)}"

@@ -1,6 +1,6 @@
-"""What can be wrong with a record that is well-formed: its object, CPU, times, and its place among the others.
+"""Checks well-formed records: their objects, CPUs and times, and their place among the other records.
 
-Kernels over the columns of `trace_lines`: columns[f] is field f of the records, columns[LINE] their line.
+The kernels work on the columns of `trace_lines`: columns[f] is field f of the records, columns[LINE] their line.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, kernel, note, tally
+from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE
+from nsys2prv_ng.paraver.checker.trace_notes import hash_slot, note, tally
+from nsys2prv_ng.runtime.jit import compiled
 
 (
     NO_OBJECT, CPU_UNKNOWN, CPU_NOT_OF_NODE, CPU_ZERO, CPU_WITHOUT_RESOURCES,
@@ -39,17 +41,14 @@ RECORD_WARNINGS = {
 STATE_LABELS = 0
 """Number of the label table of the states; those of event types follow."""
 EMPTY = -1
-"""What a free entry of a table of keys holds."""
+"""Content of a free entry of a table of keys."""
 
-# As in trace_lines: literals of this module, which numba's cache can see.
-_LINE, _KIND = 0, 1
-_STATE, _COMMUNICATION = 1, 3
-_RECORD, _TYPE, _VALUE = range(3)
+_KIND = 1
 _TIME_LIMIT = 2**53
 _INT32_MAX = 2**31 - 1
 
 
-@kernel
+@compiled
 def find_rows(
     columns: IntArray,
     sender: bool,
@@ -60,17 +59,17 @@ def find_rows(
     notes: IntArray,
     rows: IntArray,
 ) -> None:
-    """rows[i] becomes the row (from 0) of record i, or -1; checks its CPU. Without `sender`, does so for the receivers
-    of communications and leaves the other records alone.
+    """Set rows[i] to the row (from 0) of record i, or -1, and check its CPU.
 
-    first_task (applications + 1), first_row (tasks + 1): where the tasks and rows of each start.
-    node_cpus (tasks, 2): first and last CPU of the task's node.
+    Without `sender`, do so for the receivers of communications and leave the other records alone.
+    first_task (applications + 1), first_row (tasks + 1): where the tasks of an application and the rows of a task
+    start. node_cpus (tasks, 2): first and last CPU of the task's node.
     """
     at = 2 if sender else 8
     for i in range(rows.size):
-        if not sender and columns[_KIND, i] != _COMMUNICATION:
+        if not sender and columns[_KIND, i] != COMMUNICATION:
             continue
-        line = columns[_LINE, i]
+        line = columns[LINE, i]
         cpu, application = columns[at, i], columns[at + 1, i]
         task, thread = columns[at + 2, i], columns[at + 3, i]
         row = np.int64(-1)
@@ -94,22 +93,23 @@ def find_rows(
             note(notes, CPU_NOT_OF_NODE, line, cpu, task, node_first, node_last)
 
 
-@kernel
+@compiled
 def check_times(columns: IntArray, records: int, previous: int, end_time: int, notes: IntArray) -> int:
-    """Order, range, and end of the trace (-1: not known). Takes and returns the time of the last record.
+    """Check that times are in order, in range and before the end of the trace (end_time, -1 if not known).
 
-    Order is against the record before, so that one which is too late counts once.
+    `previous` is the time of the record before these; return the time of the last one. Each record is compared with the
+    one before it, so that a single record that is too late counts once.
     """
     for i in range(records):
-        line, kind = columns[_LINE, i], columns[_KIND, i]
+        line, kind = columns[LINE, i], columns[_KIND, i]
         time = columns[6, i]
         if time < previous:
             note(notes, OUT_OF_ORDER, line, time, previous)
         previous = time
         last = time
-        if kind == _STATE:
+        if kind == STATE:
             last = max(time, columns[7, i])
-        elif kind == _COMMUNICATION:
+        elif kind == COMMUNICATION:
             last = max(max(time, columns[7, i]), max(columns[12, i], columns[13, i]))
             if columns[12, i] < time or columns[13, i] < columns[7, i]:
                 note(notes, RECEIVE_BEFORE_SEND, line, time, columns[12, i], columns[7, i], columns[13, i])
@@ -120,13 +120,16 @@ def check_times(columns: IntArray, records: int, previous: int, end_time: int, n
     return previous
 
 
-@kernel
+@compiled
 def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: IntArray) -> None:
-    """States end after they begin, and those of a row follow each other. state_end (rows): end of the last one."""
+    """Check that states end after their start, and that those of a row do not overlap.
+
+    state_end (rows) is the end of the last state of each row; it is updated.
+    """
     for i in range(rows.size):
-        if columns[_KIND, i] != _STATE:
+        if columns[_KIND, i] != STATE:
             continue
-        line, begin, end, row = columns[_LINE, i], columns[6, i], columns[7, i], rows[i]
+        line, begin, end, row = columns[LINE, i], columns[6, i], columns[7, i], rows[i]
         if columns[8, i] > _INT32_MAX:
             note(notes, STATE_RANGE, line, columns[8, i])
         if end < begin:
@@ -137,9 +140,9 @@ def check_states(columns: IntArray, rows: IntArray, state_end: IntArray, notes: 
             state_end[row] = max(end, state_end[row])
 
 
-@kernel
+@compiled
 def insert_keys(table: IntArray, slots: IntArray, keys: IntArray) -> None:
-    """Fills an empty hash table (all EMPTY, 2^k entries, more than the keys); slots[i] becomes the index of the key."""
+    """Fill an empty hash table (all EMPTY, 2^k entries, more than the keys); slots[i] becomes the index of the key."""
     mask = table.size - 1
     for index in range(keys.size):
         slot = hash_slot(keys[index], 0, mask)
@@ -149,9 +152,9 @@ def insert_keys(table: IntArray, slots: IntArray, keys: IntArray) -> None:
         slots[slot] = index
 
 
-@kernel
+@compiled
 def _find(table: IntArray, key: int) -> int:
-    """Slot of a key, or -1."""
+    """Return the slot of a key, or -1."""
     mask = table.size - 1
     slot = hash_slot(key, 0, mask)
     while table[slot] != EMPTY:
@@ -161,48 +164,48 @@ def _find(table: IntArray, key: int) -> int:
     return -1
 
 
-@kernel
+@compiled
 def _has_label(label_keys: IntArray, table: int, value: int) -> bool:
     if value < -_INT32_MAX - 1 or value > _INT32_MAX:
         return False
     return _find(label_keys, (table << 32) | (value & 0xFFFFFFFF)) >= 0
 
 
-@kernel
+@compiled
 def check_state_labels(columns: IntArray, records: int, label_keys: IntArray, unlabelled: IntArray) -> None:
-    """Tallies states without a label."""
+    """Tally states without a label."""
     for i in range(records):
-        if columns[_KIND, i] == _STATE and columns[8, i] <= _INT32_MAX:
+        if columns[_KIND, i] == STATE and columns[8, i] <= _INT32_MAX:
             state = columns[8, i]
             if not _has_label(label_keys, STATE_LABELS, state):
-                tally(unlabelled, columns[_LINE, i], state, 0)
+                tally(unlabelled, columns[LINE, i], state, 0)
 
 
-@kernel
+@compiled
 def check_types(columns: IntArray, pairs: IntArray, count: int, notes: IntArray) -> None:
-    """Event types are positive and fit 32 bits."""
+    """Check that event types are positive and fit 32 bits."""
     for i in range(count):
-        if pairs[_TYPE, i] < 1 or pairs[_TYPE, i] > _INT32_MAX:
-            note(notes, TYPE_RANGE, columns[_LINE, pairs[_RECORD, i]], pairs[_TYPE, i])
+        if pairs[TYPE, i] < 1 or pairs[TYPE, i] > _INT32_MAX:
+            note(notes, TYPE_RANGE, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i])
 
 
-@kernel
+@compiled
 def find_types(
     columns: IntArray, pairs: IntArray, keys: IntArray, slots: IntArray, undeclared: IntArray, types: IntArray
 ) -> None:
-    """types[i] becomes the index of the declared type of pair i, or -1; tallies those which are not declared."""
+    """Set types[i] to the index of the declared type of pair i, or -1; tally types that are not declared."""
     for i in range(types.size):
-        event_type = pairs[_TYPE, i]
+        event_type = pairs[TYPE, i]
         types[i] = -1
         if 1 <= event_type <= _INT32_MAX:
             slot = _find(keys, event_type)
             if slot >= 0:
                 types[i] = slots[slot]
             else:
-                tally(undeclared, columns[_LINE, pairs[_RECORD, i]], event_type, 0)
+                tally(undeclared, columns[LINE, pairs[RECORD, i]], event_type, 0)
 
 
-@kernel
+@compiled
 def check_value_labels(
     columns: IntArray,
     pairs: IntArray,
@@ -211,16 +214,16 @@ def check_value_labels(
     label_keys: IntArray,
     unlabelled: IntArray,
 ) -> None:
-    """Tallies values (not 0) without a label of types whose label table, type_labels[type], is not -1."""
+    """Tally values (not 0) without a label, for types that have a label table: type_labels[type] is not -1."""
     for i in range(types.size):
-        value = pairs[_VALUE, i]
+        value = pairs[VALUE, i]
         if value != 0 and types[i] >= 0:
             table = type_labels[types[i]]
             if table >= 0 and not _has_label(label_keys, table, value):
-                tally(unlabelled, columns[_LINE, pairs[_RECORD, i]], pairs[_TYPE, i], value)
+                tally(unlabelled, columns[LINE, pairs[RECORD, i]], pairs[TYPE, i], value)
 
 
-@kernel
+@compiled
 def follow_intervals(
     columns: IntArray,
     rows: IntArray,
@@ -231,26 +234,26 @@ def follow_intervals(
     opened_at: IntArray,
     notes: IntArray,
 ) -> None:
-    """Counts intervals that are open; a type which is no interval has type_columns[type] -1.
+    """Count open intervals. A type that is not an interval has type_columns[type] -1.
 
-    depth, opened_at (rows, interval types): open intervals, and the line which opened the outermost one.
+    depth, opened_at (rows, interval types): number of open intervals, and the line that opened the outermost one.
     """
     for i in range(types.size):
-        record = pairs[_RECORD, i]
+        record = pairs[RECORD, i]
         row = rows[record]
         if row < 0 or types[i] < 0 or type_columns[types[i]] < 0:
             continue
         column = type_columns[types[i]]
-        if pairs[_VALUE, i] != 0:
+        if pairs[VALUE, i] != 0:
             if depth[row, column] == 0:
-                opened_at[row, column] = columns[_LINE, record]
+                opened_at[row, column] = columns[LINE, record]
             depth[row, column] += 1
         elif depth[row, column] == 0:
             note(
                 notes,
                 NEVER_OPENED,
-                columns[_LINE, record],
-                pairs[_TYPE, i],
+                columns[LINE, record],
+                pairs[TYPE, i],
                 columns[3, record],
                 columns[4, record],
                 columns[5, record],

@@ -1,4 +1,4 @@
-"""The bytes of a .prv or .prv.gz: single lines for its header, then blocks of whole lines for its records."""
+"""Reads the bytes of a .prv or .prv.gz: single lines for its header, then blocks of whole lines for its records."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from nsys2prv_ng.errors import TranslationError
 
 
 class TraceStream:
-    """Reads a trace from begin to end in bounded memory. A context manager.
+    """Reader of a trace from start to end in bounded memory, as a context manager.
 
-    `damage` tells why a compressed trace could not be read to its end (else ""), `complete` whether the last line had
-    its newline. `progress` gets the bytes of the file (compressed ones of a .gz) read since its last call.
+    `damage` is the reason why a compressed trace could not be read to its end (else ""); `complete` is whether the last
+    line had its newline. `progress` gets the bytes of the file (compressed, for a .gz) read since its last call.
     """
 
     def __init__(self, path: Path, max_line: int, progress: Callable[[int], object] | None) -> None:
-        """Raises TranslationError if the file cannot be opened."""
+        """Open the file. Raises TranslationError if that fails."""
         self.path = path
         self.damage = ""
         self.complete = True
         self._max_line = max_line
         self._progress = progress
-        self._told = 0
+        self._reported = 0
         try:
             self._raw = path.open("rb")
         except OSError as error:
@@ -49,17 +49,17 @@ class TraceStream:
         self._bytes.close()
         self._raw.close()
 
-    def line(self) -> bytes:
-        """The next line with its newline; b"" at the end, cut behind the longest line allowed."""
+    def read_line(self) -> bytes:
+        """Return the next line with its newline, b"" at the end; cut one byte after the longest line allowed."""
         line = self._read(lambda: self._bytes.readline(self._max_line + 1))
         self.complete = line.endswith(b"\n") or not line or len(line) > self._max_line
         return line
 
-    def blocks(self, block_bytes: int, head: bytes) -> Iterator[tuple[NDArray[np.uint8], int]]:
-        """Buffers with the number of bytes in them which are whole lines, the first of which starts with `head`.
+    def read_blocks(self, block_bytes: int, head: bytes) -> Iterator[tuple[NDArray[np.uint8], int]]:
+        """Yield buffers, each with the number of its bytes that are whole lines. The first line starts with `head`.
 
-        A buffer holds `block_bytes` and what was left of the line before. Of a line longer than `max_line` only
-        max_line + 1 bytes are kept, so that it still shows as too long.
+        A buffer holds `block_bytes` bytes after the incomplete line of the block before. A line longer than `max_line`
+        is cut to max_line + 1 bytes, so that it still counts as too long.
         """
         buffer = bytearray(head)
         kept = len(head)
@@ -80,7 +80,7 @@ class TraceStream:
             yield np.frombuffer(buffer[whole:end] + b"\n", np.uint8), end - whole + 1
 
     def _fill(self, view: memoryview) -> int:
-        """Fills the view as far as the file goes."""
+        """Fill the view as far as the file goes; return the number of bytes read."""
         filled = 0
         while filled < len(view):
             wanted = len(view) - filled
@@ -103,13 +103,13 @@ class TraceStream:
         except OSError as error:
             raise TranslationError(f"{self.path}: cannot be read: {error.strerror}") from None
         else:
-            self._tell()
+            self._report_progress()
             return data
-        self._tell()
+        self._report_progress()
         return b""
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         position = self._raw.tell()
-        if self._progress is not None and position > self._told:
-            self._progress(position - self._told)
-        self._told = position
+        if self._progress is not None and position > self._reported:
+            self._progress(position - self._reported)
+        self._reported = position

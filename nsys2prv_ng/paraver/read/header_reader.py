@@ -51,7 +51,7 @@ class TraceHeader:
     def rows(self) -> int:
         return sum(threads for application in self.applications for threads, _ in application)
 
-    def thread_names(self) -> list[str]:
+    def list_thread_names(self) -> list[str]:
         """application.task.thread of each row."""
         return [
             f"{application}.{task}.{thread}"
@@ -112,7 +112,7 @@ def _read_objects(text: str, duration: int | None, problems: Findings) -> TraceH
 
 def _read_cpus(nodes: str, cpus: str | None, problems: Findings) -> tuple[int, ...] | None:
     """CPUs of each node, () without resources, None if they cannot be used."""
-    count = _small(nodes)
+    count = _parse_small(nodes)
     if count > MAX_OBJECTS:
         problems.add("nodes", 1, f"{nodes[:40]} nodes are more than {MAX_OBJECTS}")
         return None
@@ -124,7 +124,7 @@ def _read_cpus(nodes: str, cpus: str | None, problems: Findings) -> tuple[int, .
             "nodes", 1, f"the header has {nodes} nodes, but {cpus.count(',') + 1} counts of CPUs: '{cpus[:40]}'"
         )
         return None
-    counts = tuple(map(_small, fields))
+    counts = tuple(map(_parse_small, fields))
     if 0 in counts:
         problems.add("no cpu", 1, f"node {counts.index(0) + 1} has 0 CPUs: Paraver crashes")
     if sum(counts) > MAX_CPUS:
@@ -140,17 +140,17 @@ def _read_applications(
     position = 0
     while match := _APPLICATION.match(text, position):
         tasks = match["list"].split(",")
-        if len(tasks) != _small(match["tasks"]) or not all(re.fullmatch(r"\d+:\d+", task) for task in tasks):
+        if len(tasks) != _parse_small(match["tasks"]) or not all(re.fullmatch(r"\d+:\d+", task) for task in tasks):
             where = f"application {len(applications) + 1}"
             problems.add("tasks", 1, f"{where} has {match['tasks']} tasks, but its list is '{match['list'][:40]}'")
             return (), 0
         pairs = (task.split(":") for task in tasks)
-        applications.append(tuple((_small(threads), _small(node)) for threads, node in pairs))
+        applications.append(tuple((_parse_small(threads), _parse_small(node)) for threads, node in pairs))
         position = match.end()
         if not re.match(r"[,:]\d+\(", text[position : position + 25]):
             break
         position += 1
-    if len(applications) != _small(count):
+    if len(applications) != _parse_small(count):
         problems.add("applications", 1, f"the header announces {count} applications and lists {len(applications)}")
     communicators = re.fullmatch(r",(\d{1,18})", text[position:]) if position < len(text) else None
     if position < len(text) and communicators is None:
@@ -172,7 +172,7 @@ def _check_tasks(header: TraceHeader, problems: Findings) -> None:
                 )
 
 
-def _small(digits: str) -> int:
+def _parse_small(digits: str) -> int:
     """The number, or 2^31 for everything larger (beyond every limit; keeps sums within int64)."""
     return int(digits) if len(digits) < 10 else 2**31
 
@@ -184,7 +184,7 @@ def check_communicator(text: str, line: int, header: TraceHeader, problems: Find
     if not _COMMUNICATOR.fullmatch(text):
         problems.add("communicator", line, "a communicator line is not 'c:application:id:tasks:task:task...'")
         return
-    application, _, count, *tasks = map(_small, text.split(":")[1:])
+    application, _, count, *tasks = map(_parse_small, text.split(":")[1:])
     if not header.applications:
         return
     if not 1 <= application <= len(header.applications):

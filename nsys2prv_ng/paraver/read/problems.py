@@ -49,7 +49,7 @@ class Findings:
         if len(lines) < SHOWN_LINES and line not in lines:
             lines.append(line)
 
-    def problems(self) -> list[Problem]:
+    def list_problems(self) -> list[Problem]:
         """One entry for each kind, in the order in which the kinds were met."""
         return [
             aggregate_problems(self.file, message, self._count[kind], self._lines[kind])

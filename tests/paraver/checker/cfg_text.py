@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.paraver.checker.cfg import CfgReport, check_cfg
+from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult, check_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
 
@@ -135,7 +135,7 @@ class CfgText:
         path.write_bytes("".join(f"{line}\n" for line in self.lines[1:]).encode("utf-8", "surrogateescape"))
         return path
 
-    def check(self, folder: Path) -> CfgReport:
+    def check(self, folder: Path) -> CfgCheckResult:
         """Against the trace of this module."""
         return check_cfg(self.write(folder), CONFIG, HEADER, TYPES)
 
@@ -151,12 +151,12 @@ def typed(*filters: str, functions: str = "{evt_type, All}, {evt_type, =}") -> C
     return text.replace("window_selected", listed)
 
 
-def messages(report: CfgReport) -> list[str]:
-    return [problem.message for problem in report.problems]
+def messages(result: CfgCheckResult) -> list[str]:
+    return [problem.message for problem in result.problems]
 
 
-def warned(report: CfgReport) -> list[str]:
-    return [warning.message for warning in report.warnings]
+def warned(result: CfgCheckResult) -> list[str]:
+    return [warning.message for warning in result.warnings]
 
 
 def assert_problem(folder: Path, start: str, new: list[str], after: int, message: str) -> None:

@@ -16,9 +16,9 @@ from tests.paraver.checker.trace_files import TraceFiles, compress
 
 
 def test_a_sound_cfg(tmp_path: Path) -> None:
-    report = CfgText().check(tmp_path)
-    assert report.problems == report.warnings == []
-    assert (report.windows, report.histograms) == (3, 1)
+    result = CfgText().check(tmp_path)
+    assert result.problems == result.warnings == []
+    assert (result.windows, result.histograms) == (3, 1)
     alone = check_cfg(CfgText().write(tmp_path), None, TraceHeader())
     assert alone.problems == alone.warnings == []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.cfg_check_events import list_event_types
+from nsys2prv_ng.paraver.checker.cfg_check_events import list_filter_items
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, PcfEventType
 from tests.paraver.checker.cfg_text import CONFIG, FUNCTIONS, HEADER, TYPES, CfgText, messages, typed, warned
@@ -52,9 +52,9 @@ NONE = "none of the event types of this cfg is in the trace"
     ],
 )
 def test_event_types_in_the_trace(tmp_path: Path, text: CfgText, warnings: list[str]) -> None:
-    report = text.check(tmp_path)
-    assert report.problems == []
-    filter_less = [message for message in warned(report) if not message.startswith("the filter {evt_type, =} has no")]
+    result = text.check(tmp_path)
+    assert result.problems == []
+    filter_less = [message for message in warned(result) if not message.startswith("the filter {evt_type, =} has no")]
     assert filter_less == warnings
 
 
@@ -107,8 +107,8 @@ def test_of_the_same_label_the_highest_type_counts(tmp_path: Path) -> None:
     config = ParaverConfig(types={n: PcfEventType(n, "Same", 1) for n in (5, 9600, 7)})
     path = by_label(5, "Same").write(tmp_path)
     (window,) = read_cfg(path, CfgFindings(path), CfgFindings(path)).windows
-    assert [item.numbers for item in list_event_types(window, config)] == [(9600,)]
-    assert [item.numbers for item in list_event_types(window, None)] == [(5,)]
+    assert [item.numbers for item in list_filter_items(window, config)] == [(9600,)]
+    assert [item.numbers for item in list_filter_items(window, None)] == [(5,)]
 
 
 def test_without_a_trace_the_pcf_tells_which_types_there_are(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_paraver_forgets_absent_types_above_a_range_that_it_finds(tmp_path: Path
 def test_one_window_without_types_among_others(tmp_path: Path) -> None:
     text = CfgText().replace("window_selected", FUNCTIONS % "In Evt Val")
     text.replace("second|window_selected", "window_selected_functions { 1, { {thread, Useful} } }")
-    report = text.check(tmp_path)
-    assert report.problems == []
-    assert [message.partition(": ")[2] for message in warned(report)] == [
+    result = text.check(tmp_path)
+    assert result.problems == []
+    assert [message.partition(": ")[2] for message in warned(result)] == [
         "Paraver asks where the event types of the other windows are not in the trace"
     ]

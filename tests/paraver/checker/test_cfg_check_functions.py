@@ -227,8 +227,8 @@ KEPT = [
 
 @pytest.mark.parametrize(("start", "new"), KEPT, ids=[str(case) for case in KEPT])
 def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == report.warnings == []
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == result.warnings == []
 
 
 WARNED = [
@@ -275,6 +275,6 @@ WARNED = [
 
 @pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list[str], message: str) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == []
-    assert [warning.startswith(message) for warning in warned(report)] == ([True] if message else []), report.warnings
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == []
+    assert [warning.startswith(message) for warning in warned(result)] == ([True] if message else []), result.warnings

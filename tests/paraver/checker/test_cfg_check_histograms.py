@@ -76,8 +76,8 @@ KEPT = [
 
 @pytest.mark.parametrize(("start", "new"), KEPT, ids=[str(case) for case in KEPT])
 def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == report.warnings == []
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == result.warnings == []
 
 
 WARNED = [
@@ -87,9 +87,9 @@ WARNED = [
 
 @pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list[str], message: str) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == []
-    assert [warning.startswith(message) for warning in warned(report)] == ([True] if message else []), report.warnings
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == []
+    assert [warning.startswith(message) for warning in warned(result)] == ([True] if message else []), result.warnings
 
 
 def test_columns_by_their_number(tmp_path: Path) -> None:

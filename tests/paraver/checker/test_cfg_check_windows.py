@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.cfg_check_windows import effective_level
+from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level
 from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from tests.paraver.checker.cfg_text import CONFIG, HEADER, TYPES, CfgText, assert_problem, messages, warned
@@ -139,8 +139,8 @@ KEPT = [
 
 @pytest.mark.parametrize(("start", "new"), KEPT, ids=[str(case) for case in KEPT])
 def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == report.warnings == []
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == result.warnings == []
 
 
 WARNED = [
@@ -150,9 +150,9 @@ WARNED = [
 
 @pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list[str], message: str) -> None:
-    report = CfgText().replace(start, *new).check(tmp_path)
-    assert report.problems == []
-    assert [warning.startswith(message) for warning in warned(report)] == ([True] if message else []), report.warnings
+    result = CfgText().replace(start, *new).check(tmp_path)
+    assert result.problems == []
+    assert [warning.startswith(message) for warning in warned(result)] == ([True] if message else []), result.warnings
 
 
 def test_levels_of_derived_windows(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_levels_of_derived_windows(tmp_path: Path) -> None:
     assert message == "level thread is finer than what the window is derived from: Paraver keeps task"
     path = text.write(tmp_path)
     cfg = read_cfg(path, *[CfgFindings(path)] * 2)
-    assert [effective_level(cfg, window) for window in cfg.windows] == ["thread", "task", "task"]
+    assert [get_effective_level(cfg, window) for window in cfg.windows] == ["thread", "task", "task"]
     text = CfgText().replace("second|window_level", "window_level node").replace("second|window_object")
     text.replace("Analyzer2D.Data", "Analyzer2D.DataWindow: 1")
     (message,) = messages(text.check(tmp_path))
@@ -180,8 +180,8 @@ def test_resources(tmp_path: Path, level: str) -> None:
     path = text.write(tmp_path)
     assert check_cfg(path, CONFIG, HEADER, TYPES).problems == []
     without = TraceHeader(1000, (), HEADER.applications)
-    report = check_cfg(path, CONFIG, without, TYPES)
-    assert messages(report) == [f"level {level} of a trace that has no resources: Paraver refuses the cfg"]
+    result = check_cfg(path, CONFIG, without, TYPES)
+    assert messages(result) == [f"level {level} of a trace that has no resources: Paraver refuses the cfg"]
     assert check_cfg(path, CONFIG, TraceHeader(), TYPES).problems == []
 
 
@@ -216,7 +216,7 @@ def test_a_chain_of_many_windows_is_checked_at_once(tmp_path: Path) -> None:
     path = tmp_path / "chain.cfg"
     path.write_text("#ParaverCFG\n" + first + "".join(derived))
     cfg = read_cfg(path, CfgFindings(path), CfgFindings(path))
-    assert effective_level(cfg, cfg.windows[-1]) == "task"
+    assert get_effective_level(cfg, cfg.windows[-1]) == "task"
     check_cfg(path, CONFIG, HEADER)
 
 

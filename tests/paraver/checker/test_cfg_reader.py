@@ -25,7 +25,11 @@ def read(text: CfgText, folder: Path) -> tuple[CfgFile, list[str], list[str]]:
     path = text.write(folder)
     problems, warnings = CfgFindings(path), CfgFindings(path)
     cfg = read_cfg(path, problems, warnings)
-    return cfg, [f"{p.line}: {p.message}" for p in problems.problems()], [w.message for w in warnings.problems()]
+    return (
+        cfg,
+        [f"{p.line}: {p.message}" for p in problems.list_problems()],
+        [w.message for w in warnings.list_problems()],
+    )
 
 
 def test_what_a_cfg_says(tmp_path: Path) -> None:
@@ -40,16 +44,20 @@ def test_what_a_cfg_says(tmp_path: Path) -> None:
         (3, "derived", True, "task"),
     ]
     assert first.line == text.find("window_name first")
-    assert first.value("window_units") == "Microseconds"
-    assert first.numeric("window_maximum_y", 0) == 10
+    assert first.get_value("window_units") == "Microseconds"
+    assert first.get_number("window_maximum_y", 0) == 10
     assert [(function.level, function.name) for function in first.functions] == [
         ("thread", "In Evt Val"),
         ("task", "Adding"),
         ("evt_type", "All"),
         ("evt_type", "="),
     ]
-    assert (first.function("evt_type"), first.function("evt_value"), first.function("appl")) == ("=", "All", "Adding")
-    assert first.function("compose_thread") == "Is In Range"
+    assert (first.get_function("evt_type"), first.get_function("evt_value"), first.get_function("appl")) == (
+        "=",
+        "All",
+        "Adding",
+    )
+    assert first.get_function("compose_thread") == "Is In Range"
     assert first.parameters[1].values == ((5.0,), (0.0,))
     assert first.parameters[1].line == text.find("window_semantic_module compose")
     assert first.numbers == {"evt_type": [9600, 9700]}
@@ -58,7 +66,7 @@ def test_what_a_cfg_says(tmp_path: Path) -> None:
     assert second.parents == ()
     assert derived.parents == (1, 2)
     (histogram,) = cfg.histograms
-    assert (histogram.name, histogram.value("Analyzer2D.Statistic:")) == ("histogram", "% Time")
+    assert (histogram.name, histogram.get_value("Analyzer2D.Statistic:")) == ("histogram", "% Time")
 
 
 def test_a_header_without_the_first_line(tmp_path: Path) -> None:

@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.trace import CheckReport, Problem, check_trace
+from nsys2prv_ng.paraver.checker.trace import CheckResult, Problem, check_trace
 from tests.paraver.checker.trace_files import TraceFiles
 
 
-def found(report: CheckReport, file: str) -> list[tuple[int, str, int]]:
+def found(result: CheckResult, file: str) -> list[tuple[int, str, int]]:
     """(line, message, count) of a file's problems; all problems must be of that file."""
-    assert {Path(problem.file).name for problem in report.problems} <= {f"t.{file}"}
-    return [(problem.line, problem.message, problem.count) for problem in report.problems]
+    assert {Path(problem.file).name for problem in result.problems} <= {f"t.{file}"}
+    return [(problem.line, problem.message, problem.count) for problem in result.problems]
 
 
 def test_a_sound_trace_has_no_problem(tmp_path: Path) -> None:
-    report = check_trace(TraceFiles().write(tmp_path))
-    assert report.problems == []
-    assert report.warnings == []
-    assert report.records == {"states": 3, "events": 5, "pairs": 8, "communications": 1}
-    assert (report.duration, report.tasks, report.rows, report.nodes) == (1000, 2, 3, 2)
+    result = check_trace(TraceFiles().write(tmp_path))
+    assert result.problems == []
+    assert result.warnings == []
+    assert result.records == {"states": 3, "events": 5, "pairs": 8, "communications": 1}
+    assert (result.duration, result.tasks, result.rows, result.nodes) == (1000, 2, 3, 2)
 
 
 # One broken line of the body each: (line, what takes its place, line of the problem, message).
@@ -156,9 +156,9 @@ BODY = [
 
 @pytest.mark.parametrize(("line", "new", "where", "message"), BODY, ids=[f"{b[2]}-{b[1]}-{b[3]}" for b in BODY])
 def test_a_broken_line(tmp_path: Path, line: int, new: list[str], where: int, message: str) -> None:
-    report = check_trace(TraceFiles().replace("prv", line, *new).write(tmp_path))
+    result = check_trace(TraceFiles().replace("prv", line, *new).write(tmp_path))
     expected = message.split("|")
-    problems = found(report, "prv")
+    problems = found(result, "prv")
     assert len(problems) == len(expected)
     for (at, text, count), wanted in zip(problems, expected, strict=True):
         if wanted.endswith("*"):  # a second problem on a line of its own
@@ -185,35 +185,35 @@ def test_limits_that_are_kept(tmp_path: Path, line: int, new: str) -> None:
 
 @pytest.mark.parametrize("times", ["30:30:3:1:2:1:29:50", "30:51:3:1:2:1:40:50"])
 def test_receive_before_send_is_a_warning(tmp_path: Path, times: str) -> None:
-    report = check_trace(TraceFiles().replace("prv", 6, f"3:1:1:1:1:{times}:4096:-1").write(tmp_path))
-    assert report.problems == []
-    assert [(warning.line, warning.message.split(":")[0]) for warning in report.warnings] == [
+    result = check_trace(TraceFiles().replace("prv", 6, f"3:1:1:1:1:{times}:4096:-1").write(tmp_path))
+    assert result.problems == []
+    assert [(warning.line, warning.message.split(":")[0]) for warning in result.warnings] == [
         (6, "received before it was sent")
     ]
 
 
 def test_pairs_before_an_error_count(tmp_path: Path) -> None:
     files = TraceFiles().replace("prv", 10, "2:1:1:1:1:95:9600:0:9600:0:x:1")
-    report = check_trace(files.write(tmp_path))
-    assert found(report, "prv") == [(10, "field 11 is not an integer", 1)]
-    assert report.records == {"states": 3, "events": 4, "pairs": 8, "communications": 1}
+    result = check_trace(files.write(tmp_path))
+    assert found(result, "prv") == [(10, "field 11 is not an integer", 1)]
+    assert result.records == {"states": 3, "events": 4, "pairs": 8, "communications": 1}
 
 
 def test_a_pair_whose_value_is_wrong_does_not_count(tmp_path: Path) -> None:
     files = TraceFiles().replace("prv", 7, "2:1:1:1:1:50:9700:1:9700:x:9700:1")
-    report = check_trace(files.write(tmp_path))
-    assert found(report, "prv") == [(7, "field 10 is not an integer", 1)]
-    assert report.records["pairs"] == 9
+    result = check_trace(files.write(tmp_path))
+    assert found(result, "prv") == [(7, "field 10 is not an integer", 1)]
+    assert result.records["pairs"] == 9
 
 
 def test_a_colon_and_a_carriage_return(tmp_path: Path) -> None:
     files = TraceFiles().replace("prv", 11, "1:1:1:1:1:100:200:2:\r")
-    report = check_trace(files.write(tmp_path))
-    assert [(line, text.split(":")[0]) for line, text, _ in found(report, "prv")] == [
+    result = check_trace(files.write(tmp_path))
+    assert [(line, text.split(":")[0]) for line, text, _ in found(result, "prv")] == [
         (11, "carriage return"),
         (11, "the line ends with a colon"),
     ]
-    assert report.records["states"] == 3
+    assert result.records["states"] == 3
 
 
 def test_a_problem_counts_its_lines(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_open_intervals_of_many_types_are_bounded(tmp_path: Path) -> None:
 def test_missing_final_newline(tmp_path: Path) -> None:
     prv = TraceFiles().write(tmp_path)
     prv.write_bytes(prv.read_bytes()[:-1])
-    report = check_trace(prv)
-    assert found(report, "prv") == [(12, "the last line has no newline: the trace may not be complete", 1)]
-    assert report.records["states"] == 3
+    result = check_trace(prv)
+    assert found(result, "prv") == [(12, "the last line has no newline: the trace may not be complete", 1)]
+    assert result.records["states"] == 3
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
@@ -295,9 +295,9 @@ def test_without_resources_the_cpu_must_be_zero(tmp_path: Path) -> None:
             fields[7] = "0"
     files.prv[3:] = [":".join(fields) for fields in records]
     files.row = ["", *files.row[8 + 1 : 17 + 1]]
-    report = check_trace(files.write(tmp_path))
-    assert report.problems == []
-    assert report.nodes == 0
+    result = check_trace(files.write(tmp_path))
+    assert result.problems == []
+    assert result.nodes == 0
     files.prv[6] = "3:0:1:1:1:30:30:3:1:2:1:40:50:4096:-1"
     assert found(check_trace(files.write(tmp_path)), "prv") == [
         (6, "CPU 3, but the header has no resources: Paraver drops the line", 1)

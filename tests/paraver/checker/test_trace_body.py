@@ -89,10 +89,10 @@ def test_order_overlap_and_depth(records: list[Record], in_order: bool, block_by
     files.prv[HEADER_LINES + 1 :] = [line_of(record) for record in records]
     files.pcf.insert(files.pcf.index("0    9600    Range"), "0 9601 Other range")
     with tempfile.TemporaryDirectory() as folder:
-        report = check_trace(files.write(Path(folder)), block_bytes=block_bytes)
+        result = check_trace(files.write(Path(folder)), block_bytes=block_bytes)
     wrong = expected(records)
     found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for problem in report.problems:
+    for problem in result.problems:
         (rule,) = (rule for rule in RULES if rule in problem.message)
         found[rule].append((problem.line, problem.count, problem.message))
     assert set(found) == set(wrong)
@@ -106,7 +106,7 @@ def test_order_overlap_and_depth(records: list[Record], in_order: bool, block_by
             if len(distinct) > 1:
                 assert told is not None
                 assert [int(number) for number in re.findall(r"\d+", told[1])] == distinct[:5]
-    assert report.records == {
+    assert result.records == {
         "states": sum(record[0] == "state" for record in records),
         "events": sum(record[0] == "event" for record in records),
         "pairs": sum(len(record[4]) for record in records),

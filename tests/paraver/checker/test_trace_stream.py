@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.paraver.checker.trace import CheckReport, check_trace
+from nsys2prv_ng.paraver.checker.trace import CheckResult, check_trace
 from tests.paraver.checker.trace_files import PRV, TraceFiles, compress
 
 
@@ -26,11 +26,11 @@ def broken() -> TraceFiles:
     return files
 
 
-def without_files(report: CheckReport) -> CheckReport:
+def without_files(result: CheckResult) -> CheckResult:
     return replace(
-        report,
-        problems=[replace(problem, file=Path(problem.file).suffix) for problem in report.problems],
-        warnings=[replace(problem, file=Path(problem.file).suffix) for problem in report.warnings],
+        result,
+        problems=[replace(problem, file=Path(problem.file).suffix) for problem in result.problems],
+        warnings=[replace(problem, file=Path(problem.file).suffix) for problem in result.warnings],
     )
 
 
@@ -60,11 +60,11 @@ def test_compressed_in_any_number_of_members(tmp_path: Path, member_bytes: int, 
 def test_a_truncated_gz_is_read_as_far_as_it_goes(tmp_path: Path, block_bytes: int) -> None:
     gz = compress(TraceFiles().write(tmp_path), PRV.index("1:1:1:1:1:100:200"))
     gz.write_bytes(gz.read_bytes()[:-4])
-    report = check_trace(gz, block_bytes=block_bytes)
-    assert [(p.line, p.message) for p in report.problems] == [
+    result = check_trace(gz, block_bytes=block_bytes)
+    assert [(p.line, p.message) for p in result.problems] == [
         (12, "the compressed data end in the middle: the trace is not complete")
     ]
-    assert report.records["states"] == 3
+    assert result.records["states"] == 3
 
 
 def test_a_damaged_gz(tmp_path: Path) -> None:
@@ -81,10 +81,10 @@ def test_a_damaged_gz(tmp_path: Path) -> None:
 def test_progress_adds_up_to_the_size_of_the_file(tmp_path: Path, block_bytes: int) -> None:
     prv = TraceFiles().write(tmp_path)
     for path in (prv, compress(prv, 100)):
-        told: list[int] = []
-        check_trace(path, progress=told.append, block_bytes=block_bytes)
-        assert sum(told) == path.stat().st_size
-        assert min(told) > 0
+        reported: list[int] = []
+        check_trace(path, progress=reported.append, block_bytes=block_bytes)
+        assert sum(reported) == path.stat().st_size
+        assert min(reported) > 0
 
 
 def test_a_line_longer_than_blocks_and_limit_stays_one_line(tmp_path: Path) -> None:

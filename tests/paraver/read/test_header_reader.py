@@ -15,20 +15,20 @@ SOUND = PRV.splitlines()[0]
 def problems_of(line: str) -> list[str]:
     problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
     read_header(line, problems, warnings)
-    assert all(problem.line == 1 for problem in problems.problems())
-    return [problem.message for problem in problems.problems()]
+    assert all(problem.line == 1 for problem in problems.list_problems())
+    return [problem.message for problem in problems.list_problems()]
 
 
 def test_what_a_header_says() -> None:
     problems, warnings = Findings(Path("t.prv")), Findings(Path("t.prv"))
     header = read_header("#Paraver (01/02/2026 at 00:59):42_us:2(3,4):2:1(1:1),2(5:2,6:1),3", problems, warnings)
-    assert problems.problems() == warnings.problems() == []
+    assert problems.list_problems() == warnings.list_problems() == []
     assert header.duration == 42
     assert header.cpus == (3, 4)
     assert header.applications == (((1, 1),), ((5, 2), (6, 1)))
     assert header.communicators == 3
     assert (header.tasks, header.rows) == (3, 12)
-    assert header.thread_names()[:3] == ["1.1.1", "2.1.1", "2.1.2"]
+    assert header.list_thread_names()[:3] == ["1.1.1", "2.1.1", "2.1.2"]
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_too_many_tasks() -> None:
 def test_no_unit_is_a_warning(tmp_path: Path) -> None:
     files = TraceFiles()
     files.prv[1] = SOUND.replace("_ns", "")
-    report = check_trace(files.write(tmp_path))
-    assert report.problems == []
-    assert [warning.line for warning in report.warnings] == [1]
+    result = check_trace(files.write(tmp_path))
+    assert result.problems == []
+    assert [warning.line for warning in result.warnings] == [1]
 
 
 def test_a_header_in_the_trace_is_checked(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_records_are_read_behind_a_header_that_is_not_understood(tmp_path: Path)
     files = TraceFiles().replace("prv", 2)
     files.prv[1] = "#Paraver"
     files.prv[6] = "4:"
-    report = check_trace(files.write(tmp_path))
-    assert [problem.line for problem in report.problems] == [1, 6]
-    assert report.records == {"states": 3, "events": 5, "pairs": 8, "communications": 1}
-    assert (report.duration, report.tasks, report.rows, report.nodes) == (0, 0, 0, 0)
+    result = check_trace(files.write(tmp_path))
+    assert [problem.line for problem in result.problems] == [1, 6]
+    assert result.records == {"states": 3, "events": 5, "pairs": 8, "communications": 1}
+    assert (result.duration, result.tasks, result.rows, result.nodes) == (0, 0, 0, 0)

@@ -20,7 +20,7 @@ def test_what_a_pcf_declares(tmp_path: Path) -> None:
     prv = TraceFiles().write(tmp_path)
     problems, warnings = Findings(prv), Findings(prv)
     config = read_pcf(prv.with_suffix(".pcf"), problems, warnings)
-    assert problems.problems() == warnings.problems() == []
+    assert problems.list_problems() == warnings.list_problems() == []
     assert config.states == {0: "Idle", 1: "Running", 2: "Waiting"}
     assert config.colours == {0: (117, 195, 255), 1: (0, 0, 255), 2: (255, 0, 0)}
     assert {number: (t.label, t.precision, t.values) for number, t in config.types.items()} == {
@@ -95,8 +95,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "new", "after", "message"), BROKEN, ids=[case[3] for case in BROKEN])
 def test_a_broken_pcf(tmp_path: Path, text: str, new: list[str], after: int, message: str) -> None:
-    report = check_trace(TraceFiles().replace("pcf", at(text), *new).write(tmp_path))
-    problems = [(Path(p.file).name, p.line, p.message, p.count) for p in report.problems]
+    result = check_trace(TraceFiles().replace("pcf", at(text), *new).write(tmp_path))
+    problems = [(Path(p.file).name, p.line, p.message, p.count) for p in result.problems]
     assert problems == [("t.pcf", at(text) + after, wanted, 1) for wanted in message.split("|")]
 
 
@@ -104,8 +104,8 @@ def test_precision_without_a_type_and_values_without_a_type(tmp_path: Path) -> N
     files = TraceFiles()
     start = len(files.pcf)
     files.pcf += ["EVENT_TYPE", "PRECISION 1", "VALUES", "0 9999 Late"]
-    report = check_trace(files.write(tmp_path))
-    assert [(p.line, p.message) for p in report.problems] == [
+    result = check_trace(files.write(tmp_path))
+    assert [(p.line, p.message) for p in result.problems] == [
         (start + 1, "PRECISION must follow all types of its block; there is none before it"),
         (start + 2, "VALUES without an event type before it"),
         (start + 3, "EVENT_TYPE block without an event type before this line"),
@@ -142,8 +142,8 @@ def test_warnings(tmp_path: Path, pcf: list[str], message: str) -> None:
     files = TraceFiles()
     start = len(files.pcf)
     files.pcf += pcf
-    report = check_trace(files.write(tmp_path))
-    assert report.problems == []
-    ((line, text),) = ((warning.line, warning.message) for warning in report.warnings)
+    result = check_trace(files.write(tmp_path))
+    assert result.problems == []
+    ((line, text),) = ((warning.line, warning.message) for warning in result.warnings)
     assert line == start + 1
     assert text.startswith(message)

@@ -41,8 +41,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "new", "after", "message"), BROKEN, ids=[case[3] for case in BROKEN])
 def test_a_broken_row(tmp_path: Path, text: str, new: list[str], after: int, message: str) -> None:
-    report = check_trace(TraceFiles().replace("row", at(text), *new).write(tmp_path))
-    problems = [(Path(p.file).name, p.line, p.message, p.count) for p in report.problems]
+    result = check_trace(TraceFiles().replace("row", at(text), *new).write(tmp_path))
+    problems = [(Path(p.file).name, p.line, p.message, p.count) for p in result.problems]
     assert problems == [("t.row", at(text) + after, message, 1)]
 
 
