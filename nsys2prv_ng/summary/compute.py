@@ -49,9 +49,9 @@ class _OfReport(NamedTuple):
 
 
 def compute_summary(job: Job) -> JobSummary:
-    """The numbers of a job. Of as many reports as `job.at_once` says the records are in memory at a time."""
+    """The numbers of a job. The records of `job.workers` reports are in memory at a time."""
     found = list_devices(job)
-    sums = list(run_in_threads(lambda index: _of_report(job, index), range(len(job.reports)), job.at_once))
+    sums = list(run_in_threads(lambda index: _of_report(job, index), range(len(job.reports)), job.workers))
     gpus = _gpus(job, found)
     ranges = _ranges(job, [each.ranges for each in sums])
     kernels = totals.add_up([each.kernels for each in sums], ["name", "kernel_class"])
@@ -102,7 +102,7 @@ def compute_summary(job: Job) -> JobSummary:
         ],
         absent=[name for name, is_absent in absent.items() if is_absent],
         skipped=job.skipped,
-        warnings=job.warnings,
+        warnings=list(job.warnings),
     )
 
 
@@ -134,7 +134,7 @@ def _gpus(job: Job, found: Devices) -> list[GpuNumbers]:
     """GPUs of which anything is known, in the order of rows."""
     memory = find_peak_memory(job, found.rows)
     numbers = {row: _gpu(job, found, row, peak=memory.get(row)) for row in memory}
-    for of_run in run_in_threads(lambda run: _of_run(job, found, run, memory), list_activity_runs(job), job.at_once):
+    for of_run in run_in_threads(lambda run: _of_run(job, found, run, memory), list_activity_runs(job), job.workers):
         numbers |= of_run
     return [numbers[row] for row in sorted(numbers)]
 

@@ -1,19 +1,29 @@
-"""The numbers of an overview, for programs and for the text. Times are ns, sizes bytes, both integers."""
+"""The numbers of a job, for programs and for the text. Times are ns, sizes bytes, both integers.
+
+The fields are the keys of the JSON that `nsys2prv-ng summary --json` prints. Programs rely on them: a key that changes,
+or its meaning, needs another SUMMARY_VERSION.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.text.formatting import format_utc
 
-OVERVIEW_VERSION = 1
+SUMMARY_VERSION = 1
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Idle time of a GPU with one cause (see gap_causes), and in how many gaps it was."""
+    """Idle time of a GPU with one cause (see analysis/idle_causes.py), and the number of gaps it occurs in."""
 
     cause: str
     range: str
@@ -24,7 +34,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class GpuNumbers:
-    """A physical GPU. The span is from its first operation to its last: what it was busy and idle."""
+    """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
 
     node: str
     gpu: int
@@ -42,17 +52,17 @@ class GpuNumbers:
     gaps: int
     longest_gap_ns: int
     longest_gap_at_ns: int | None
-    """When it began, from time 0 of the trace."""
+    """Its start, from time 0 of the trace."""
     idle_causes: list[Cause] | None
-    """None where the reports do not tell."""
+    """None where the reports do not hold what it takes to find them."""
     peak_memory_bytes: int | None
-    """In use by the processes of the reports, where these tell."""
+    """Memory in use by the processes of the reports; None where these do not record it."""
     peak_memory_at_ns: int | None
 
 
 @dataclass(frozen=True)
 class RangeOfTask:
-    """A range as one task ran through it."""
+    """A repeated range on one task."""
 
     rank: int | None
     task: str
@@ -68,7 +78,7 @@ class RangeOfTask:
 
 @dataclass(frozen=True)
 class RepeatedRange:
-    """An NVTX range that threads opened several times, at this depth or deeper (1: outermost)."""
+    """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
 
     domain: str
     name: str
@@ -77,23 +87,25 @@ class RepeatedRange:
 
     @property
     def count(self) -> int:
-        return sum(each.count for each in self.tasks)
+        return sum(task.count for task in self.tasks)
 
     @property
     def total_ns(self) -> int:
-        return sum(each.total_ns for each in self.tasks)
+        return sum(task.total_ns for task in self.tasks)
 
     @property
     def slowest(self) -> RangeOfTask:
-        return max(self.tasks, key=lambda each: each.mean_ns)
+        return max(self.tasks, key=lambda task: task.mean_ns)
 
     @property
     def fastest(self) -> RangeOfTask:
-        return min(self.tasks, key=lambda each: each.mean_ns)
+        return min(self.tasks, key=lambda task: task.mean_ns)
 
 
 @dataclass(frozen=True)
 class KernelNumbers:
+    """Kernels of one name, over all GPUs."""
+
     name: str
     kernel_class: str
     count: int
@@ -104,7 +116,7 @@ class KernelNumbers:
 
 @dataclass(frozen=True)
 class MemoryOperationNumbers:
-    """Copies or sets of a kind. `bytes` went in `rated_ns`: those of operations that the chosen time did not cut."""
+    """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
 
     operation: str
     count: int
@@ -115,9 +127,9 @@ class MemoryOperationNumbers:
 
 @dataclass(frozen=True)
 class NcclNumbers:
-    """What NCCL does of a kind: calls of all ranks with their bytes (None if no call told them), kernels, their time.
+    """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
 
-    `carried_bytes` went in `carried_ns`: those of the kernels whose calls told their bytes.
+    `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
     """
 
     function: str
@@ -131,9 +143,9 @@ class NcclNumbers:
 
 @dataclass(frozen=True)
 class MpiNumbers:
-    """Calls of all ranks; no call of some kinds tells bytes (None).
+    """One MPI call over all ranks. The bytes are None where no call recorded a size.
 
-    The bytes went in `rated_ns`: the time of calls that tell them, which the chosen time did not cut. 0 for calls that
+    The bytes moved in `rated_ns`: the time of calls that record a size and that no window cut. It is 0 for calls that
     return before anything has moved.
     """
 
@@ -148,7 +160,7 @@ class MpiNumbers:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """The first numbers of a job."""
+    """The first numbers of a job, as `summarize` returns them and `nsys2prv-ng summary` prints them."""
 
     reports: int
     nodes: int
@@ -157,7 +169,7 @@ class JobSummary:
     start_utc_ns: int
     duration_ns: int
     windows_ns: list[tuple[int, int]]
-    """The chosen times, from time 0 of the trace; none for all."""
+    """Start and end of each selected window, from time 0 of the trace; empty for the whole job."""
     gpus: list[GpuNumbers]
     ranges: list[RepeatedRange]
     kernels: list[KernelNumbers]
@@ -165,14 +177,41 @@ class JobSummary:
     nccl: list[NcclNumbers]
     mpi: list[MpiNumbers]
     absent: list[str]
-    """Of what nothing was found in the kinds of event that were read."""
+    """What the reports hold nothing of."""
     skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @property
     def start_utc(self) -> str:
+        """UTC of time 0 of the trace, in ISO 8601."""
         return format_utc(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"version": OVERVIEW_VERSION, "start_utc": self.start_utc, **asdict(self)}
+        """Return the numbers as `json.dumps` takes them."""
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
+        """Return the summary that `to_dict` made these fields of. Raises ValueError for anything else."""
+        version = fields.get("version")
+        if version != SUMMARY_VERSION:
+            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
+        return build_dataclass(cls, fields)
+
+    def save(self, path: str | Path) -> None:
+        """Write the summary as JSON. Raises TranslationError where the file cannot be written."""
+        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> JobSummary:
+        """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(fields, dict):
+                raise ValueError("not a summary")
+            return cls.from_dict(fields)
+        except OSError as error:
+            raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            what = str(error) if str(error).startswith("not a summary") else "not a summary"
+            raise TranslationError(f"{path}: {what}; make it with nsys2prv-ng summary --json") from None

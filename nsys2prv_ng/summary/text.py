@@ -1,4 +1,4 @@
-"""An overview for people: tables that fit a terminal and a job's log."""
+"""Formats a summary for people: tables that fit a terminal and a job's log."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from nsys2prv_ng.analysis import idle_causes as gap_causes
+from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.idle_causes import shorten_range_name
 from nsys2prv_ng.paraver.event_type import one_line
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges
+from nsys2prv_ng.text.tables import format_table
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
-"""Columns: of a terminal at least and at most, and of what is no terminal."""
+"""Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
 
 _MOST_GPUS = 16
 _MOST_ROWS = 10
-_SHORTEST_NAME = 12
 _ROUNDS_UP = 0.9995
-"""From here on three digits show a whole unit."""
+"""Parts of a unit from which three digits show one whole unit."""
 
 _CAUSES = {
-    gap_causes.QUEUED: "(launched before)",
-    gap_causes.GRAPH: "(in a CUDA graph)",
-    gap_causes.UNKNOWN: "(no launch recorded)",
-    gap_causes.CUT: "(goes on)",
+    idle_causes.QUEUED: "(already queued)",
+    idle_causes.GRAPH: "(in a CUDA graph)",
+    idle_causes.UNKNOWN: "(no launch recorded)",
+    idle_causes.CUT: "(cut by the window)",
 }
 
 
-def format_summary(found: JobSummary) -> str:
-    """The text, as wide as what standard output is."""
+def format_summary(summary: JobSummary) -> str:
+    """Return the text for standard output, as wide as the terminal."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return format_tables(found, min(max(width, NARROWEST), WIDEST))
+    return format_tables(summary, min(max(width, NARROWEST), WIDEST))
 
 
-def format_tables(found: JobSummary, width: int = WIDTH) -> str:
-    """All tables that have rows, at most `width` columns wide (of at least NARROWEST)."""
+def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
+    """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
     sections = [
-        [_title(found)],
-        _gpus(found.gpus, width),
-        _gaps(found.gpus, width),
-        _causes(found.gpus, width),
-        _ranges(found.ranges, width),
-        _kernels(found, width),
-        _memory_operations(found, width),
-        _nccl(found, width),
-        _mpi(found, width),
-        _wrapped(f"Nothing found of: {', '.join(found.absent)}", width) if found.absent else [],
-        [f"left out: {report.file}: {report.why}" for report in found.skipped],
+        [_title(summary)],
+        _gpus(summary.gpus, width),
+        _gaps(summary.gpus, width),
+        _causes(summary.gpus, width),
+        _ranges(summary.ranges, width),
+        _kernels(summary, width),
+        _memory_operations(summary, width),
+        _nccl(summary, width),
+        _mpi(summary, width),
+        _wrap(f"Not in these reports: {', '.join(summary.absent)}", width) if summary.absent else [],
+        [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
@@ -58,7 +58,7 @@ def format_tables(found: JobSummary, width: int = WIDTH) -> str:
 
 
 def format_time(ns: float) -> str:
-    """Three digits and a unit."""
+    """Return a time with three digits and a unit."""
     for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= _ROUNDS_UP * length:
             return f"{_digits(ns / length)} {unit}"
@@ -66,7 +66,7 @@ def format_time(ns: float) -> str:
 
 
 def format_bytes(size: float | None) -> str:
-    """Three digits and a decimal unit; a dash for what is not known."""
+    """Return a size with three digits and a decimal unit; a dash for None."""
     if size is None:
         return "-"
     for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -88,39 +88,20 @@ def _rate(size: int, ns: int) -> str:
 
 
 def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, texts: int = 1, between: str = "  "
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, texts: int = 1, gap: str = "  "
 ) -> list[str]:
-    """Lines of columns, of which the first are texts: to the left, and cut where the table would be too wide."""
-    cells = [list(titles), *([*map(_clean, row[:texts]), *row[texts:]] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(titles))]
-    while sum(widths) + len(between) * (len(widths) - 1) > width:
-        widest = max(range(texts), key=lambda i: widths[i])
-        if widths[widest] <= _SHORTEST_NAME:
-            break
-        widths[widest] -= 1
-    return [
-        between.join(
-            _cut(cell, widths[i]).ljust(widths[i]) if i < texts else cell.rjust(widths[i]) for i, cell in enumerate(row)
-        ).rstrip()
-        for row in cells
-    ]
+    """Return the lines of a table; the first `texts` columns hold names from reports."""
+    names = [[*map(_clean, row[:texts]), *row[texts:]] for row in rows]
+    return format_table([titles, *names], texts=texts, width=width, gap=gap)
 
 
 def _clean(name: str) -> str:
-    """A name as one line; what indents it stays."""
+    """Return a name as one line; blanks that indent it stay."""
     stem = name.lstrip(" ")
     return name[: len(name) - len(stem)] + one_line(stem) if stem else ""
 
 
-def _cut(name: str, width: int) -> str:
-    """A name of at most so many characters: the middle goes, since names of kernels often differ at their end."""
-    if len(name) <= width:
-        return name
-    head = (width - 2) // 2
-    return f"{name[:head]}..{name[len(name) - (width - 2 - head) :]}"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width)
 
 
@@ -131,17 +112,17 @@ def _more(count: int, what: str) -> list[str]:
 # ---- sections --------------------------------------------------------------------------------------------------------
 
 
-def _title(found: JobSummary) -> str:
+def _title(summary: JobSummary) -> str:
     counts = [
-        count_noun(found.reports, "report"),
-        count_noun(found.nodes, "node"),
-        count_noun(found.ranks, "rank"),
-        count_noun(len(found.gpus), "GPU"),
+        count_noun(summary.reports, "report"),
+        count_noun(summary.nodes, "node"),
+        count_noun(summary.ranks, "rank"),
+        count_noun(len(summary.gpus), "GPU"),
     ]
-    seconds = found.duration_ns / 1e9
-    chosen = sum(high - low for low, high in found.windows_ns)
-    only = f" (of which {format_time(chosen)} chosen)" if len(found.windows_ns) > 1 else ""
-    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {found.start_utc[:-7]}Z"
+    seconds = summary.duration_ns / 1e9
+    selected = sum(high - low for low, high in summary.windows_ns)
+    only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
+    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z"
 
 
 def _gpu_name(gpu: GpuNumbers) -> str:
@@ -149,7 +130,7 @@ def _gpu_name(gpu: GpuNumbers) -> str:
 
 
 def _gpu_users(gpu: GpuNumbers) -> str:
-    """Ranks, else tasks, and what the GPU is."""
+    """Return the ranks, or else the tasks, that use a GPU, and its model."""
     ranks = (
         f"rank{'s' if len(gpu.ranks) > 1 else ''} {format_number_ranges(gpu.ranks)}"
         if gpu.ranks
@@ -159,22 +140,22 @@ def _gpu_users(gpu: GpuNumbers) -> str:
 
 
 def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
-    """Two lines for each: times, and percent of the span."""
+    """Return two lines for each GPU: times, and percent of the span."""
     gpus = [gpu for gpu in gpus if gpu.span_ns]
     if not gpus:
         return []
-    shown = _most_idle(gpus)
+    listed = _select_most_idle(gpus)
     rows: list[list[str]] = []
-    for gpu in shown:
+    for gpu in listed:
         rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu])
     if len(gpus) > 1:
-        rows += _gpu_rows("all", "", gpus)
+        rows += _gpu_rows("sum of the GPUs", "", gpus)
     titles = ["GPU", "span", "busy", "compute", "comm.", "overlap", "memory", "idle"]
     caption = "From the first to the last operation of each GPU (overlap: compute and communication at once):"
     return [
-        *_wrapped(caption, width),
-        *_table(titles, rows, width, between=" "),
-        *_more(len(gpus) - len(shown), " that are less idle"),
+        *_wrap(caption, width),
+        *_table(titles, rows, width, gap=" "),
+        *_more(len(gpus) - len(listed), " that are less idle"),
     ]
 
 
@@ -184,12 +165,12 @@ def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers]) -> list[list[st
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
     return [
         [name, format_time(span), *map(format_time, times)],
-        [f"  {users}", "", *(_percent(each, span) for each in times)],
+        [f"  {users}", "", *(_percent(time, span) for time in times)],
     ]
 
 
-def _most_idle(gpus: Sequence[GpuNumbers]) -> list[GpuNumbers]:
-    """Of many GPUs those that are idle most, in their order."""
+def _select_most_idle(gpus: Sequence[GpuNumbers]) -> list[GpuNumbers]:
+    """Return the GPUs with the largest share of idle time, at most _MOST_GPUS, in their own order."""
     by_idle = sorted(gpus, key=lambda gpu: -gpu.idle_ns / max(1, gpu.span_ns))[:_MOST_GPUS]
     return [gpu for gpu in gpus if gpu in by_idle]
 
@@ -199,9 +180,9 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     if not has_memory and not any(gpu.gaps for gpu in gpus):
         return []
     titles = ["GPU", "gaps", "total", "mean", "longest", "at", *(["peak memory"] if has_memory else [])]
-    shown = _most_idle(gpus)
+    listed = _select_most_idle(gpus)
     rows = []
-    for gpu in shown:
+    for gpu in listed:
         gaps = (
             [format_time(gpu.idle_ns), format_time(gpu.idle_ns / gpu.gaps), format_time(gpu.longest_gap_ns)]
             if gpu.gaps
@@ -210,66 +191,65 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
         memory = [format_bytes(gpu.peak_memory_bytes)] if has_memory else []
         rows.append([_gpu_name(gpu), f"{gpu.gaps:,}", *gaps, at, *memory])
-    return [*_table(titles, rows, width), *_more(len(gpus) - len(shown), " GPUs")]
+    return [*_table(titles, rows, width), *_more(len(gpus) - len(listed), " GPUs")]
 
 
 def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
-    """Where the host was, over all GPUs."""
+    """Return what the host did while GPUs were idle, summed over all GPUs."""
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     for gpu in gpus:
-        for each in gpu.idle_causes or ():
-            key = each.cause, each.range, each.call
+        for part in gpu.idle_causes or ():
+            key = part.cause, part.range, part.call
             ns, gaps = sums.get(key, (0, 0))
-            sums[key] = ns + each.ns, gaps + each.gaps
-    causes = sorted((Cause(*key, *amount) for key, amount in sums.items()), key=lambda each: -each.ns)
+            sums[key] = ns + part.ns, gaps + part.gaps
+    causes = sorted((Cause(*key, *amount) for key, amount in sums.items()), key=lambda cause: -cause.ns)
     if not causes:
         return []
-    whole = sum(each.ns for each in causes)
+    whole = sum(cause.ns for cause in causes)
     rows = [
-        [*_where(each), format_time(each.ns), _percent(each.ns, whole), f"{each.gaps:,}"]
-        for each in causes[:_MOST_ROWS]
+        [*_name_cause(cause), format_time(cause.ns), _percent(cause.ns, whole), f"{cause.gaps:,}"]
+        for cause in causes[:_MOST_ROWS]
     ]
-    titles = ["NVTX range", "call", "time", "of gaps", "gaps"]
-    caption = "Where the host thread was in these gaps that launched the next operation, if it had not before:"
-    return [*_wrapped(caption, width), *_table(titles, rows, width, texts=2), *_more(len(causes) - len(rows), "")]
+    titles = ["NVTX range", "call", "time", "share", "gaps"]
+    caption = "What the CPU was doing in these gaps, on the thread that launches the next operation:"
+    return [*_wrap(caption, width), *_table(titles, rows, width, texts=2), *_more(len(causes) - len(rows), "")]
 
 
-def _where(cause: Cause) -> tuple[str, str]:
-    if cause.cause != gap_causes.HOST:
+def _name_cause(cause: Cause) -> tuple[str, str]:
+    if cause.cause != idle_causes.HOST:
         return _CAUSES[cause.cause], ""
-    return cause.range or "(no range)", cause.call or "(no call)"
+    return cause.range or "(outside NVTX ranges)", cause.call or "(own code)"
 
 
 def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
     if not ranges:
         return []
-    rows = [_range_row(each) for each in ranges[:_MOST_ROWS]]
+    rows = [_range_row(repeated) for repeated in ranges[:_MOST_ROWS]]
     titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "spread"]
-    caption = "Ranges that repeat, with the spread of the means of all tasks:"
+    caption = "NVTX ranges that repeat; spread: (slowest - fastest mean of a task) / mean of all:"
     return [caption, *_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
 
 
-def _range_row(each: RepeatedRange) -> list[str]:
-    """The spread is between the means of the slowest and the fastest task, in percent of the mean of all."""
-    mean = each.total_ns / each.count
-    spread = each.slowest.mean_ns - each.fastest.mean_ns
-    several = len(each.tasks) > 1
+def _range_row(repeated: RepeatedRange) -> list[str]:
+    mean = repeated.total_ns / repeated.count
+    spread = repeated.slowest.mean_ns - repeated.fastest.mean_ns
+    has_several_tasks = len(repeated.tasks) > 1
     return [
-        shorten_range_name(each.domain, each.name),
-        each.slowest.task if several else "-",
-        f"{len(each.tasks):,}",
-        f"{each.count:,}",
+        shorten_range_name(repeated.domain, repeated.name),
+        repeated.slowest.task if has_several_tasks else "-",
+        f"{len(repeated.tasks):,}",
+        f"{repeated.count:,}",
         format_time(mean),
-        format_time(min(task.min_ns for task in each.tasks)),
-        format_time(max(task.max_ns for task in each.tasks)),
-        _percent(spread, mean) if several else "-",
+        format_time(min(task.min_ns for task in repeated.tasks)),
+        format_time(max(task.max_ns for task in repeated.tasks)),
+        _percent(spread, mean) if has_several_tasks else "-",
     ]
 
 
-def _kernels(found: JobSummary, width: int) -> list[str]:
-    if not found.kernels:
+def _kernels(summary: JobSummary, width: int) -> list[str]:
+    if not summary.kernels:
         return []
-    whole = sum(kernel.total_ns for kernel in found.kernels)
+    whole = sum(kernel.total_ns for kernel in summary.kernels)
     rows = [
         [
             kernel.name,
@@ -279,54 +259,58 @@ def _kernels(found: JobSummary, width: int) -> list[str]:
             format_time(kernel.total_ns / kernel.count),
             _percent(kernel.total_ns, whole),
         ]
-        for kernel in found.kernels[:_MOST_ROWS]
+        for kernel in summary.kernels[:_MOST_ROWS]
     ]
-    titles = ["kernel", "class", "count", "time", "mean", "of all"]
-    return [*_table(titles, rows, width, texts=2), *_more(len(found.kernels) - len(rows), " kernels")]
+    titles = ["kernel", "class", "count", "time", "mean", "share"]
+    return [*_table(titles, rows, width, texts=2), *_more(len(summary.kernels) - len(rows), " kernels")]
 
 
-def _memory_operations(found: JobSummary, width: int) -> list[str]:
+def _memory_operations(summary: JobSummary, width: int) -> list[str]:
     rows = [
         [
-            each.operation,
-            f"{each.count:,}",
-            format_bytes(each.bytes),
-            format_time(each.total_ns),
-            _rate(each.bytes, each.rated_ns),
+            copies.operation,
+            f"{copies.count:,}",
+            format_bytes(copies.bytes),
+            format_time(copies.total_ns),
+            _rate(copies.bytes, copies.rated_ns),
         ]
-        for each in found.memory_operations
+        for copies in summary.memory_operations
     ]
     return _table(["copies and sets", "count", "size", "time", "rate"], rows, width) if rows else []
 
 
-def _nccl(found: JobSummary, width: int) -> list[str]:
+def _nccl(summary: JobSummary, width: int) -> list[str]:
     rows = [
         [
-            each.function,
-            f"{each.calls:,}",
-            format_bytes(each.bytes),
-            f"{each.kernels:,}",
-            format_time(each.kernel_ns),
-            _rate(each.carried_bytes, each.carried_ns),
+            collective.function,
+            f"{collective.calls:,}",
+            format_bytes(collective.bytes),
+            f"{collective.kernels:,}",
+            format_time(collective.kernel_ns),
+            _rate(collective.carried_bytes, collective.carried_ns),
         ]
-        for each in found.nccl
+        for collective in summary.nccl
     ]
-    return _table(["NCCL", "calls", "size", "kernels", "their time", "rate"], rows, width) if rows else []
+    if not rows:
+        return []
+    titles = ["NCCL", "calls", "size", "kernels", "kernel time", "rate"]
+    caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates:"
+    return [*_wrap(caption, width), *_table(titles, rows, width)]
 
 
-def _mpi(found: JobSummary, width: int) -> list[str]:
+def _mpi(summary: JobSummary, width: int) -> list[str]:
     rows = [
         [
-            each.call,
-            f"{each.count:,}",
-            format_time(each.total_ns),
-            format_time(each.total_ns / each.count),
-            format_time(each.max_ns),
-            format_bytes(each.sent_bytes),
-            format_bytes(each.received_bytes),
-            _rate((each.sent_bytes or 0) + (each.received_bytes or 0), each.rated_ns),
+            call.call,
+            f"{call.count:,}",
+            format_time(call.total_ns),
+            format_time(call.total_ns / call.count),
+            format_time(call.max_ns),
+            format_bytes(call.sent_bytes),
+            format_bytes(call.received_bytes),
+            _rate((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
         ]
-        for each in found.mpi[:_MOST_ROWS]
+        for call in summary.mpi[:_MOST_ROWS]
     ]
     titles = ["MPI", "calls", "time", "mean", "max", "sent", "received", "rate"]
-    return [*_table(titles, rows, width), *_more(len(found.mpi) - len(rows), " calls")] if rows else []
+    return [*_table(titles, rows, width), *_more(len(summary.mpi) - len(rows), " calls")] if rows else []

@@ -14,18 +14,21 @@ def format_table(
     texts: int = 1,
     text_last: bool = False,
     width: int | None = None,
+    keep_distinct: bool = False,
     gap: str = "  ",
     indent: int = 0,
 ) -> list[str]:
     """Return one line per row, titles first: the first `texts` columns to the left, the others to the right.
 
-    `text_last`: the last column stands to the left as well, and is not padded. `width`: columns of the terminal; a wider
-    table cuts its text columns in the middle, the widest first, down to 12 characters but never so far that two
-    different names become the same. `gap` stands between columns, `indent` blanks before each line.
+    `text_last`: the last column stands to the left as well, unpadded. `width`: columns of the terminal; a wider table
+    cuts its text columns in the middle, the widest first, down to 12 characters. `keep_distinct`: but never so far that
+    two different names become the same. `gap` stands between columns, `indent` blanks before each line.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if width is not None:
-        _narrow(widths, rows, texts, width - indent - len(gap) * (len(widths) - 1))
+        names = [[row[column] for row in rows] for column in range(texts)]
+        narrowest = [_find_narrowest(column) if keep_distinct else _SHORTEST for column in names]
+        _narrow(widths, narrowest, width - indent - len(gap) * (len(widths) - 1))
     margin = " " * indent
     return [margin + gap.join(_align(row, widths, texts, text_last)).rstrip() for row in rows]
 
@@ -48,11 +51,10 @@ def _align(row: Sequence[str], widths: Sequence[int], texts: int, text_last: boo
     return cells
 
 
-def _narrow(widths: list[int], rows: Sequence[Sequence[str]], texts: int, available: int) -> None:
-    """Narrow text columns until the table fits, or until none can be narrower."""
-    narrowest = [_find_narrowest([row[column] for row in rows]) for column in range(texts)]
+def _narrow(widths: list[int], narrowest: Sequence[int], available: int) -> None:
+    """Narrow the first columns until the table fits, or until none can be narrower."""
     while sum(widths) > available:
-        widest = max(range(texts), key=lambda column: widths[column] - narrowest[column])
+        widest = max(range(len(narrowest)), key=lambda column: widths[column] - narrowest[column])
         if widths[widest] <= narrowest[widest]:
             return
         widths[widest] -= 1

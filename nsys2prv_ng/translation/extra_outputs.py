@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,14 +35,3 @@ def check_reports_stay(reports: Iterable[Path], trace: Iterable[Path]) -> None:
     for file in trace:
         if file.resolve() in read:
             raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Write a text file, which appears whole or not at all. Raises TranslationError."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
-            temporary = Path(folder) / file.name
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(file)
-    except OSError as error:
-        raise TranslationError(f"{file}: cannot be written: {error.strerror or error}") from None

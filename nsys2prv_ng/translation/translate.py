@@ -20,11 +20,12 @@ from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_ro
 from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
+from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
-from nsys2prv_ng.translation.extra_outputs import check_extra_outputs, check_reports_stay, write_atomically
+from nsys2prv_ng.translation.extra_outputs import check_extra_outputs, check_reports_stay
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.write_records import PlacedRun, write_records
@@ -72,7 +73,7 @@ def translate(
         runs = _of_reports(read, tree, numbering)
         runs += [PlacedRun(run) for each in job.joined for result in each.accounts.values() for run in result.runs]
         runs += [
-            PlacedRun(run) for run in make_state_records(read, tree, job.spans, job.windows, job.store, job.at_once)
+            PlacedRun(run) for run in make_state_records(read, tree, job.spans, job.windows, job.store, job.workers)
         ]
 
         trace.write_text("pcf", format_pcf(numbering))
@@ -82,7 +83,7 @@ def translate(
         size = write_records(trace, runs, tree.model.row_numbers(), job.origin, job.store, progress, threads=threads)
         numbers = compute_summary(job) if options.overview else None
 
-    warnings = job.warnings
+    warnings = list(job.warnings)
     if job.is_empty:
         warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
     for warning in warnings:

@@ -35,7 +35,7 @@ def test_names_are_cut_in_the_middle() -> None:
     st.integers(20, 90),
 )
 def test_names_that_differ_still_do(rows: list[tuple[str, str, str]], width: int) -> None:
-    lines = format_table(rows, texts=2, width=width, gap=" ")
+    lines = format_table(rows, texts=2, width=width, keep_distinct=True, gap=" ")
     assert len(set(lines)) == len({tuple(cell.strip() for cell in row) for row in rows})
     whole = format_table(rows, texts=2, gap=" ")
     assert all(len(line) <= max(width, len(full)) for line, full in zip(lines, whole, strict=True))

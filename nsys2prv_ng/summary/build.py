@@ -1,0 +1,44 @@
+"""Builds dataclasses from the dicts that `dataclasses.asdict` made of them and JSON gave back."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Return an instance with these values, whose lists, tuples and dataclasses are built likewise.
+
+    Keys that the class does not have are ignored, so that later versions may add some. Raises ValueError for a value of
+    another type and for a field without a value.
+    """
+    hints = get_type_hints(cls)
+    arguments = {}
+    for field in fields(cls):  # type: ignore[arg-type]
+        if field.name in values:
+            arguments[field.name] = _build(hints[field.name], values[field.name], f"{cls.__name__}.{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"{cls.__name__} has no {field.name}")
+    return cls(**arguments)
+
+
+def _build(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = (argument for argument in arguments if argument is not type(None))
+        return _build(hint, value, where)
+    if origin is list and isinstance(value, list):
+        return [_build(arguments[0], item, where) for item in value]
+    if origin is tuple and isinstance(value, list) and len(value) == len(arguments):
+        return tuple(_build(part, item, where) for part, item in zip(arguments, value, strict=True))
+    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
+        return build_dataclass(hint, value)
+    if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
+        return value
+    raise ValueError(f"{where} is {type(value).__name__}")
