@@ -32,6 +32,7 @@ from nsys2prv_ng.sources.mpi.parameters import (
     parse_rank,
 )
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
+from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -40,7 +41,7 @@ _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")
 TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in nvtx_ranges.EVENT_TABLES)
 
-_MERGED = "tells more of a call that another row shows"
+_MERGED = "merged into another row of the same call"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class MpiJoinData:
     """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
     initialised: IntArray
-    """Places of calls that initialised MPI; none if a row was dropped as unsound, so that calls since may be missing."""
+    """Places of calls that initialised MPI; none if unsound rows were dropped, as calls since then may be missing."""
     finalised: IntArray
     """Places of calls that finalised it."""
 
@@ -71,21 +72,16 @@ def read(reader: ReportReader) -> Result:
     calls = _find_calls(rows)
     messages = read_messages(calls)
     initialised, finalised = (_find_places(rows, names, function) for function in ("MPI_Init", "MPI_Finalize"))
-    whole = not result.dropped
 
     _add_evidence(reader, result, calls, names, messages, communicators, initialised.size > 0)
+    if result.dropped:
+        initialised = initialised[:0]
     result.drop(_MERGED, name.size - calls.first.size)
     crosses = mark_crossing(rows.thread[calls.first], rows.begin[calls.first], rows.end[calls.last])
-    result.drop("crosses another of its thread", int(crosses.sum()))
+    result.drop(OVERLAPS_CALL, int(crosses.sum()))
     _write(reader.labels, result, calls.take(~crosses), names, communicators.keys)
-    result.shared = MpiJoinData(
-        communicators,
-        messages,
-        list(reader.labels.names.get(RANK_NAMES, {})),
-        names,
-        initialised if whole else initialised[:0],
-        finalised,
-    )
+    rank_names = list(reader.labels.names.get(RANK_NAMES, {}))
+    result.shared = MpiJoinData(communicators, messages, rank_names, names, initialised, finalised)
     return result
 
 

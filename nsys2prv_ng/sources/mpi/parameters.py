@@ -1,0 +1,109 @@
+"""The parameters of MPI calls as pairs of event type and value: partners, tags, roots, communicators and bytes.
+
+Ranks and communicators are registered by name here. Their values need all reports, so the source's `join` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.mpi.calls import RECEIVES, SENDS
+from nsys2prv_ng.sources.mpi.messages import MpiCalls
+
+RANK_NAMES, COMMUNICATOR_NAMES = types.MPI_PARTNER.names, types.MPI_COMMUNICATOR.names
+"""Name spaces of ranks of communicators and of communicators."""
+
+
+class CallParameters(NamedTuple):
+    """Parameters of n calls: attributes are events at the start of a call, amounts are reset to 0 at its end."""
+
+    attributes: list[Pair]
+    amounts: list[Pair]
+
+
+def parse_rank(name: str) -> tuple[str, int]:
+    """Return the communicator's key and the rank in it for a name in the space RANK_NAMES."""
+    key, _, rank = name.rpartition(" ")
+    return key, int(rank)
+
+
+def make_collective_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> CallParameters:
+    """Make pairs for root, communicator, and bytes sent and received by collectives. `keys`: those of communicators."""
+    rows = calls.rows
+    root, communicator = rows.root[calls.first], rows.communicator[calls.first]
+    attributes = [
+        *_make_rank_pairs(labels, keys, types.MPI_ROOT, communicator, np.where(root >= 0, root, NULL)),
+        *_make_communicator_pairs(labels, keys, types.MPI_COLLECTIVE_COMMUNICATOR, calls),
+    ]
+    sent = _make_number_pairs(labels, types.MPI_SENT_BYTES, rows.bytes[calls.first])
+    received = _make_number_pairs(labels, types.MPI_RECEIVED_BYTES, rows.received_bytes[calls.first])
+    return CallParameters(attributes, sent + received)
+
+
+def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> CallParameters:
+    """Make pairs for partner, tag, communicator and bytes of other calls. `keys`: those of communicators.
+
+    The receiving half of a Sendrecv has event types of its own.
+    """
+    rows = calls.rows
+    attributes = [
+        *_make_rank_pairs(labels, keys, types.MPI_PARTNER, rows.communicator[calls.first], rows.partner[calls.first]),
+        *_make_number_pairs(labels, types.MPI_TAG, rows.tag[calls.first]),
+        *_make_communicator_pairs(labels, keys, types.MPI_COMMUNICATOR, calls),
+    ]
+    amounts = _make_number_pairs(labels, types.MPI_BYTES, rows.bytes[calls.first])
+    both = SENDS | RECEIVES
+    is_sendrecv = rows.role[calls.first] & both == both
+    if is_sendrecv.any():
+        source, tag, received = (
+            np.where(is_sendrecv, column[calls.last], NULL) for column in (rows.partner, rows.tag, rows.bytes)
+        )
+        attributes += _make_rank_pairs(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[calls.last], source)
+        attributes += _make_number_pairs(labels, types.MPI_SENDRECV_TAG, tag)
+        amounts += _make_number_pairs(labels, types.MPI_SENDRECV_BYTES, received)
+    return CallParameters(attributes, amounts)
+
+
+def _make_number_pairs(labels: Labels, event_type: EventType, values: IntArray) -> list[Pair]:
+    """Make a pair for the calls that have a value; none where no call has."""
+    present = values != NULL
+    return [Pair(labels.handle(event_type), values, present)] if present.any() else []
+
+
+def _make_rank_pairs(
+    labels: Labels, keys: Sequence[str], event_type: EventType, communicator: IntArray, rank: IntArray
+) -> list[Pair]:
+    """Make a pair for the calls that have a rank, by the names that `parse_rank` reads; none where no call has."""
+    present = rank != NULL
+    codes, first = encode_rows(communicator[present], rank[present])
+    distinct = zip(communicator[present][first].tolist(), rank[present][first].tolist(), strict=True)
+    names = [f"{keys[index]} {local}" for index, local in distinct]
+    return _make_name_pairs(labels, event_type, present, codes, names)
+
+
+def _make_communicator_pairs(labels: Labels, keys: Sequence[str], event_type: EventType, calls: MpiCalls) -> list[Pair]:
+    """Make a pair for the calls that have a communicator; none where no call has."""
+    present = calls.rows.has_communicator[calls.first]
+    used, codes = np.unique(calls.rows.communicator[calls.first][present], return_inverse=True)
+    return _make_name_pairs(labels, event_type, present, codes, [keys[index] for index in used])
+
+
+def _make_name_pairs(
+    labels: Labels, event_type: EventType, present: BoolArray, codes: IntArray, names: Sequence[str]
+) -> list[Pair]:
+    """Make a pair for the `present` calls; `codes` are their indices into the names. None where there are no names."""
+    if not names:
+        return []
+    ids = np.zeros(present.size, np.int64)
+    ids[present] = labels.name_ids(event_type.names, names)[codes]
+    return [Pair(labels.handle(event_type), ids, present)]
