@@ -23,7 +23,7 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.shared.result import Result
 
-REPEATED = "of a time of which another report of the node has them"
+REPEATED = "duplicate sample: another report of this node covers that time"
 
 MOST_PERIODS = 2
 """Neighbouring values of a series that are farther apart have a gap between them."""
@@ -32,10 +32,10 @@ _Series = dict[tuple[NodePart, EventType], IntArray]
 """Times (ns, on the common clock, sorted) of the values that the trace has of each metric of each part."""
 
 
-def drop_repeated_samples(read: Sequence[ReportRecords], store: Store, at_once: int) -> None:
+def drop_repeated_samples(read: Sequence[ReportRecords], store: Store, workers: int) -> None:
     """Drop values that repeat those of reports which began before, by metric and part of the node (see `repeated`).
 
-    Of each of `at_once` nodes a result is in memory.
+    Results of `workers` nodes are in memory, one of each.
     """
 
     def leave_out(shared: list[tuple[ReportRecords, BoolArray]]) -> None:
@@ -45,7 +45,7 @@ def drop_repeated_samples(read: Sequence[ReportRecords], store: Store, at_once: 
                 if any(run.facts.has_events_on(np.flatnonzero(of_parts)) for run in result.runs):
                     _leave_out(report, result, of_parts, series, store)
 
-    for _ in run_in_threads(leave_out, _shared(read), at_once):
+    for _ in run_in_threads(leave_out, _shared(read), workers):
         pass
 
 

@@ -21,6 +21,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -82,10 +83,10 @@ def _sound(result: Result, columns: Columns, size: IntArray) -> IntArray:
     """Rows of events that can be told; the others are counted as dropped."""
     left = np.ones(columns.rows, np.bool_)
     for reason, mask in (
-        ("no process", columns["globalPid"] == NULL),
-        ("no time", columns["start"] == NULL),
+        (NO_PROCESS, columns["globalPid"] == NULL),
+        (NO_TIME, columns["start"] == NULL),
         ("neither allocation nor free", ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE))),
-        ("no number of bytes", size == NULL),
+        (NO_BYTES, size == NULL),
     ):
         result.drop(reason, int((left & mask).sum()))
         left &= ~mask

@@ -15,6 +15,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
+from nsys2prv_ng.sources.shared.reasons import NO_PROCESS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -96,7 +97,7 @@ def _called(reader: ReportReader, result: Result, columns: Columns) -> tuple[Int
     """Rows whose call was recorded, and its thread and begin (ns); the others are counted as dropped."""
     process = columns["globalPid"]
     no_process = process == NULL
-    result.drop("no process", int(no_process.sum()))
+    result.drop(NO_PROCESS, int(no_process.sum()))
     by_id = reader.once(calls.read_recorded_calls)
     call = by_id.find(get_process(process), columns["correlationId"])
     result.drop(calls.NO_CALL, int((~no_process & (call < 0)).sum()))

@@ -31,7 +31,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, OUTSIDE_TRACE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
@@ -123,7 +123,7 @@ def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
         cut = cut_to_windows(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
         result.records = [_records(cut.changes, cut.changes.device // len(captured))]
         result.pieces = cut.more
-        result.drop("outside the time of the trace", cut.outside)
+        result.drop(OUTSIDE_TRACE, cut.outside)
         yield result
 
 

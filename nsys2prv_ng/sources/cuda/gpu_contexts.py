@@ -43,14 +43,14 @@ def read(reader: ReportReader) -> Result:
     lasting = np.flatnonzero(opens & ~np.append(same, False))
     unended = opens & np.append(opens[1:] & same, False)
     unbegun = ~opens & ~np.append(False, opens[:-1] & same)[: opens.size]
-    result.drop("begin of a turn without its end", int(unended.sum()))
-    result.drop("end of a turn without its begin", int(unbegun.sum()))
+    result.drop("start of a turn without its end", int(unended.sum()))
+    result.drop("end of a turn without its start", int(unbegun.sum()))
     result.read = int((~is_limit).sum() + unknown.sum() + opens.sum() + unbegun.sum())
     turn = np.concatenate([ended, lasting])
     shown, begin = rows[turn], time[rows[turn]]
     end = np.append(time[rows[ended + 1]], np.full(lasting.size, NO_END))
     crosses = mark_crossing(gpu[shown], begin, end)
-    result.drop("crosses another of its GPU", int(crosses.sum()))
+    result.drop("partly overlaps another turn on its GPU", int(crosses.sum()))
     shown, begin, end = shown[~crosses], begin[~crosses], end[~crosses]
     if not shown.size:
         return result

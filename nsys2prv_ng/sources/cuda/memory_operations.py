@@ -14,6 +14,7 @@ from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.shared.reasons import NO_BYTES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -64,7 +65,7 @@ def _add(reader: ReportReader, result: Result, table: str, source_kind: str, des
         result.drop(reason, count)
     rows = np.flatnonzero(place >= 0)
     no_bytes = columns["bytes"][rows] == NULL
-    result.drop("no number of bytes", int(no_bytes.sum()))
+    result.drop(NO_BYTES, int(no_bytes.sum()))
     rows = rows[~no_bytes]
     place, begin, end = place[rows], columns["start"][rows], columns["end"][rows]
 

@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -44,8 +45,8 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     left = np.ones(columns.rows, np.bool_)
     for reason, mask in (
-        ("no thread", thread == NULL),
-        ("no time", time == NULL),
+        (NO_THREAD, thread == NULL),
+        (NO_TIME, time == NULL),
         ("no core", (core < 0) | (core >= MAX_TYPE)),
         ("neither in nor out", is_in == NULL),
     ):
@@ -60,7 +61,7 @@ def read(reader: ReportReader) -> Result:
     time, core, thread = time[rows], core[rows], thread[rows]
     switches = _pair(thread, is_in[rows] != 0)
     result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
-    result.drop("no begin (taken off a core without having been put on one)", int(switches.unbegun.sum()))
+    result.drop("no start (taken off a core without having been put on one)", int(switches.unbegun.sum()))
 
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)

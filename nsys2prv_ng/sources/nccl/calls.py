@@ -18,7 +18,7 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl import payload as nccl_payload
 from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
-from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 
@@ -81,14 +81,14 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
     no_thread = tid == NULL
-    reasons = {"no thread": no_thread}
+    reasons = {NO_THREAD: no_thread}
     known_end = np.where(end == NULL, np.maximum(begin, 1), end)
     end = np.where(end == NULL, NO_END, end)
     reasons |= {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, known_end).items()}
     sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
     crosses = np.zeros(rows.size, np.bool_)
     crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
-    reasons["crosses another of its thread"] = crosses
+    reasons[OVERLAPS_CALL] = crosses
     left = ~np.logical_or.reduce(list(reasons.values()))
     no_blobs = reader.has(SCHEMAS.name)
     reasons[_NO_BLOBS if no_blobs else _NO_PAYLOAD] = left & ~payload.given

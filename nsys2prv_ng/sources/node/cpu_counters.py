@@ -19,6 +19,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
@@ -112,7 +113,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     counted = np.zeros(of_event.rows, np.bool_)
     counted[first[event[event >= 0]]] = True
     result.read += int((~counted).sum())
-    result.drop("no values", int((~counted).sum()))
+    result.drop(NO_VALUES, int((~counted).sum()))
 
     def of_values(name: str) -> IntArray:
         return np.append(of_event[name][first], NULL)[event]  # -1 is the last

@@ -28,6 +28,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
 from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
 from nsys2prv_ng.sources.node.json_numbers import Values, convert_to_real, find_numbers, find_values
+from nsys2prv_ng.sources.shared.reasons import NO_VALUES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block, scale_values
@@ -203,7 +204,7 @@ def _of_numbers(reader: ReportReader, result: Result, events: _Events, described
         found = _with_reals(reader, columns, events, event_of(columns["genericEventId"]), described)
     without = int((~has_values).sum())
     result.read += without
-    result.drop("no values", without)
+    result.drop(NO_VALUES, without)
     return found
 
 

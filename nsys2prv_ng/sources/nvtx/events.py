@@ -16,7 +16,7 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.patterns import match_patterns
-from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END
 
@@ -154,8 +154,8 @@ def _is_chosen(domain: str, patterns: tuple[str, ...]) -> bool:
 def _unsound(columns: Columns) -> dict[str, BoolArray]:
     """Rows that cannot be shown, by reason; the masks do not overlap."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
-    reasons = {"no thread": columns["globalTid"] == NULL}
-    left = ~reasons["no thread"]
+    reasons = {NO_THREAD: columns["globalTid"] == NULL}
+    left = ~reasons[NO_THREAD]
     for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
         reasons[f"unknown event type {value}"] = left & (kind == value)
         left = left & (kind != value)

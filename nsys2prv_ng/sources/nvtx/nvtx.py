@@ -101,7 +101,7 @@ class _Domain:
 
     def _push_pop(self, rows: IntArray) -> None:
         crosses = mark_crossing(self.columns["globalTid"][rows], self.columns["start"][rows], self.found.end(rows))
-        self.result.drop("crosses another of its thread and domain", int(crosses.sum()))
+        self.result.drop("partly overlaps another range of its thread and domain", int(crosses.sum()))
         self._ranges(rows[~crosses], families.nvtx_range(self.domain))
 
     def _start_end(self, rows: IntArray) -> None:

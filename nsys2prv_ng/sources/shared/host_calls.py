@@ -11,7 +11,7 @@ from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.reasons import find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
@@ -41,7 +41,7 @@ def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_ti
     """Rows of calls that have a thread and sound times and nest on their thread; the others are counted as dropped."""
     rows = select_sound_intervals(result, begin, end, global_tid)
     crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
-    result.drop("crosses another of its thread", int(crosses.sum()))
+    result.drop(OVERLAPS_CALL, int(crosses.sum()))
     return rows[~crosses]
 
 
@@ -49,7 +49,7 @@ def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, globa
     """Rows of what has a thread and sound times; the others are counted as dropped."""
     no_thread: BoolArray = global_tid == NULL
     unsound = {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, end).items()}
-    return result.drop_rows({"no thread": no_thread, **unsound})
+    return result.drop_rows({NO_THREAD: no_thread, **unsound})
 
 
 def add_states(

@@ -1,4 +1,7 @@
-"""Reasons for which sources drop events, as the account of a translation lists them."""
+"""Reasons for which sources drop events, as the account of a translation lists them.
+
+Here are those that several sources have; a reason of one source stands in its module.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,21 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import FARTHEST
 
+NO_THREAD = "no thread"
+NO_PROCESS = "no process"
+NO_DEVICE = "no device"
+NO_TIME = "no time"
+NO_VALUES = "no values"
+NO_BYTES = "no number of bytes"
+OVERLAPS_CALL = "partly overlaps another call on its thread"
+"""Calls of a thread nest. One that starts within another and ends after it cannot be shown on the same row."""
+OUTSIDE_TRACE = "outside the time of the trace"
 NOT_SELECTED = "outside --ranks or --gpus"
-"""Reason to drop what is on rows that the user did not choose."""
+"""On a row that the user did not select."""
 
 
 def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
-    """Intervals that cannot be shown, by reason; the masks do not overlap."""
+    """Return masks of the n intervals that cannot be shown, by reason; the masks do not overlap. Times are in ns."""
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
@@ -23,7 +35,7 @@ def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     endless = ~null & ((begin > far) | (begin < -far) | (end > np.minimum(begin, far) + LONGEST_TRACE_NS))
     return {
         "longer than Paraver can show": endless & ~backward,
-        "no begin or end": null,
-        "end before begin": backward,
-        "no time (begin and end are 0)": zero,
+        "no start or end": null,
+        "ends before it starts": backward,
+        "no time (start and end are 0)": zero,
     }

@@ -19,6 +19,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.table_reader import RealArray
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 
@@ -136,7 +137,7 @@ def select_sound(
     result: Result,
     samples: Samples,
     what: str,
-    no_device: str = "no device",
+    no_device: str = NO_DEVICE,
     is_real: BoolArray | None = None,
 ) -> Samples:
     """Values that have a time, a device, a metric and a number; the other samples are dropped, for a reason.
@@ -146,7 +147,7 @@ def select_sound(
     """
     no_time = samples.time == NULL
     nowhere = ~no_time & (samples.device < 0)
-    result.drop("no time", int(no_time.sum()))
+    result.drop(NO_TIME, int(no_time.sum()))
     result.drop(no_device, int(nowhere.sum()))
     placed = ~no_time & ~nowhere
     has_value = (samples.value != NULL) & (samples.metric >= 0)

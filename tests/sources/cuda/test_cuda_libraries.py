@@ -42,8 +42,8 @@ def test_calls_of_both_libraries(tmp_path: Path) -> None:
     told = account(summary, "cuda_libraries")
     assert (told.read, told.written) == (9, 5)
     assert told.dropped == {
-        "no begin or end": 1,
+        "no start or end": 1,
         "no thread": 1,
-        "crosses another of its thread": 1,
-        "end before begin": 1,
+        "partly overlaps another call on its thread": 1,
+        "ends before it starts": 1,
     }

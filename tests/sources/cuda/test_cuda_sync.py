@@ -175,9 +175,9 @@ def test_records_that_cannot_be_told(tmp_path: Path) -> None:
     assert account(summary, "cuda_sync").dropped == {
         "no process": 2,
         "no call recorded with its correlation id": 4,
-        "no begin or end": 1,
-        "end before begin": 1,
-        "crosses another of its thread": 1,
+        "no start or end": 1,
+        "ends before it starts": 1,
+        "partly overlaps another call on its thread": 1,
     }
     point = trace.events[trace.events["type"] == RECORDED]
     assert point["time"].tolist() == [0]

@@ -77,9 +77,9 @@ def test_turns(tmp_path: Path) -> None:
     assert (told.read, told.written, told.closed_at_end) == (10, 5, 1)
     assert told.dropped == {
         "a step of the switch itself": 1,
-        "begin of a turn without its end": 1,
-        "end of a turn without its begin": 1,
-        "crosses another of its GPU": 1,
+        "start of a turn without its end": 1,
+        "end of a turn without its start": 1,
+        "partly overlaps another turn on its GPU": 1,
         "no context, GPU or time": 1,
     }
 

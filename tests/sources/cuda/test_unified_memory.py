@@ -73,7 +73,7 @@ def test_faults(tmp_path: Path) -> None:
     ]
     told = account(summary, "unified_memory")
     assert (told.read, told.written) == (9, 5)
-    assert told.dropped == {"no begin or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
+    assert told.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
 
 
 @pytest.mark.skipif(not REPORTS.exists(), reason=NO_REPORTS)

@@ -32,7 +32,7 @@ def test_calls_of_each_library_have_a_type(tmp_path: Path) -> None:
     ]
     told = account(summary, "video")
     assert (told.read, told.written) == (7, 4)
-    assert told.dropped == {"crosses another of its thread": 1, "end before begin": 1, "no thread": 1}
+    assert told.dropped == {"partly overlaps another call on its thread": 1, "ends before it starts": 1, "no thread": 1}
 
 
 DECODING, ENCODING, ENGINE, LANES = 63000510, 63000520, 63000263, 8
@@ -96,7 +96,7 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
     assert told.dropped == {
         "an engine of unknown kind": 1,
         "no thread": 1,
-        "no begin or end": 1,
+        "no start or end": 1,
         "its process made no traced call": 1,
     }
     assert any("did not record 7 times" in warning for report in summary.reports for warning in report.warnings)

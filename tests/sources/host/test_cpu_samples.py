@@ -250,7 +250,7 @@ def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
         assert (found.read, found.written) == (10, 3)
         assert found.dropped == {
             "no thread": 2,
-            "no begin or end": 2,
+            "no start or end": 2,
             "longer than Paraver can show": 1,
             NO_CALL: 1,
             NO_TASK: 1,

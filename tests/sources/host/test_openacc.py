@@ -79,7 +79,7 @@ def test_kinds_of_each_activity(translated: tuple[Trace, dict[str, int], tuple[i
     ]
     assert shown(trace, LAUNCH) == [(88, 90, 0, "Enqueue launch"), (88, 90, 1, "Enqueue launch")]
     assert counts == (11, 8)
-    assert dropped == {"no begin or end": 1, "crosses another of its thread": 1, "no thread": 1}
+    assert dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1, "no thread": 1}
 
 
 def test_lines_and_functions_last_as_long(translated: tuple[Trace, dict[str, int], tuple[int, int]]) -> None:

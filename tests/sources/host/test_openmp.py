@@ -162,9 +162,9 @@ def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
     assert openmp.read == sum(len(list(rows)) for rows in tables.values())
     assert openmp.dropped == {
         "no thread": 1,
-        "no begin or end": 1,
-        "crosses another of its thread": 1,
-        "end before begin": 1,
+        "no start or end": 1,
+        "partly overlaps another call on its thread": 1,
+        "ends before it starts": 1,
     }
     types = [PARALLEL, WORKSHARING, BARRIER, ORDERED, 60000008, FUNCTION, TASK, TASKGROUP, TASKLOOP]
     types += [THREAD, REDUCTION, WAIT, OTHER_SYNCHRONIZATION]

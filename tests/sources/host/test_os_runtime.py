@@ -171,9 +171,9 @@ def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
     assert osrt.read == 11
     assert osrt.dropped == {
         "no thread": 1,
-        "no begin or end": 2,
-        "end before begin": 1,
-        "crosses another of its thread": 1,
+        "no start or end": 2,
+        "ends before it starts": 1,
+        "partly overlaps another call on its thread": 1,
         "shorter than --osrt-min 10us": 1,
     }
     got = in_report_time(trace, summary, UTC, OS_RUNTIME, PTHREAD)

@@ -129,8 +129,8 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
     assert overhead.dropped == {
         NO_CALL: 1,
         NO_TASK: 1,
-        "crosses another of its thread": 1,
-        "no begin or end": 1,
+        "partly overlaps another call on its thread": 1,
+        "no start or end": 1,
         "no thread": 1,
     }
     got = in_report_time(trace, summary, UTC, OVERHEAD)

@@ -118,7 +118,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
         "no time": 1,
         "no core": 3,
         "neither in nor out": 1,
-        "no begin (taken off a core without having been put on one)": 2,
+        "no start (taken off a core without having been put on one)": 2,
         "no end (put on a core twice)": 1,
     }
     assert (scheduling.written, scheduling.closed_at_end) == (5, 2)

@@ -80,7 +80,7 @@ def test_rows_are_shown_or_merged(translated: Translated) -> None:
     told, calls = translated.account("mpi"), translated.truth.calls
     merged = sum(len(call.rows) - 1 for call in calls)
     assert (told.read, told.written) == (len(translated.truth.rows), len(calls))
-    assert told.dropped == {"tells more of a call that another row shows": merged}
+    assert told.dropped == {"merged into another row of the same call": merged}
     assert merged > 0
 
 
@@ -286,7 +286,7 @@ def test_calls_that_nsys_counts(samples: Path, shared_reports: Path, tmp_path: P
         else:
             assert int(row["Total Time (ns)"]) == 2 * total[name]
     assert {row["Name"] for row in rows} == set(names)
-    assert account(summary, "mpi").dropped == {"tells more of a call that another row shows": merged}
+    assert account(summary, "mpi").dropped == {"merged into another row of the same call": merged}
 
 
 def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> None:

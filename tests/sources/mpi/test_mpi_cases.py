@@ -17,7 +17,7 @@ NAMES = [
 P2P, COLLECTIVE, OTHER = 50000001, 50000002, 50000003
 PARTNER, TAG, BYTES, COMMUNICATOR, SOURCE, SOURCE_TAG, SOURCE_BYTES = range(50100011, 50100018)
 WORLD, SPLIT = 0x7F00_0000_1000, 0x7F00_0000_2000
-MERGED = "tells more of a call that another row shows"
+MERGED = "merged into another row of the same call"
 
 P2P_COLUMNS = ("start", "end", "globalTid", "textId", "commHandle", "tag", "remoteRank", "size", "requestHandle")
 WAIT_COLUMNS = ("start", "end", "globalTid", "textId", "requestHandle")
@@ -232,11 +232,11 @@ def test_rows_that_are_not_sound_are_counted(tmp_path: Path) -> None:
     ]
     trace, summary = trace_of([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
     assert account(summary, "mpi").dropped == {
-        "no begin or end": 1,
-        "end before begin": 1,
-        "no time (begin and end are 0)": 1,
+        "no start or end": 1,
+        "ends before it starts": 1,
+        "no time (start and end are 0)": 1,
         "no thread": 1,
-        "crosses another of its thread": 1,
+        "partly overlaps another call on its thread": 1,
     }
     assert [call[:3] for call in calls(trace)] == [(0, 100, 110), (0, 120, 130), (0, 200, 300), (1, 160, 170)]
     assert lines(trace) == []
@@ -458,7 +458,7 @@ def test_ranges_of_the_domain_mpi_are_calls(tmp_path: Path) -> None:
     names = [trace.values[COLLECTIVE][value] for value in found["value"]]
     assert list(zip(names, found["end"] - found["begin"], strict=True)) == [("MPI_Barrier", 10), ("MPI_Bcast", 10)]
     mpi, nvtx = account(summary, "mpi"), account(summary, "nvtx")
-    assert (mpi.read, mpi.dropped) == (3, {"end before begin": 1})
+    assert (mpi.read, mpi.dropped) == (3, {"ends before it starts": 1})
     assert nvtx.read == 4
 
 
@@ -477,7 +477,7 @@ def test_ranges_of_that_domain_beside_tables_of_calls(tmp_path: Path) -> None:
 def test_calls_that_are_all_unsound(tmp_path: Path) -> None:
     path = export(tmp_path / "a.sqlite", NAMES, {"MPI_OTHER_EVENTS": (OTHER_COLUMNS, [(9, 1, tid(0), text("MPI"))])})
     _, summary = trace_of([path], tmp_path / "a.prv", "mpi")
-    assert account(summary, "mpi").dropped == {"end before begin": 1}
+    assert account(summary, "mpi").dropped == {"ends before it starts": 1}
 
 
 def test_sizes_that_no_communicator_has(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
         message("MPI_Recv", 8920, 10**6, 1, 0),
     ]
     trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
-    assert account(summary, "mpi").dropped == {"crosses another of its thread": 1}
+    assert account(summary, "mpi").dropped == {"partly overlaps another call on its thread": 1}
     assert [line[3] for line in lines(trace)] == [9001]
 
 

@@ -61,7 +61,7 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     assert peers == [(12, 0, 2, names[1]), (12, 2, 1, names[0]), (40, 0, 3, "worker 0xfffffffffffffffe")]
     told = account(summary, "ucx")
     assert (told.read, told.written) == (7, 5)
-    assert told.dropped == {"no begin or end": 1, "crosses another of its thread": 1}
+    assert told.dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1}
 
 
 def test_a_worker_that_several_tasks_have_is_no_task(tmp_path: Path) -> None:

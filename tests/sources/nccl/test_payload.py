@@ -173,9 +173,9 @@ def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
     assert sorted(time for _, time, _ in found) == [20, 200]  # type: ignore[type-var]
     assert dropped == {
         "no thread": 1,
-        "end before begin": 1,
-        "no time (begin and end are 0)": 1,
-        "crosses another of its thread": 1,
+        "ends before it starts": 1,
+        "no time (start and end are 0)": 1,
+        "partly overlaps another call on its thread": 1,
     }
 
 
