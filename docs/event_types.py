@@ -13,7 +13,8 @@ _HEAD = """# Event types
 Made by `python docs/event_types.py` from `nsys2prv_ng/paraver/event_types.py` and
 `nsys2prv_ng/paraver/families.py`; a test keeps them equal. *Interval*: a value other than 0 begins and
 0 ends. *Names*: values are names, numbered from 1 in alphabetical order over all reports, as the .pcf lists them. What
-is neither is a quantity or a number of its own. A trace's .pcf has only the types of which it has events.
+is neither is a quantity or a number of its own. A trace's .pcf declares the types that have events in it, and always
+63000007: BSC's BasicAnalysis recognises the traces by it.
 """
 _NVTX = """
 ## NVTX: a block of 100 numbers for each domain

@@ -336,13 +336,13 @@ class Objects:
         by_gpu = sorted(
             (report.gpu(task.process, stream[1]), stream[3], stream[2], stream[4], stream[1]) for stream in task.streams
         )
-        contexts: dict[tuple[int, int], set[int]] = {}
+        first_context: dict[tuple[int, int], int] = {}
         for gpu, number, context, _, _ in by_gpu:
-            contexts.setdefault((gpu, number), set()).add(context)
+            first_context.setdefault((gpu, number), context)
         for gpu, number, context, lane, device in by_gpu:
             self.stream_row[task.report, task.process, device, context, number, lane] = len(self.rows)
-            several = f"-C{context}" if len(contexts[gpu, number]) > 1 else ""
-            self.rows.append(f"CUDA-D{gpu}.S{number}{several}" + (f"-{lane + 1}" if lane else ""))
+            is_first = context == first_context[gpu, number]
+            self.rows.append(f"CUDA-D{gpu}.S{number if is_first else 1000 * number + context}")
         for gpu in sorted({gpu for gpu, *_ in by_gpu}):
             identity = (report.host, report.gpu_uuid(gpu))
             if identity not in self._row_of_gpu:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -263,9 +264,9 @@ def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]
 
 
 def _make_names_unique(tasks: list[Task]) -> list[Task]:
-    count = Counter(task.name for task in tasks)
+    names = Counter(task.name for task in tasks)
     for task in tasks:
-        if count[task.name] > 1 and task.process is not None:
+        if names[task.name] > 1 and task.process is not None:
             task.name += f" {task.process & PID_MASK}"
     return tasks
 
@@ -352,18 +353,19 @@ def _name_node_parts(rows: Sequence[_Row]) -> Iterator[str]:
 
 
 def _name_rows(rows: Sequence[_Row]) -> list[str]:
-    """Return names of a task's rows, unique within it."""
-    contexts: dict[tuple[int, int], set[int]] = {}
-    for key, _, place in rows:
-        if isinstance(place, Stream):
-            contexts.setdefault((key.gpu, place.stream), set()).add(place.context)
+    """Return names of a task's rows. Names of host threads are unique, and so are those of parts of a node.
+
+    BSC's BasicAnalysis takes a row for a stream only if its label is exactly `CUDA-D<n>.S<n>`, and for a GPU's metrics
+    only if it is `Metrics GPU<n>`. So a further row of a stream, for operations that overlap, repeats the label.
+    """
+    stream_numbers = _number_streams(rows)
     part_names = _name_node_parts(rows)
     names = []
     for key, report, place in rows:
         if isinstance(place, Thread):
             names.append(report.metadata.threads.get(place.global_tid) or report.metadata.process_name(place.process))
         elif isinstance(place, Stream):
-            names.append(_name_stream(key.gpu, place, shows_context=len(contexts[key.gpu, place.stream]) > 1))
+            names.append(f"CUDA-D{key.gpu}.S{stream_numbers[key.gpu, place.stream, place.context]}")
         elif isinstance(place, Device):
             names.append(f"Metrics GPU{key.gpu}")
         elif isinstance(place, NodePart):
@@ -378,7 +380,22 @@ def _name_rows(rows: Sequence[_Row]) -> list[str]:
     ]
 
 
-def _name_stream(gpu: int, stream: Stream, *, shows_context: bool) -> str:
-    context = f"-C{stream.context}" if shows_context else ""
-    lane = f"-{stream.lane + 1}" if stream.lane else ""
-    return f"CUDA-D{gpu}.S{stream.stream}{context}{lane}"
+def _number_streams(rows: Sequence[_Row]) -> dict[tuple[int, int, int], int]:
+    """Return the number in the label of each stream of a task, by GPU, stream and context.
+
+    Where several contexts of a GPU have a stream of one number, the lowest context keeps the number. Another gets 1000
+    times the stream plus the context (stream 7 of context 2 is 7002), or the next number that no stream of the process
+    has.
+    """
+    streams = sorted({(key.gpu, place.stream, place.context) for key, _, place in rows if isinstance(place, Stream)})
+    taken = {stream for _, stream, _ in streams}
+    numbers: dict[tuple[int, int, int], int] = {}
+    named: set[tuple[int, int]] = set()
+    for gpu, stream, context in streams:
+        number = stream
+        if (gpu, stream) in named:
+            number = next(free for free in count(1000 * stream + context) if free not in taken)
+            taken.add(number)
+        named.add((gpu, stream))
+        numbers[gpu, stream, context] = number
+    return numbers

@@ -74,8 +74,13 @@ KERNEL_CLASSES = {
 }
 
 
-# A sum of what runs: 1 compute, 2 communication, 4 memory operations; 8 is none of them.
+NOTHING_RECORDED = "Nothing recorded"
+"""Label of a value 0 that closes no interval: from there on the quantity is unknown."""
+
+# A sum of what runs: 1 compute, 2 communication, 4 memory operations; 8: nothing runs between two operations; 0: before
+# the first operation of a capture, after its last, and outside of the selected time. There the activity is unknown.
 GPU_ACTIVITIES = {
+    0: NOTHING_RECORDED,
     1: "Compute",
     2: "Communication",
     3: "Compute and communication",

@@ -293,12 +293,12 @@ def test_a_stream_number_of_two_contexts_is_two_rows(samples: Path, tmp_path: Pa
     names = translated.trace.names["THREAD"]
     assert [name for name in names if name.startswith("CUDA-")] == [
         "CUDA-D0.S7",
-        "CUDA-D0.S16-C1",
-        "CUDA-D0.S16-C2",
+        "CUDA-D0.S16",
+        "CUDA-D0.S16002",
         *(f"CUDA-D0.S{stream}" for stream in (20, 24, 28, 32)),
     ]
     found = translated.intervals(KERNEL)
-    assert (found["row"] == names.index("CUDA-D0.S16-C2")).sum() == number
+    assert (found["row"] == names.index("CUDA-D0.S16002")).sum() == number
     expected = translated.operations[translated.operations["table"] == "KERNEL"]
     assert differences(found, expected, ["row", "begin", "end", "name"]) == ""
 
@@ -314,12 +314,13 @@ def test_kernels_that_overlap_on_a_stream_have_a_second_row(shared_reports: Path
     path = shared_reports / "public/mfu_2gpu_before.sqlite"
     translated = translated_set([path], tmp_path)
     names = translated.trace.names["THREAD"]
-    assert [name for name in names if name.startswith("CUDA-")] == ["CUDA-D0.S7", "CUDA-D0.S7-2", "CUDA-D1.S15"]
+    assert [name for name in names if name.startswith("CUDA-")] == ["CUDA-D0.S7", "CUDA-D0.S7", "CUDA-D1.S15"]
     found = translated.intervals(*DEVICE_OPERATIONS)
     assert overlaps(found) == 0
-    second = names.index("CUDA-D0.S7-2")
+    first = names.index("CUDA-D0.S7")
+    second = first + 1
     # All that is on the second row overlaps something on the first.
-    on_first = found[found["row"] == names.index("CUDA-D0.S7")].sort_values("begin")
+    on_first = found[found["row"] == first].sort_values("begin")
     on_second = found[found["row"] == second]
     assert len(on_second) > 0
     for begin, end in zip(on_second["begin"], on_second["end"], strict=True):
@@ -337,7 +338,7 @@ def test_three_operations_at_once_have_three_rows(samples: Path, tmp_path: Path)
     ]
     report = changed(sample, tmp_path / "report.sqlite", statements)
     translated = translated_set([report], tmp_path / "trace")
-    assert translated.trace.names["THREAD"][1:] == ["CUDA-D0.S7", "CUDA-D0.S7-2", "CUDA-D0.S7-3", "Metrics GPU0"]
+    assert translated.trace.names["THREAD"][1:] == ["CUDA-D0.S7"] * 3 + ["Metrics GPU0"]
     found = translated.intervals(KERNEL).sort_values("begin")
     assert found["row"].tolist()[:4] == [1, 2, 3, 1]
     assert fourth["start"] >= third["end"] + 5
