@@ -77,17 +77,19 @@ def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[l
     exports = locate_exports(paths, paths[0].parent, Progress())
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder), 1 << 40) as store:
         sources = SOURCES + DERIVED
-        read = read_reports(exports, sources, SourceOptions(), store, Progress(), processes=1, collect_evidence=False)
+        read = read_reports(exports, sources, SourceOptions(), store, Progress(), workers=1, collect_evidence=False)
         nodes, names = assign_nodes([report.metadata for report in read])
         clocks = [ReportClock(node, r.metadata.utc_of_zero, r.evidence) for node, r in zip(nodes, read, strict=True)]
-        places = []
-        for report, node, clock in zip(read, nodes, align_clocks("utc", clocks, names)[1], strict=True):
-            report.clock = clock
-            places.append(ReportPlaces(report.metadata, report.places, node, *(report.limits() or (0, 0))))
+        maps = align_clocks("utc", clocks, names)[1]
+        reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
+        places = [
+            ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0)))
+            for report in reports
+        ]
         tree = build_tree(places, names)
-        numbering = Numbering([report.labels for report in read])
+        numbering = Numbering([report.labels for report in reports])
         by_report = []
-        for report, rows in zip(read, tree.rows, strict=True):
+        for report, rows in zip(reports, tree.rows, strict=True):
             runs = [load_records(run, store) for run in report.runs()]
             for records in runs:
                 rec.shift_times(records, report.clock.offset)  # no source's records are on the common clock yet

@@ -1,10 +1,10 @@
-"""Reports, read: every source of every report, and what the reports tell of their clocks."""
+"""Reads reports: every source of every report, and what the reports show of their clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +34,60 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source, SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
 
-@dataclass
-class ReportRecords:
-    """One report, read: its records by source in a store, with its own times until `clock` is applied to them."""
+@dataclass(frozen=True)
+class ReadReport:
+    """One report as it was read: its records by source are in a store, with the times of its own clock."""
 
     path: Path
     metadata: Metadata
     places: Places
     labels: Labels
     results: dict[str, Result]
-    evidence: Evidence
     states: SpilledStates
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
-    """What nsys said of the capture."""
-    clock: ClockMap = field(default_factory=ClockMap)
-    node: int = 0
+    diagnostics: Diagnostics
+    """What nsys reported about the capture."""
+    evidence: Evidence
+    """What its events show of its clock; empty unless it was asked for."""
+
+    def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
+        """Return the report on a node and, by `clock`, on the common clock."""
+        return ReportRecords(
+            path=self.path,
+            metadata=self.metadata,
+            places=self.places,
+            labels=self.labels,
+            results=self.results,
+            states=self.states,
+            diagnostics=self.diagnostics,
+            node=node,
+            clock=clock,
+        )
+
+
+@dataclass(frozen=True)
+class ReportRecords:
+    """One report on its node and on the common clock: its records by source are in a store.
+
+    Runs of records that are not `on_common_clock` have the report's own times, to which `clock` is to be applied.
+    """
+
+    path: Path
+    metadata: Metadata
+    places: Places
+    labels: Labels
+    results: dict[str, Result]
+    states: SpilledStates
+    diagnostics: Diagnostics
+    """What nsys reported about the capture."""
+    node: int
+    clock: ClockMap
 
     def runs(self) -> Iterator[Run]:
         for result in self.results.values():
             yield from result.runs
 
     def limits(self) -> tuple[int, int] | None:
-        """First and last time on the common clock, unended intervals by their begin; None where there is nothing."""
+        """Return the first and last time on the common clock (ns), unended intervals by their begin; None if empty."""
         limits = []
         for run in self.runs():
             low, high = run.facts.first, run.facts.last
@@ -65,7 +97,7 @@ class ReportRecords:
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
 
     def spans(self) -> tuple[IntArray, IntArray]:
-        """First and last time (ns) of the events of each place on the common clock; first > last where it has none."""
+        """Return first and last time (ns) of the events of each place (common clock); first > last if it has none."""
         first = np.full(len(self.places.all), np.iinfo(np.int64).max, np.int64)
         last = np.full(len(self.places.all), np.iinfo(np.int64).min, np.int64)
         for run in self.runs():
@@ -95,39 +127,39 @@ def read_reports(
     store: Store,
     progress: Progress,
     *,
-    processes: int,
+    workers: int,
     collect_evidence: bool,
-    skipped: dict[Path, ReportError] | None = None,
-) -> list[ReportRecords]:
-    """Every source of every report, in an order of reports that does not depend on the command line's.
+    errors: dict[Path, ReportError] | None = None,
+) -> list[ReadReport]:
+    """Read every source of every report, in an order of reports that does not depend on the command line's.
 
-    `processes` read at once, each with a shelf of its own in the store, from 1 on. `with_evidence`: also what they
-    tell of their clocks. Reports that cannot be read are noted in `left_out`; without it, or if none is left, the
-    ReportError of the first is raised.
+    `workers` processes read at the same time, each with a shelf of its own in the store, from 1 on.
+    `collect_evidence`: also read what the reports show of their clocks. Reports that cannot be read are skipped, with
+    their errors in `errors`; without it, or if no report is left, the ReportError of the first is raised.
     """
 
-    def read_one(index: int, tick: Callable[[int], object]) -> ReportRecords | ReportError:
+    def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
         try:
             return _read(exports[index], sources, options, store, tick, collect_evidence)
         except ReportError as error:
-            if skipped is None:
+            if errors is None:
                 raise
             return error
 
     with progress.step(f"reading {count_noun(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
-        if processes > 1:
+        if workers > 1:
             load_numba()
             answers = run_in_processes(
-                Work(len(exports), read_one), processes, step.update, lambda n: store.use_shelf(n + 1)
+                Work(len(exports), read_one), workers, step.update, lambda n: store.use_shelf(n + 1)
             )
         else:
             answers = [read_one(index, step.update) for index in range(len(exports))]
-    if skipped is not None:
-        errors = zip(exports, answers, strict=True)
-        skipped.update({path: error for path, error in errors if isinstance(error, ReportError)})
-    read = [answer for answer in answers if isinstance(answer, ReportRecords)]
+    if errors is not None:
+        answered = zip(exports, answers, strict=True)
+        errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
+    read = [answer for answer in answers if isinstance(answer, ReadReport)]
     read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
-    refuse_no_reports(read, skipped)
+    refuse_no_reports(read, errors)
     for report in read:
         for warning in report.metadata.warnings:
             progress.warn(f"{report.path}: {warning}")
@@ -141,8 +173,8 @@ def _read(
     store: Store,
     tick: Callable[[int], object],
     collect_evidence: bool,
-) -> ReportRecords:
-    """One report, with its records in the store."""
+) -> ReadReport:
+    """Read one report and put its records into the store."""
     database = Database(path)
     try:
         strings = Strings(database)
@@ -153,58 +185,66 @@ def _read(
             result = results[source.name] = source.read(reader)
             spill_records(result, store, on_common_clock=False)
             tick(1)
-        evidence = _evidence(reader, results) if collect_evidence else Evidence()
+        evidence = _collect_evidence(reader, results) if collect_evidence else Evidence()
         if reader.places.only_observed:
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
     finally:
         database.close()
     _drop_without_row(reader.places, results, store)
-    reader.labels.note_used(_used_handles(results))
+    reader.labels.note_used(_find_used_handles(results))
     states = spill_states([states for result in results.values() for states in result.states], store)
     for result in results.values():
         result.states = []
-    return ReportRecords(path, metadata, reader.places, reader.labels, results, evidence, states, diagnostics)
+    return ReadReport(
+        path=path,
+        metadata=metadata,
+        places=reader.places,
+        labels=reader.labels,
+        results=results,
+        states=states,
+        diagnostics=diagnostics,
+        evidence=evidence,
+    )
 
 
 def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
-    """Reports are ordered by what they say, then by their names, which are those of their exports of any kind."""
+    """Return what reports are ordered by: their content, then their names, the same for any kind of export."""
     return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
 
 
-def _evidence(reader: ReportReader, results: dict[str, Result]) -> Evidence:
-    """What a report tells of its clock, by the sources that were chosen and those that were not."""
-    together = Evidence()
+def _collect_evidence(reader: ReportReader, results: dict[str, Result]) -> Evidence:
+    """Return what a report shows of its clock, by the sources that were chosen and those that were not."""
+    evidence = Evidence()
     for source in WITH_EVIDENCE:
         result = results.get(source.name) or source.read(reader.apart(source))
-        together.collectives += result.evidence.collectives
-        together.messages += result.evidence.messages
+        evidence.collectives += result.evidence.collectives
+        evidence.messages += result.evidence.messages
         result.evidence = Evidence()
-    return together
+    return evidence
 
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:
-    """Which threads made calls that the user did not choose: what was observed of them is shown all the same."""
+    """Note threads that made calls which the user did not choose: what was observed of them is shown all the same."""
     others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.rows)
     for rows in others:
         if not rows.process or rows.names is not None or rows.table not in database.tables:
             continue
 
-        def calling(columns: Columns, rows: EventRows = rows) -> IntArray:
+        def find_callers(columns: Columns, rows: EventRows = rows) -> IntArray:
             return np.unique(columns[rows.process][rows.make_task(columns)])
 
         with suppress(ReportError):  # what was not chosen may be damaged
-            for found in database.by_block(
-                Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL)), "", calling
-            ):
-                reader.places.note_calls(found, rows.application, rows.system_calls)
+            table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
+            for threads in database.by_block(table, "", find_callers):
+                reader.places.note_calls(threads, rows.application, rows.system_calls)
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:
-    """Leave out what was observed of threads that made no call: they have no row.
+    """Drop what was observed of threads that made no call: they have no row.
 
-    This is done before the limits of the trace are known, which it would move, and before it is asked whether the
-    reports hold anything at all.
+    It is a part of reading because it may drop everything that a report holds, and because it moves the limits of the
+    report: both must be final before any stage of the job asks for them.
     """
     if not places.only_observed:
         return
@@ -221,8 +261,8 @@ def _drop_without_row(places: Places, results: dict[str, Result], store: Store) 
             result.drop_places(no_call, "its thread made no traced call")
 
 
-def _used_handles(results: dict[str, Result]) -> set[int]:
-    """Handles of the types of all events, also of those that the end of the trace will close."""
+def _find_used_handles(results: dict[str, Result]) -> set[int]:
+    """Return the handles of the types of all events, also of those that the end of the trace will close."""
     used = {int(handle) for result in results.values() for run in result.runs for handle in run.facts.handles}
     for result in results.values():
         for unended in result.unended:

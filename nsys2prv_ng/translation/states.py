@@ -25,12 +25,12 @@ Span = tuple[IntArray, IntArray]
 
 
 def make_state_records(
-    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, at_once: int
+    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, workers: int
 ) -> list[Run]:
     """State records of all rows in the windows, if there are any.
 
     Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
-    the windows. `spans`: first and last time of the events on each place of each report. `at_once` reports, or groups
+    the windows. `spans`: first and last time of the events on each place of each report. `workers` reports, or groups
     of them that share rows, are in memory.
     """
 
@@ -40,7 +40,7 @@ def make_state_records(
         limits = _limits([(spans[i], tree.rows[i]) for i in group], tree)
         return store_records(_states(states, limits, windows), store, on_common_clock=True)
 
-    groups = run_in_threads(of_group, group_by_shared_rows(tree.rows), at_once)
+    groups = run_in_threads(of_group, group_by_shared_rows(tree.rows), workers)
     return [run for runs in groups for run in runs]
 
 

@@ -1,0 +1,71 @@
+"""What sources make of all reports together: made on the rows of the whole tree, stored on those of the chosen one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.selection import cut_result
+from nsys2prv_ng.job.spill import load_for_change, spill_records
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
+
+
+def join_sources(
+    reports: Sequence[ReportRecords],
+    tree: ObjectTree,
+    kept: BoolArray,
+    sources: Sequence[Source],
+    windows: Sequence[tuple[int, int]],
+) -> list[JoinResult]:
+    """Return what sources make of all reports together, with the rows of `tree`, not yet cut to `windows` (ns).
+
+    `kept`: whether the user wants each row.
+    """
+    joined = []
+    for source in sources:
+        if source.join is not None:
+            parts = [
+                JoinInput(
+                    metadata=report.metadata,
+                    places=report.places,
+                    rows=rows,
+                    clock=report.clock,
+                    shared=report.results[source.name].shared,
+                    windows=windows,
+                    kept=kept,
+                )
+                for report, rows in zip(reports, tree.rows, strict=True)
+            ]
+            joined.append(source.join(parts, tree))
+    return joined
+
+
+def store_joined(joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> None:
+    """Store the records of a join: moved to the rows of the trace by `new_row`, and cut to its time."""
+
+    def store_result(result: Result) -> None:
+        before = result.written
+        result.records = [rec.move_to_rows(records, new_row) for records in result.records]
+        result.drop(NOT_SELECTED, before - result.written)
+        if len(windows) > 1:
+            cut_result(result, windows)
+        spill_records(result, store, on_common_clock=True)
+        # Only a chosen time ends within what was joined, or calls that are not shown themselves, as damage makes them.
+        if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
+            with load_for_change(result, store):
+                cut_result(result, windows)
+
+    for result in joined.accounts.values():
+        store_result(result)
+    if joined.partial_results is not None:
+        name, parts = joined.partial_results
+        whole = joined.accounts[name] = Result()
+        for result in parts:
+            store_result(result)
+            whole.add(result)

@@ -1,0 +1,204 @@
+"""Stages that place the records of reports: on one clock, on the rows of one tree, in the time that the user chose.
+
+Each stage takes what the stages before it returned. The records are in a store, and only a few of them fit into memory,
+so that most stages change the results of the reports in place; the docstring of each stage says what it expects of
+them and what it leaves. `open_job` calls the stages in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray
+from nsys2prv_ng.clock.alignment import ReportClock, align_clocks
+from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.clock.domains import assign_nodes
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
+from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
+from nsys2prv_ng.job.spill import load_for_change, spill_records
+from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.paraver.event_types import CAPTURE
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Pair
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.result import Result
+
+
+class AlignedReports(NamedTuple):
+    """Reports on the common clock, with the names of their nodes."""
+
+    reports: list[ReportRecords]
+    node_names: list[str]
+    alignment: Alignment
+
+
+class Limits(NamedTuple):
+    """First and last time (ns) on the common clock."""
+
+    first: int
+    last: int
+
+
+# ---- clock -----------------------------------------------------------------------------------------------------------
+
+
+def align_reports(read: Sequence[ReadReport], way: str | Path) -> AlignedReports:
+    """Find the node of each report and its map to the common clock.
+
+    Expects reports as they were read. Leaves their records as they are: a clock without drift is applied when records
+    are written, one with drift by `rewrite_records`.
+    """
+    nodes, names = assign_nodes([report.metadata for report in read])
+    clocks = [
+        ReportClock(node, report.metadata.utc_of_zero, report.evidence)
+        for report, node in zip(read, nodes, strict=True)
+    ]
+    alignment, maps = align_clocks(way, clocks, names)
+    reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
+    return AlignedReports(reports, names, alignment)
+
+
+def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:
+    """Add an interval for the capture on each node where no source found anything, since Paraver loads no empty trace.
+
+    Expects all records that the sources made, none dropped. Leaves at least one record. Returns whether there was none.
+    """
+    if any(report.limits() for report in reports):
+        return False
+    for node in sorted({report.node for report in reports}):
+        on_node = [report for report in reports if report.node == node]
+        begin = min(report.clock.at(report.metadata.begin) for report in on_node)
+        end = max(report.clock.at(report.metadata.begin + report.metadata.duration) for report in on_node)
+        report = on_node[0]
+        handle = report.labels.handle(CAPTURE)
+        place = np.array([report.places.node()], np.int64)
+        limits = np.array([[begin], [max(end, begin + 1)]], np.int64)
+        capture = rec.make_intervals(place, limits[0], limits[1], [Pair(handle, 1)], [handle])
+        report.results[CAPTURE.source] = Result(records=[capture])
+        spill_records(report.results[CAPTURE.source], store, on_common_clock=True)
+    return True
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def build_object_tree(reports: Sequence[ReportRecords], node_names: Sequence[str]) -> ObjectTree:
+    """Make rows for the places of all reports.
+
+    Expects the times of the reports without repeated samples: they show which reports are capture ranges of one run.
+    """
+    parts = []
+    for report in reports:
+        first, last = report.limits() or (0, 0)
+        parts.append(
+            ReportPlaces(metadata=report.metadata, places=report.places, node=report.node, first=first, last=last)
+        )
+    return build_tree(parts, node_names)
+
+
+def drop_unselected_rows(
+    reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, workers: int
+) -> None:
+    """Drop what is on rows that the user does not want: those where `kept` is false. `workers` results are in memory.
+
+    Expects the records of a result to be all of one clock. Leaves the records that set the limits of the trace.
+    Raises UsageError if there are none.
+    """
+
+    def drop_unwanted(change: tuple[Result, BoolArray]) -> None:
+        result, unwanted = change
+        with load_for_change(result, store):
+            result.drop_places(unwanted, NOT_SELECTED)
+
+    changes = (
+        (result, unwanted)
+        for report, rows in zip(reports, tree.rows, strict=True)
+        if (unwanted := (rows >= 0) & ~kept[rows]).any()
+        for result in report.results.values()
+    )
+    for _ in run_in_threads(drop_unwanted, changes, workers):
+        pass
+    if not any(report.limits() for report in reports):
+        raise UsageError("no event is left in the trace; choose more ranks or GPUs")
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+
+def measure_limits(reports: Sequence[ReportRecords]) -> Limits:
+    """Return the first and last time of all records.
+
+    Expects that only records of wanted rows are left. Raises TranslationError for a range that Paraver cannot hold.
+    """
+    limits = [limit for report in reports if (limit := report.limits())]
+    first, last = min(limit[0] for limit in limits), max(limit[1] for limit in limits)
+    if last - first >= LONGEST_TRACE_NS:
+        days = (last - first) / 86400e9
+        raise TranslationError(f"the reports span {days:,.0f} days and Paraver takes 104: are they all of one job?")
+    return Limits(first, last)
+
+
+def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> None:
+    """End the intervals without an end with the trace, at `last` (ns).
+
+    Leaves no unended intervals: they are records on the common clock.
+    """
+    for report in reports:
+        for result in report.results.values():
+            for place, begin, opening, closing in result.unended:
+                begin = report.clock(begin)
+                result.records.append(rec.make_intervals(place, begin, np.maximum(begin, last), opening, closing))
+            spill_records(result, store, on_common_clock=True)
+            result.unended = []
+
+
+def choose_windows(reports: Sequence[ReportRecords], selection: Selection, limits: Limits) -> list[tuple[int, int]]:
+    """Return the windows of the chosen time on the common clock (ns); none if all time is wanted."""
+    if selection.window is None and not selection.nvtx_range:
+        return []
+    ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
+    return find_windows(selection, ranges, *limits)
+
+
+def rewrite_records(
+    reports: Sequence[ReportRecords],
+    selection: Selection,
+    windows: Sequence[tuple[int, int]],
+    store: Store,
+    workers: int,
+) -> None:
+    """Change the records that cannot be changed one by one as they are written. `workers` results are in memory.
+
+    It puts them on a clock that drifts, drops what is too short for the user, and cuts them to the windows. Expects no
+    unended intervals, and the limits, and the first and last time of the events on each place, to be known: the trace
+    begins, ends and has states as if what is too short were there. Raises UsageError if no record is left.
+    """
+
+    def rewrite(change: tuple[ReportRecords, str, Result]) -> None:
+        report, name, result = change
+        with load_for_change(result, store, report.clock):
+            if name in selection.shortest:
+                drop_short(result, selection.shortest[name])
+            if windows:
+                cut_result(result, windows)
+
+    changes = (
+        (report, name, result)
+        for report in reports
+        for name, result in report.results.items()
+        if report.clock.drift or windows or name in selection.shortest
+    )
+    for _ in run_in_threads(rewrite, changes, workers):
+        pass
+    if not any(report.limits() for report in reports):
+        remedy = "a longer or another one" if windows else "shorter intervals"
+        where = "in the chosen time" if windows else "left in the trace"
+        raise UsageError(f"no event is {where}; choose {remedy}")
