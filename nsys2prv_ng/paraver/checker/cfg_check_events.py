@@ -1,8 +1,8 @@
 """Rules for the filters of a cfg: numbers and labels of event types and values, and whether the trace has them.
 
-Where a cfg gives labels, Paraver takes the types of these labels in the trace's .pcf, and the numbers only for labels
-that it does not find. It asks whether to load a cfg none of whose event types is in the trace, unless a window chooses
-the filter function All or None for evt_type. What is chosen later wins, but the question is not asked any more: so
+Where a cfg gives labels, Paraver takes the types with these labels in the trace's .pcf, and the numbers only for labels
+that it does not find. If the trace has none of the event types of a cfg, Paraver asks whether to load it, unless a
+window chooses the filter function All or None for evt_type. A later choice wins, but Paraver does not ask any more: so
 `{evt_type, All}, {evt_type, =}` always loads, and filters by its types.
 """
 
@@ -22,7 +22,7 @@ _RANGE = "[x,y]"
 
 @dataclass(frozen=True)
 class FilterItem:
-    """What an item of an evt_type filter stands for: numbers in the trace, and what to call it in messages."""
+    """An item of an evt_type filter: the event types in the trace that it stands for, and its name in messages."""
 
     numbers: tuple[int, ...]
     name: str
@@ -35,7 +35,7 @@ def check_events(
     problems: CfgFindings,
     warnings: CfgFindings,
 ) -> None:
-    """All filters of a cfg. types: those with events in the trace; None if that is not known."""
+    """Check all filters of a cfg. types: event types with events in the trace; None if they are not known."""
     windows = [window for window in cfg.windows if not window.derived]
     for window in windows:
         for kind in LABELLED:
@@ -45,15 +45,15 @@ def check_events(
             _check_values(window, config, warnings)
     _check_without_types(windows, problems, warnings)
     if types is not None:
-        asks = _does_paraver_ask(cfg, config, types)
+        is_asked = _does_paraver_ask(cfg, config, types)
         typed = [window for window in windows if window.numbers.get("evt_type")]
-        found = [_check_presence(window, config, types, asks, warnings) for window in typed]
-        if found and not any(found):
+        present = [_check_presence(window, config, types, is_asked, warnings) for window in typed]
+        if present and not any(present):
             warnings.note(0, "none of the event types of this cfg is in the trace")
 
 
 def list_filter_items(window: CfgWindow, config: ParaverConfig | None) -> list[FilterItem]:
-    """What the evt_type filter of a window stands for with a .pcf, item by item."""
+    """Return the items of a window's evt_type filter, resolved with the .pcf of the trace."""
     numbers = [int(number) for number in window.numbers.get("evt_type", [])]
     labels = window.labels.get("evt_type", [])
     if len(labels) != len(numbers):
@@ -63,27 +63,27 @@ def list_filter_items(window: CfgWindow, config: ParaverConfig | None) -> list[F
 
 def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> FilterItem:
     declared = config.types if config is not None else {}
-    found = []
+    matching = []
     if label not in ("", "Unknown"):
         pattern = re.compile(".*".join(map(re.escape, label.split("*"))), re.DOTALL)
-        found = sorted(type_ for type_, known in declared.items() if pattern.fullmatch(known.label))
+        matching = sorted(type_ for type_, known in declared.items() if pattern.fullmatch(known.label))
     if "*" not in label:
-        found = found[-1:]  # of types with the same label Paraver knows the highest
-    if "*" in label and found:
-        return FilterItem(tuple(found), f'event types "{label}"')
-    number = found[0] if found else number
+        matching = matching[-1:]  # Paraver knows the highest of the types with one label
+    if "*" in label and matching:
+        return FilterItem(tuple(matching), f'event types "{label}"')
+    number = matching[0] if matching else number
     name = label or (declared[number].label if number in declared else "")
     return FilterItem((number,), f'event type {number} "{name}"' if name else f"event type {number}")
 
 
 def _find_line(window: CfgWindow, start: str) -> int:
-    """Where a filter of a window stands."""
+    """Return the line of the first entry of a window that starts with some text, else the window's own line."""
     lines = (entry.line for entry in window.entries if f"{entry.key} {entry.value} ".startswith(start + " "))
     return next(lines, window.line)
 
 
 def _is_unread(window: CfgWindow, kind: str) -> bool:
-    """Whether a window has a list of numbers that cannot be read, which is a problem already."""
+    """Return whether a window has a list of numbers that cannot be read, which is a problem already."""
     start = f"{kind} "
     lines = (entry.value for entry in window.entries if entry.key == "window_filter_module")
     return kind not in window.numbers and any(value.startswith(start) for value in lines)
@@ -113,7 +113,7 @@ def _check_ranges(window: CfgWindow, config: ParaverConfig | None, problems: Cfg
 
 
 def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFindings) -> None:
-    """A label of a value is looked up in all event types of the .pcf, not only in those of the window."""
+    """Warn of ambiguous labels: Paraver looks a value's label up in all event types of the .pcf, not only its own."""
     values: dict[str, set[int]] = {}
     for declared in config.types.values():
         for value, label in (declared.values or {}).items():
@@ -127,7 +127,7 @@ def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFinding
 
 
 def _is_explicit(window: CfgWindow) -> bool:
-    """Whether a window makes Paraver load the cfg without a question."""
+    """Return whether a window makes Paraver load the cfg without a question."""
     return any(chosen.level == "evt_type" and chosen.name in ("All", "None") for chosen in window.functions)
 
 
@@ -157,16 +157,16 @@ def _list_numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
 
 
 def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
-    """Whether a window filters by a range in which the trace has a type."""
+    """Return whether a window filters by a range in which the trace has a type."""
     in_range = window.get_function("evt_type") == _RANGE and len(numbers) > 1
     return in_range and any(numbers[0] <= number <= numbers[1] for number in types)
 
 
 def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
-    """Whether Paraver asks about absent types.
+    """Return whether Paraver asks about absent types.
 
-    Where it finds one in a range, it forgets those of the windows above. When a histogram begins it looks at the last
-    window once more, and of a derived one at what that is made of in the first place.
+    Where it finds a type in a range, it forgets the absent types of the windows above. When a histogram starts, it
+    looks at the last window once more; if that is derived, it follows first parents down to a window that is not.
     """
     absent = False
     windows = [window for window in cfg.windows if not window.derived]
@@ -183,20 +183,20 @@ def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collect
 
 
 def _check_presence(
-    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], asks: bool, warnings: CfgFindings
+    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], is_asked: bool, warnings: CfgFindings
 ) -> bool:
-    """Warns of event types without an event in the trace; returns whether there is any."""
+    """Warn of event types without an event in the trace; return whether any type of the window has one."""
     items, numbers = list_filter_items(window, config), _list_numbers(window, config)
     line = _find_line(window, "window_filter_module evt_type")
     if _has_range(window, numbers, types):
         return True
-    question = "Paraver asks before it shows an empty window" if asks else "Paraver shows an empty window"
+    question = "Paraver asks before it shows an empty window" if is_asked else "Paraver shows an empty window"
     if window.get_function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
         warnings.note(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
         return False
     absent = [item for item in items if not any(number in types for number in item.numbers)]
     if len(absent) < len(items):
-        question = "Paraver asks, and shows the others" if asks else "Paraver shows the others"
+        question = "Paraver asks, and shows the others" if is_asked else "Paraver shows the others"
     for item in dict.fromkeys(absent):
         are = "are" if item.name.startswith("event types") else "is"
         warnings.note(line, f"{item.name} {are} not in the trace: {question}")

@@ -1,4 +1,4 @@
-"""Rules for the functions of a window: what is chosen at which level, and the parameters it is given."""
+"""Rules for the functions of a window: which one is chosen at which level, and their parameters."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWind
 
 _RANGES = {"Select Range": (1, 0), "Select Range [)": (1, 0), "Is In Range": (1, 0), "Is In Range [)": (1, 0)}
 _RANGES["In Evt Range"] = (0, 1)
-"""Functions of a range, and which of their parameters are its lower and its upper end."""
+"""Functions of a range, and the indices of the parameters that are its lower and its upper end."""
 
 
 def check_functions(window: CfgWindow, problems: CfgFindings, warnings: CfgFindings) -> None:
-    """The functions of a window and their parameters."""
+    """Check the functions of a window and their parameters."""
     for function in window.functions:
         _check_function(window, function, problems)
     for function in window.composes:
@@ -76,7 +76,7 @@ def _check_name(function: Function, known: Functions, problems: CfgFindings) -> 
 
 
 def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindings, warnings: CfgFindings) -> None:
-    """Parameters count only for the function that is chosen at their level by the lines above them."""
+    """Check that parameters are for the function that the lines above them choose; for others they do not count."""
     line, level, name = parameters.line, parameters.level, parameters.function
     if level not in FUNCTIONS_OF_LEVEL and level not in COMPOSES_OF_LEVEL:
         problems.note(line, f"'{level}' is not a level that has functions: {REFUSES}")
@@ -96,7 +96,10 @@ def _check_choice(window: CfgWindow, parameters: Parameters, problems: CfgFindin
 
 
 def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], problems: CfgFindings) -> None:
-    """Paraver counts parameters where it should count extra composes: each parameter that it reads goes to the next."""
+    """Check the parameters of extra composes.
+
+    Paraver counts parameters where it should count extra composes: each parameter that it reads goes to the next one.
+    """
     position = 0
     for parameters in window.parameters:
         if parameters.level != EXTRA_COMPOSE:
@@ -149,7 +152,7 @@ def _check_range(parameters: Parameters, lower: Sequence[float], upper: Sequence
 
 
 def _check_missing(window: CfgWindow, extras: Iterable[Function], warnings: CfgFindings) -> None:
-    """Functions whose own parameters are rarely meant, and to which none are given."""
+    """Warn of functions without parameters if Paraver's defaults for them are rarely meant."""
     given = {(parameters.level, parameters.function) for parameters in window.parameters}
     last = {function.level: function for function in window.functions + window.composes}
     last.pop(EXTRA_COMPOSE, None)
@@ -162,7 +165,7 @@ def _check_missing(window: CfgWindow, extras: Iterable[Function], warnings: CfgF
 
 
 def check_operation(window: CfgWindow, problems: CfgFindings) -> None:
-    """The operation that makes a derived window out of two others."""
+    """Check the operation that derives a window from two others."""
     entry = window.get_entry("window_operation")
     if entry is None:
         problems.note(window.line, "a derived window without window_operation: Paraver crashes")

@@ -8,7 +8,7 @@ from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, 
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000
-"""Columns that are still believed to be meant; Paraver keeps all in memory, and dies of 100 million."""
+"""More columns are taken for a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
 
 _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"
 
@@ -16,7 +16,7 @@ _CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:"
 def check_histogram(
     cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
 ) -> None:
-    """All rules that a histogram can break."""
+    """Check all rules that a histogram can break."""
     _check_statistic(histogram, problems)
     _check_windows(cfg, histogram, problems, warnings)
     _check_limits(histogram, problems)
@@ -34,7 +34,7 @@ def _check_statistic(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _get_window(cfg: CfgFile, histogram: CfgHistogram, key: str) -> CfgWindow | None:
-    """The window that a key names, None if there is none or it says nothing that can be read."""
+    """Return the window that a key names; None if there is no such window, or its number cannot be read."""
     value = histogram.get_value(key)
     number = parse_whole(value) if value.isdecimal() else 0
     return cfg.windows[number - 1] if 0 < number <= len(cfg.windows) else None
@@ -54,16 +54,16 @@ def _check_windows(cfg: CfgFile, histogram: CfgHistogram, problems: CfgFindings,
     if histogram.get_entry(_DATA) is None:
         warnings.note(histogram.line, "a histogram without Analyzer2D.DataWindow: Paraver takes its control window")
     for key in (_CONTROL, _DATA, _PLANES):
-        found = histogram.get_entry(key)
-        if found is not None and found.value.isdecimal() and _get_window(cfg, histogram, key) is None:
-            consequence = DROPS if parse_whole(found.value) else "Paraver crashes"
-            problems.note(found.line, f"{key} there is no window {found.value}: {consequence}")
+        reference = histogram.get_entry(key)
+        if reference is not None and reference.value.isdecimal() and _get_window(cfg, histogram, key) is None:
+            consequence = DROPS if parse_whole(reference.value) else "Paraver crashes"
+            problems.note(reference.line, f"{key} there is no window {reference.value}: {consequence}")
     for data, larger in ((_DATA, _CONTROL), (_CONTROL, _PLANES), (_DATA, _PLANES)):
         _check_pair(cfg, histogram, data, larger, problems)
 
 
 def _check_pair(cfg: CfgFile, histogram: CfgHistogram, first: str, second: str, problems: CfgFindings) -> None:
-    """Of two windows of a histogram, the level of the first must not be finer, and neither made of the other."""
+    """Check two windows of a histogram: the first must not have the finer level, and neither derive from the other."""
     data, control = _get_window(cfg, histogram, first), _get_window(cfg, histogram, second)
     entry = histogram.get_entry(second)
     if data is None or control is None or data is control or entry is None:
@@ -80,14 +80,14 @@ def _check_pair(cfg: CfgFile, histogram: CfgHistogram, first: str, second: str, 
 
 
 def _list_ancestors(cfg: CfgFile, window: CfgWindow) -> set[int]:
-    """Numbers of the windows that a window is made of."""
-    found: set[int] = set()
+    """Return the numbers of the windows that a window derives from, directly or not."""
+    ancestors: set[int] = set()
     waiting = [window]
     while waiting:
-        new = [parent for parent in list_parents(cfg, waiting.pop()) if parent.number not in found]
-        found.update(parent.number for parent in new)
+        new = [parent for parent in list_parents(cfg, waiting.pop()) if parent.number not in ancestors]
+        ancestors.update(parent.number for parent in new)
         waiting += new
-    return found
+    return ancestors
 
 
 def _check_limits(histogram: CfgHistogram, problems: CfgFindings) -> None:
@@ -96,7 +96,7 @@ def _check_limits(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_columns(histogram: CfgHistogram, problems: CfgFindings) -> None:
-    """Paraver makes as many columns as Delta or NumColumns say, whichever UseFixedDelta chooses."""
+    """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses between them."""
     fitted = histogram.get_value("Analyzer2D.ComputeYScale:", "True") == "True"
     by_count = histogram.get_entry("Analyzer2D.NumColumns:") is not None or fitted
     by_delta = histogram.get_value("Analyzer2D.UseFixedDelta:", "False" if by_count else "True") == "True"
@@ -125,7 +125,7 @@ def _check_columns(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_planes(histogram: CfgHistogram, problems: CfgFindings) -> None:
-    """The third dimension, where there is one."""
+    """Check the third dimension, where there is one."""
     planes = histogram.get_entry(_PLANES)
     if planes is None or histogram.get_value("Analyzer3D.ComputeYScale:", "True") == "True":
         return
@@ -139,7 +139,7 @@ def _check_planes(histogram: CfgHistogram, problems: CfgFindings) -> None:
 
 
 def _check_objects(cfg: CfgFile, histogram: CfgHistogram, header: TraceHeader, problems: CfgFindings) -> None:
-    """Rows by their number from 0, at the level of the control window; Paraver reads beyond the last."""
+    """Check the rows, which count from 0 at the level of the control window; Paraver reads beyond the last one."""
     entry, control = histogram.get_entry("Analyzer2D.Objects:"), _get_window(cfg, histogram, _CONTROL)
     if entry is None or control is None or not header.applications:
         return

@@ -1,4 +1,4 @@
-"""Rules for the objects that a window shows: window_object lines, and whether they fit the trace."""
+"""Rules for the objects that a window shows: its window_object lines, and whether they fit the trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWind
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 Selections = dict[tuple[str, tuple[int, ...]], Selection]
-"""By level and by the larger objects that hold those chosen."""
+"""The selections of a window by level and by the larger objects that hold the chosen ones."""
 
 _PATHS = {
     "appl": ("appl",),
@@ -18,11 +18,11 @@ _PATHS = {
     "node": ("node",),
     "cpu": ("node", "cpu"),
 }
-"""The levels at which something can be hidden that a row of the level is part of."""
+"""For each level, the levels at which a row of it can be hidden: its own, and those of the objects that hold it."""
 
 
 def check_selections(window: CfgWindow, level: str, header: TraceHeader, problems: CfgFindings) -> None:
-    """The window_object lines of a window, which Paraver shows at `level`."""
+    """Check the window_object lines of a window that Paraver shows at `level`."""
     seen: Selections = {}
     level_line = window.get_entry("window_level")
     for selection in window.selections:
@@ -38,7 +38,7 @@ def check_selections(window: CfgWindow, level: str, header: TraceHeader, problem
 
 
 def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> None:
-    """At the window's own level objects are marked by 1 and 0, at all others by All and None."""
+    """Check that objects are marked by 1 and 0 at the window's own level, and by All and None at all others."""
     known = ("0", "1") if selection.level == level else ("All", "None")
     wrong = next((mark for mark in selection.marks if mark not in known), None)
     if wrong is not None:
@@ -48,7 +48,7 @@ def _check_marks(selection: Selection, level: str, problems: CfgFindings) -> Non
 
 
 def _check_size(selection: Selection, header: TraceHeader, problems: CfgFindings) -> None:
-    """Paraver ignores a line that speaks of more objects than there are, and crashes on some."""
+    """Check that a line marks no more objects than there are: Paraver ignores such lines, and crashes on some."""
     if not header.applications:
         return
     size = _get_size(selection, header)
@@ -61,7 +61,7 @@ def _check_size(selection: Selection, header: TraceHeader, problems: CfgFindings
 
 
 def _get_size(selection: Selection, header: TraceHeader) -> int | None:
-    """How many objects there are to choose from, None if there is nothing that could hold them."""
+    """Return the number of objects to choose from; None if the trace lacks the object that would hold them."""
     larger: Sequence[object] = header.cpus if selection.level in RESOURCE_LEVELS else header.applications
     if not selection.within:
         return len(larger)
@@ -76,7 +76,7 @@ def _get_size(selection: Selection, header: TraceHeader) -> int | None:
 
 
 def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
-    """Indices of each row of a level, those of the objects that hold it first."""
+    """Yield the indices of each row of a level, after the indices of the objects that hold it."""
     if level == "node":
         yield from ((node,) for node in range(len(header.cpus)))
     elif level == "cpu":
@@ -95,7 +95,7 @@ def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
 
 
 def _is_chosen(selections: Selections, level: str, row: tuple[int, ...]) -> bool:
-    """Whether neither a row nor what holds it is hidden; what no line speaks of is shown."""
+    """Return whether neither a row nor an object that holds it is hidden; objects that no line marks are shown."""
     for depth, name in enumerate(_PATHS.get(level, ())):
         selection = selections.get((name, row[:depth]))
         if selection is not None and selection.marks[row[depth] : row[depth] + 1] in (("0",), ("None",)):

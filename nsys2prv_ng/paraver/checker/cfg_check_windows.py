@@ -1,4 +1,4 @@
-"""Rules for a window as a whole: its level, scale and time, and what a derived window is made of."""
+"""Rules for a window as a whole: its level, scale and time, and the windows that a derived one is made from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NEEDS_PARENTS = (
     "window_level", "window_object", "window_scale_relative", "window_end_time_relative",
     "window_begin_time_relative", "window_zoom_objects",
 )  # fmt: skip
-"""Keys for which Paraver asks the trace, which a derived window has from its parents."""
+"""Keys for which Paraver needs the trace, which a derived window gets from its parents."""
 
 
 def check_window(
     cfg: CfgFile, window: CfgWindow, header: TraceHeader, problems: CfgFindings, warnings: CfgFindings
 ) -> None:
-    """All rules that a window can break by itself, or together with those above it."""
+    """Check all rules that a window can break by itself, or together with the windows above it."""
     _check_level(window, header, problems)
     _check_limits(window, problems)
     _check_numbers(window, problems, warnings)
@@ -32,27 +32,28 @@ def check_window(
 
 
 def get_model(level: str) -> Sequence[str]:
-    """The levels of processes or those of resources, coarse ones first; none if there is no such level."""
+    """Return the levels of the model (processes or resources) that has a level, coarse ones first; () for others."""
     return next((levels for levels in (PROCESS_LEVELS, RESOURCE_LEVELS) if level in levels), ())
 
 
 def list_parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
-    """Those windows of a derived window that stand above it."""
+    """Return the parents of a derived window that stand above it in the file."""
     return [cfg.windows[number - 1] for number in window.parents if 0 < number < window.number]
 
 
 def get_effective_level(cfg: CfgFile, window: CfgWindow) -> str:
-    """The level at which Paraver shows a window: a derived one is at most as fine as what it is made of."""
+    """Return the level at which Paraver shows a window: a derived one cannot be finer than its parents."""
     levels = cfg.effective_levels
-    for each in cfg.windows[len(levels) : window.number]:  # parents stand above what is derived from them
-        levels.append(_derive_level(each, [levels[parent.number - 1] for parent in list_parents(cfg, each)]))
+    for next_window in cfg.windows[len(levels) : window.number]:  # parents stand above the windows derived from them
+        parent_levels = [levels[parent.number - 1] for parent in list_parents(cfg, next_window)]
+        levels.append(_derive_level(next_window, parent_levels))
     return levels[window.number - 1]
 
 
-def _derive_level(window: CfgWindow, of_parents: Sequence[str]) -> str:
+def _derive_level(window: CfgWindow, parent_levels: Sequence[str]) -> str:
     if not window.derived:
         return window.level
-    finest = max(map(_rank_level, of_parents), default=-1)
+    finest = max(map(_rank_level, parent_levels), default=-1)
     if finest < 0:
         return window.level
     given = _rank_level(window.level) if window.get_entry("window_level") else finest
@@ -70,7 +71,7 @@ def _check_level(window: CfgWindow, header: TraceHeader, problems: CfgFindings) 
 
 
 def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
-    """Each pair of keys whose first must not be above the second."""
+    """Check each pair of keys where the first value must not be above the second."""
     for first, second, equal in (
         ("window_minimum_y", "window_maximum_y", True),
         ("window_begin_time_relative", "window_end_time_relative", False),
@@ -86,7 +87,7 @@ def _check_limits(window: CfgWindow, problems: CfgFindings) -> None:
 
 
 def _check_numbers(window: CfgWindow, problems: CfgFindings, warnings: CfgFindings) -> None:
-    """Keys that number windows and rows."""
+    """Check the keys that number windows and rows."""
     entry = window.get_entry("window_id")
     if entry is not None and entry.value.strip() != str(window.number):
         message = f"window_id {entry.value[:20]}: Paraver does not read it, for others this is window {window.number}"

@@ -1,7 +1,7 @@
 """The names that a Paraver .cfg may use: semantic functions by level with their parameters, operations, statistics.
 
-Paraver looks a function up in one table for all levels. One of another kind is accepted, and then ignored or the end of
-the program; so here each level has its own.
+Paraver looks a function up in one table for all levels. It accepts a function of another level, and then ignores it or
+crashes; hence each level has a table of its own here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a function. `many`: it takes a list of values, all others exactly one."""
+    """A parameter of a function. With `many` it takes a list of values, otherwise exactly one."""
 
     name: str
     many: bool = False
@@ -20,7 +20,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class SemanticFunction:
-    """A function of a level. `usable`: it makes sense with the parameters that Paraver gives it by itself."""
+    """A function of a level. `usable`: it makes sense with Paraver's default parameters."""
 
     parameters: tuple[Parameter, ...] = ()
     usable: bool = True
@@ -116,7 +116,7 @@ RESOURCE_LEVELS = ("system", "node", "cpu")
 WINDOW_LEVELS = (*PROCESS_LEVELS, *RESOURCE_LEVELS)
 
 EXTRA_COMPOSE = "extratopcompose1"
-"""Level that can be given many times: each adds a compose behind the others."""
+"""Level that can be given many times: each adds a compose after the others."""
 
 ALIASES = {"ptask": "appl", "topcompose": "topcompose2", "compose1": "topcompose1", "compose2": "topcompose2"}
 """Old names of levels that Paraver still takes."""
@@ -137,7 +137,7 @@ DEFAULT_FUNCTION: Mapping[str, str] = {
     "cpu": "Active Thd",
     **dict.fromkeys(COMPOSES_OF_LEVEL, "As Is"),
 }
-"""What a window has at a level for which it says nothing."""
+"""The function of a window at a level for which it chooses none."""
 
 NOT_IN_DERIVED = ("thread", "cpu")
 """Levels at which a derived window has no function: its values come from other windows."""

@@ -1,7 +1,7 @@
-"""The keys that Paraver reads in a .cfg, and what their values must be.
+"""The keys that Paraver reads in a .cfg, and the form of their values.
 
-A value that Paraver cannot read makes it refuse the file from there on: without a word where the line is. Of some keys
-it takes no notice of a wrong value. The lists in braces (functions, objects, filters) are left to `cfg_lists`.
+A value that Paraver cannot read makes it refuse the file from there on, without naming the line. For some keys it
+ignores a wrong value. The lists in braces (functions, objects, filters) are left to `cfg_lists`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SORT_CRITERIA = ("Average", "Total", "Maximum", "Minimum", "Stdev", "Avg/Max", "
 
 
 def is_number(text: str) -> bool:
-    """Whether Paraver reads all of the text as a number (it knows no infinity)."""
+    """Return whether Paraver reads all of the text as a number (it knows no infinity)."""
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a value must be.
+    """The rule for the value of a key.
 
-    what: for messages, "X is not {what}". accepts: whether a value is that.
-    kept: what Paraver does with another value, where it does not refuse it: "Paraver {kept}".
-    numeric: of another number it is not said what Paraver does; it takes some for others.
-    repeated: the key may be given more than once in a window. derived, single: which windows it means something to.
+    what: the expected value in messages, "X is not {what}". accepts: whether a value is right.
+    kept: what Paraver does with a wrong value if it does not refuse it: "Paraver {kept}".
+    numeric: messages do not say what Paraver does with a wrong number, since it takes some for other numbers.
+    repeated: the key may be given more than once in a window. derived, single: the kinds of window that use it.
     """
 
     what: str = ""
@@ -212,4 +212,4 @@ ALIAS_KEYS: Mapping[str, Key] = {
         repeated=True,
     ),
 }
-"""Keys of simplified views, in windows and histograms; their names are not looked into."""
+"""Keys of simplified views, in windows and histograms; the names in their values are not checked."""

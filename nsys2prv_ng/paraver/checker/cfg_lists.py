@@ -1,4 +1,4 @@
-"""Grammar of the values of a .cfg that are lists: functions, their parameters, filters, objects.
+"""Parses the values of a .cfg that are lists: functions, their parameters, filters, objects.
 
     window_selected_functions { 2, { {level, function}, {level, function} } }
     window_semantic_module LEVEL FUNCTION { 2, { 1 value, 2 value value } }
@@ -6,8 +6,8 @@
     window_filter_module evt_type_label 2 "label" "label"
     window_object thread { application, task, 2, { 1, 0 } }
 
-Paraver reads these from separator to separator and asks for few of them: a blank too many makes another name, a number
-that does not fit what follows leaves the rest unread. Here they must be as Paraver writes them.
+Paraver reads these from separator to separator and checks few of them: an extra blank makes another name, and a count
+that does not fit the items after it leaves the rest unread. Here they must be as Paraver writes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nsys2prv_ng.paraver.read.problems import Findings
 LABELLED = ("evt_type", "evt_value")
 """Filters whose numbers may have labels."""
 OBJECT_INDICES = {"appl": 0, "task": 1, "thread": 2, "node": 0, "cpu": 1}
-"""Levels of window_object lines, and how many indices of larger objects stand before the count."""
+"""Levels of window_object lines, and the number of indices of larger objects before the count."""
 
 _LIST = re.compile(r"\{ (?P<count>\d{1,5}), ?\{(?P<items>.*)\} ?\}", re.ASCII)
 _FUNCTION = re.compile(r"\{([^,{}]*), ([^{}]*)\}")
@@ -34,19 +34,20 @@ _OBJECTS = re.compile(r"\{ (?P<numbers>(\d{1,9}, ){1,3})\{(?P<marks>.*)\} ?\}", 
 
 
 class CfgFindings(Findings):
-    """What is wrong with a .cfg. The files are short: every message is a kind of its own, unless one is named."""
+    """Problems of one .cfg. The files are short: every message is a kind of its own, unless a kind is named."""
 
     def note(self, line: int, message: str, kind: str = "") -> None:
+        """Note a problem on a line."""
         self.add(kind or message, line, message)
 
 
 class CfgSyntaxError(Exception):
-    """A value that is not what its key asks for; the text is the problem."""
+    """A value that does not fit its key; the text is the problem."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function that is chosen for a level, or for a filter (evt_type and the like)."""
+    """The choice of a function for a level, or for a filter (evt_type and the like)."""
 
     level: str
     name: str
@@ -65,7 +66,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Filter:
-    """What a line adds to a filter: numbers, or their labels; the other is None."""
+    """The numbers or the labels that a line adds to a filter; the other is None."""
 
     kind: str
     numbers: list[float] | None = None
@@ -74,7 +75,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which objects of a level are shown. within: indices (from 0) of the larger objects that hold them."""
+    """The objects of a level that are shown. within: indices (from 0) of the larger objects that hold them."""
 
     level: str
     within: tuple[int, ...]
@@ -83,16 +84,17 @@ class Selection:
 
 
 def parse_functions(value: str, line: int, *, composes: bool = False) -> list[Function]:
-    """{ n, { {level, function}, ... } }; old names of levels are replaced, and those of composes without compose_."""
+    """Parse { n, { {level, function}, ... } }. Raises CfgSyntaxError.
+
+    Old names of levels are replaced by new ones; levels of composes get the prefix compose_ if it is missing.
+    """
     match = _LIST.fullmatch(value)
     if match is None or re.sub(r"[, ]", "", _FUNCTION.sub("", match["items"])):
         raise CfgSyntaxError(f"'{value[:60]}' is not {{ n, {{ {{level, function}}, ... }} }}")
-    found = [
-        Function(_normalize_level(level, composes), name, line) for level, name in _FUNCTION.findall(match["items"])
-    ]
-    if len(found) != int(match["count"]):
-        raise CfgSyntaxError(f"{match['count']} functions are announced, {len(found)} follow: Paraver takes others")
-    return found
+    items = _FUNCTION.findall(match["items"])
+    if len(items) != int(match["count"]):
+        raise CfgSyntaxError(f"{match['count']} functions are announced, {len(items)} follow: Paraver takes others")
+    return [Function(_normalize_level(level, composes), name, line) for level, name in items]
 
 
 def _normalize_level(name: str, composes: bool) -> str:
@@ -101,7 +103,7 @@ def _normalize_level(name: str, composes: bool) -> str:
 
 
 def parse_parameters(value: str, line: int) -> Parameters:
-    """LEVEL FUNCTION { parameters, { values value ..., values value ... } }."""
+    """Parse LEVEL FUNCTION { parameters, { values value ..., values value ... } }. Raises CfgSyntaxError."""
     match = _PARAMETERS.fullmatch(value)
     if match is None:
         raise CfgSyntaxError(f"'{value[:60]}' is not 'level function {{ n, {{ values value ..., ... }} }}'")
@@ -123,7 +125,7 @@ def _parse_parameter(text: str) -> tuple[float, ...]:
 
 
 def parse_filter(value: str) -> Filter:
-    """FILTER n number ..., or FILTER_label n "label" ...."""
+    """Parse FILTER n number ..., or FILTER_label n "label" .... Raises CfgSyntaxError."""
     kind, _, rest = value.partition(" ")
     labelled = kind.removesuffix("_label")
     if labelled != kind and labelled in LABELLED:
@@ -132,14 +134,17 @@ def parse_filter(value: str) -> Filter:
         raise CfgSyntaxError(f"'{kind[:40]}' is not a filter ({', '.join(FILTERS)}): Paraver ignores the line")
     count, *texts = rest.split(" ")
     if not count.isdecimal() or not all(map(is_number, texts)):
-        raise CfgSyntaxError(f"'{rest[:60]}' is not a count and so many numbers: Paraver refuses the cfg")
+        raise CfgSyntaxError(f"'{rest[:60]}' is not a count followed by that many numbers: Paraver refuses the cfg")
     if len(texts) != int(count[:9]):
         raise CfgSyntaxError(f"{kind}: {count[:9]} numbers are announced, {len(texts)} follow: Paraver takes others")
     return Filter(kind, [_parse_filter_number(kind, text) for text in texts])
 
 
 def _parse_filter_number(kind: str, text: str) -> float:
-    """Objects count from 1 and have 16 bits, event types 32; Paraver cuts what is larger, and fractions."""
+    """Parse a number of a filter. Raises CfgSyntaxError.
+
+    Objects count from 1 and have 16 bits, event types 32; Paraver cuts larger numbers, and fractions.
+    """
     number = float(text)
     limits = {"evt_type": (1, 2**32 - 1), "from_obj": (1, 2**16 - 1), "to_obj": (1, 2**16 - 1)}
     least, most = limits.get(kind, (-(2**63), 2**63 - 1))
@@ -152,7 +157,9 @@ def _parse_filter_number(kind: str, text: str) -> float:
 def _parse_labels(kind: str, text: str) -> list[str]:
     match = _LABELS.fullmatch(text)
     if match is None:
-        raise CfgSyntaxError(f"'{text[:60]}' is not a count and so many labels in \"quotes\": Paraver finds others")
+        raise CfgSyntaxError(
+            f"'{text[:60]}' is not a count followed by that many labels in \"quotes\": Paraver finds others"
+        )
     labels = re.findall(r'"([^"]*)"', match["labels"])
     if len(labels) != int(match["count"]):
         raise CfgSyntaxError(f"{kind}: {match['count']} labels are announced, {len(labels)} follow")
@@ -160,7 +167,7 @@ def _parse_labels(kind: str, text: str) -> list[str]:
 
 
 def parse_selection(value: str, line: int) -> Selection:
-    """LEVEL { index, ..., n, { mark, ... } }."""
+    """Parse LEVEL { index, ..., n, { mark, ... } }. Raises CfgSyntaxError."""
     level, _, rest = value.partition(" ")
     level = ALIASES.get(level, level)
     match = _OBJECTS.fullmatch(rest)

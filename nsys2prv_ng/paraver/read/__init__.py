@@ -1,1 +1,1 @@
-"""Reads .pcf and .row files and trace headers."""
+"""Reads .pcf and .row files and the headers of traces, and collects their problems."""

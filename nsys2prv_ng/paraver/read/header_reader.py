@@ -1,4 +1,4 @@
-"""Strict reader of the first lines of a .prv: the header and its communicators.
+"""Reads the first lines of a .prv strictly: the header and its communicators.
 
     #Paraver (DATE):ENDTIME_UNIT:RESOURCES:NAPPL:APPL[,APPL...][,NCOMM]
     RESOURCES := 0 | NNODES(ncpu1,ncpu2,...) | NNODES
@@ -20,7 +20,7 @@ MAX_OBJECTS = 65535
 """Highest number of a node, task or thread, and of all threads together."""
 MAX_CPUS = 65534
 TIME_LIMIT = 2**53
-"""Paraver keeps times as doubles: from here on they are rounded."""
+"""Paraver keeps times as doubles: from this one on they are rounded."""
 UNITS = ("_ns", "_us", "_ms")
 
 _LINE = re.compile(r"#Paraver \((?P<date>[^)]*)\):(?P<end>[^:_]*)(?P<unit>_[^:]*)?:(?P<objects>.*)", re.ASCII)
@@ -31,11 +31,11 @@ _COMMUNICATOR = re.compile(r"c(:\d+){3,}", re.ASCII)
 
 @dataclass(frozen=True)
 class TraceHeader:
-    """What the header says.
+    """The content of a header.
 
     duration: end time in the trace's unit, None if it cannot be read.
     cpus: CPUs of each node; empty if the trace has no resources.
-    applications: for each application, for each of its tasks, (threads, node); empty if the objects cannot be read.
+    applications: for each application, (threads, node) of its tasks; empty if the objects cannot be read.
     """
 
     duration: int | None = None
@@ -52,7 +52,7 @@ class TraceHeader:
         return sum(threads for application in self.applications for threads, _ in application)
 
     def list_thread_names(self) -> list[str]:
-        """application.task.thread of each row."""
+        """Return application.task.thread of each row."""
         return [
             f"{application}.{task}.{thread}"
             for application, tasks in enumerate(self.applications, 1)
@@ -62,7 +62,7 @@ class TraceHeader:
 
 
 def read_header(line: str, problems: Findings, warnings: Findings) -> TraceHeader:
-    """The header of a trace, given its first line without the newline. Whatever is wrong goes to `problems`."""
+    """Read the header from the first line of a trace without its newline. Anything wrong goes to `problems`."""
     match = _LINE.fullmatch(line)
     if match is None:
         problems.add("header", 1, "the header is not '#Paraver (date):endtime_ns:resources:applications'")
@@ -111,7 +111,7 @@ def _read_objects(text: str, duration: int | None, problems: Findings) -> TraceH
 
 
 def _read_cpus(nodes: str, cpus: str | None, problems: Findings) -> tuple[int, ...] | None:
-    """CPUs of each node, () without resources, None if they cannot be used."""
+    """Return the CPUs of each node, () without resources, None if they cannot be used."""
     count = _parse_small(nodes)
     if count > MAX_OBJECTS:
         problems.add("nodes", 1, f"{nodes[:40]} nodes are more than {MAX_OBJECTS}")
@@ -135,7 +135,7 @@ def _read_cpus(nodes: str, cpus: str | None, problems: Findings) -> tuple[int, .
 def _read_applications(
     count: str, text: str, problems: Findings
 ) -> tuple[tuple[tuple[tuple[int, int], ...], ...], int]:
-    """Tasks of each application (empty if they cannot be read) and the number of communicator lines."""
+    """Return the tasks of each application (empty if they cannot be read) and the number of communicator lines."""
     applications: list[tuple[tuple[int, int], ...]] = []
     position = 0
     while match := _APPLICATION.match(text, position):
@@ -173,12 +173,12 @@ def _check_tasks(header: TraceHeader, problems: Findings) -> None:
 
 
 def _parse_small(digits: str) -> int:
-    """The number, or 2^31 for everything larger (beyond every limit; keeps sums within int64)."""
+    """Return the number, or 2^31 if it is larger (beyond every limit, and keeps sums within int64)."""
     return int(digits) if len(digits) < 10 else 2**31
 
 
 def check_communicator(text: str, line: int, header: TraceHeader, problems: Findings) -> None:
-    """A line `c:application:id:tasks:task:task...`; of lines `i:` (between communicators) only the kind is known."""
+    """Check a line `c:application:id:tasks:task:task...`; a line `i:` (intercommunicator) passes by its kind alone."""
     if text[:1] not in ("c", "C"):
         return
     if not _COMMUNICATOR.fullmatch(text):

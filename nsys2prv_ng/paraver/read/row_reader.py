@@ -1,4 +1,4 @@
-"""Strict reader of a .row: the names of the objects, level by level.
+"""Reads a .row strictly: the names of the objects, level by level.
 
     LEVEL <WORKLOAD|APPL|TASK|THREAD|SYSTEM|NODE|CPU> SIZE n
     n lines, each a name
@@ -22,7 +22,7 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 @dataclass
 class Level:
-    """A section of a .row: the SIZE it declares, the line it does so on, and the names that follow."""
+    """A section of a .row: its SIZE, the line that declares it, and the names that follow."""
 
     size: int
     line: int
@@ -30,7 +30,10 @@ class Level:
 
 
 def read_row(path: Path, problems: Findings) -> dict[str, Level]:
-    """The levels, whose names are in the order of the objects. Raises OSError if the file cannot be read."""
+    """Read the levels of a .row, with names in the order of the objects. Anything wrong goes to `problems`.
+
+    Raises OSError if the file cannot be read.
+    """
     levels: dict[str, Level] = {}
     name, level = "", Level(0, 0)
     with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:

@@ -223,7 +223,7 @@ LINES = [
         "'window_width' comes before the first window: Paraver*",
     ),
     ("window_name", [], 0, "window_type without window_name in front: Paraver mixes the filters of two windows"),
-    ("window_name", ["window_name x", "window_name y"], 1, "a second window_name: there was no window_type*"),
+    ("window_name", ["window_name x", "window_name y"], 1, "a second window_name: no window_type followed the first*"),
     (
         "window_name",
         ["Analyzer2D.X: 1", "window_name x"],
@@ -398,18 +398,18 @@ def test_filters() -> None:
     for value, message in (
         ("evt_types 1 2", "is not a filter"),
         ("tag_msg_label 1 2", "is not a filter"),
-        ("evt_type", "is not a count and so many numbers: Paraver refuses"),
-        ("evt_type 1 x", "is not a count and so many numbers: Paraver refuses"),
-        ("evt_type 1  9600", "is not a count and so many numbers: Paraver refuses"),
+        ("evt_type", "is not a count followed by that many numbers: Paraver refuses"),
+        ("evt_type 1 x", "is not a count followed by that many numbers: Paraver refuses"),
+        ("evt_type 1  9600", "is not a count followed by that many numbers: Paraver refuses"),
         ("evt_type 2 9600", "2 numbers are announced, 1 follow"),
         ("evt_type 1 9600 9700", "1 numbers are announced, 2 follow"),
         ("evt_type 1 -1", "-1 is not a number for evt_type"),
         ("evt_type 1 4294967296", "4294967296 is not a number for evt_type"),
         ("evt_type 1 9.6e3", "9.6e3 is not a number for evt_type"),
         ("from_obj 1 0", "0 is not a number for from_obj"),
-        ("evt_type_label 1 Range", "so many labels in"),
-        ('evt_type_label 2 "Range", "Bytes"', "so many labels in"),
-        ('evt_type_label 1 "a "quoted" label"', "so many labels in"),
+        ("evt_type_label 1 Range", "that many labels in"),
+        ('evt_type_label 2 "Range", "Bytes"', "that many labels in"),
+        ('evt_type_label 1 "a "quoted" label"', "that many labels in"),
         ('evt_type_label 2 "Range"', "2 labels are announced, 1 follow"),
     ):
         with pytest.raises(CfgSyntaxError, match=message):

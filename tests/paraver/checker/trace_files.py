@@ -100,7 +100,7 @@ class TraceFiles:
 
 
 def compress(prv: Path, member_bytes: int) -> Path:
-    """t.prv.gz beside t.prv, as concatenated gzip members of so many bytes each."""
+    """Write t.prv.gz beside t.prv, as concatenated gzip members of `member_bytes` uncompressed bytes each."""
     data = prv.read_bytes()
     target = prv.with_name("t.prv.gz")
     target.write_bytes(b"".join(gzip.compress(data[i : i + member_bytes]) for i in range(0, len(data), member_bytes)))
