@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.gzip_blocks import GzipBlocks
 
 
 class TraceOutput:
-    """Writes x.prv (or x.prv.gz), x.pcf and x.row under temporary names beside the final ones.
+    """The files x.prv (or x.prv.gz), x.pcf and x.row, written under temporary names beside the final ones.
 
     A context manager: leaving it renames all three, the .prv last; leaving it by an exception removes what was written.
     `jobs` threads compress a .prv.gz.
@@ -34,8 +34,7 @@ class TraceOutput:
     def __enter__(self) -> TraceOutput:
         try:
             for suffix, final in self._final.items():
-                descriptor, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
-                self._temporary[suffix] = Path(name)
+                descriptor, self._temporary[suffix] = _create_beside(final)
                 if suffix == "prv":
                     self._raw = os.fdopen(descriptor, "wb")
                     self._gzip = GzipBlocks(self._raw, self._jobs) if self.compressed else None
@@ -47,7 +46,7 @@ class TraceOutput:
         return self
 
     def write_prv(self, data: bytes | memoryview) -> None:
-        """Append to the .prv; `data` may be changed afterwards."""
+        """Append to the .prv. The caller may change `data` afterwards."""
         assert self._raw is not None
         try:
             (self._gzip or self._raw).write(data)
@@ -55,7 +54,7 @@ class TraceOutput:
             raise _output_error(self.path, error) from None
 
     def write_text(self, suffix: str, text: str) -> None:
-        """The whole .pcf or .row."""
+        """Write the whole .pcf or .row (`suffix`)."""
         try:
             self._temporary[suffix].write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
@@ -77,11 +76,7 @@ class TraceOutput:
         if self._gzip is not None:
             self._gzip.close()
         self._raw.close()
-        mask = os.umask(0)
-        os.umask(mask)
-        for path in self._temporary.values():
-            path.chmod(0o666 & ~mask)  # mkstemp's are private
-        self.path.unlink(missing_ok=True)  # at no moment is a .prv beside the labels of another trace
+        self.path.unlink(missing_ok=True)  # so that a .prv is never beside the labels of another trace
         for suffix, final in self._final.items():
             self._temporary[suffix].replace(final)
 
@@ -96,7 +91,7 @@ class TraceOutput:
 
 
 def list_trace_files(path: Path) -> tuple[Path, Path, Path]:
-    """The .pcf, .row and .prv (or .prv.gz) of a trace by the name of the last."""
+    """Return the paths of the .pcf, .row and .prv (or .prv.gz) of a trace, given the path of the last."""
     stem = path.name.removesuffix(".gz").removesuffix(".prv")
     return path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row"), path
 
@@ -116,13 +111,28 @@ def check_writable(path: Path, files: list[Path], *, force: bool) -> None:
 
 
 def refuse_in_the_way(file: Path, *, force: bool) -> None:
-    """Raise TranslationError for what a file would replace: with `force` only for what is no file, like /dev/null."""
+    """Raise TranslationError if something is where a file would be written.
+
+    With `force` a file may be replaced, but nothing else, like a folder or /dev/null.
+    """
     if file.is_dir():
         raise TranslationError(f"{file}: is a folder; choose another name")
     if file.exists() and not file.is_file():
         raise TranslationError(f"{file}: is a device or a pipe; choose another name")
     if os.path.lexists(file) and not force:  # also a link to nothing
         raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+
+
+def _create_beside(final: Path) -> tuple[int, Path]:
+    """Create a file under a temporary name and return its descriptor and path.
+
+    The system applies the umask (and a folder's default permissions) to it, as to any new file. The files of `tempfile`
+    are private, and the umask of a process cannot be read without changing it for all threads.
+    """
+    while True:
+        path = final.with_name(f".{final.name}.{secrets.token_hex(4)}.tmp")
+        with suppress(FileExistsError):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), path
 
 
 def _output_error(path: Path, error: OSError) -> TranslationError:

@@ -76,7 +76,9 @@ def test_a_folder_in_the_way(tmp_path):
         write(tmp_path / "a.prv", force=True)
 
 
-def test_permissions_follow_the_umask(tmp_path):
+def test_permissions_follow_the_umask(tmp_path, monkeypatch):
+    """The umask belongs to the whole process: other threads may make files meanwhile, so it must not change."""
+    monkeypatch.delattr(os, "umask")
     write(tmp_path / "a.prv")
     (tmp_path / "plain").write_text("")
     assert {path.stat().st_mode for path in tmp_path.iterdir()} == {(tmp_path / "plain").stat().st_mode}
