@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.windows import match_windows
 from nsys2prv_ng.records.columns import (
     BEGIN,
-    CLASS_SHIFT,
     COMMUNICATION,
     COMMUNICATION_LINE,
     EMPTY,
     END,
-    LONGEST,
     POINT,
     STATE,
     Records,
+    pack_tie,
+    unpack_tie,
 )
 
 
@@ -36,26 +37,22 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
     # In the order of begins, so that of intervals cut to the same limits the outer one stays the first.
     records = records.sorted()
     begin, end = _limits(records)
+    line_class = records.tie_class
+    is_whole = np.isin(line_class, (EMPTY, POINT, COMMUNICATION_LINE))
+    index, window = match_windows(begin, end, windows, touching=is_whole)
+    is_counted = is_whole | (line_class == BEGIN)
+    more = int(is_counted[index[1:]][index[1:] == index[:-1]].sum())
     lows, highs = np.array(windows, np.int64).T
-    whole = np.isin(records.tie_class, (EMPTY, POINT, COMMUNICATION_LINE))
-    from_window = np.where(whole, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))
-    to_window = np.where(whole, np.searchsorted(lows, end, "right"), np.searchsorted(lows, end, "left"))
-    count = np.maximum(to_window - from_window, 0)
-    index = np.repeat(np.arange(len(records)), count)
-    nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    window = from_window[index] + nth
-    counted = whole | (records.tie_class == BEGIN)
-    more = int(count[counted].sum() - (count[counted] > 0).sum())
     return _cut(records.take(index), begin[index], end[index], lows[window], highs[window]), more
 
 
 def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
     """Each record cut to its window; begin and end are those of what it belongs to."""
     length = np.minimum(end, high) - np.maximum(begin, low)
-    of_class = clipped.tie_class
-    is_begin, is_end = of_class == BEGIN, of_class == END
-    clipped.tie = np.where(is_begin, (BEGIN << CLASS_SHIFT) | (LONGEST - length), clipped.tie)
-    clipped.tie = np.where(is_end, (END << CLASS_SHIFT) | length, clipped.tie)
+    line_class = clipped.tie_class
+    is_begin, is_end = line_class == BEGIN, line_class == END
+    clipped.tie = np.where(is_begin, pack_tie(BEGIN, length), clipped.tie)
+    clipped.tie = np.where(is_end, pack_tie(END, length), clipped.tie)
     clipped.time = np.clip(clipped.time, low, high)
 
     is_state = clipped.kind == STATE
@@ -77,9 +74,10 @@ def drop_short_intervals(records: Records, shortest: int) -> Records:
 def _limits(records: Records) -> tuple[IntArray, IntArray]:
     """Begin and end of what each record belongs to: of its interval, state or communication."""
     begin, end = records.time.copy(), records.time.copy()
-    of_class, length = records.tie_class, records.length
-    end[of_class == BEGIN] += length[of_class == BEGIN]
-    begin[of_class == END] -= length[of_class == END]
+    line_class, length = unpack_tie(records.tie)
+    is_begin, is_end = line_class == BEGIN, line_class == END
+    end[is_begin] += length[is_begin]
+    begin[is_end] -= length[is_end]
     is_state = records.kind == STATE
     end[is_state] = records.value[records.first[:-1][is_state]]
     is_communication = records.kind == COMMUNICATION

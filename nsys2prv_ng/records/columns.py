@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records.sorting import changes_nothing, gather_rows, sort_by_time
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.jit import compiled, inlined
 
 Int32Array = npt.NDArray[np.int32]
 Int8Array = npt.NDArray[np.int8]
@@ -36,8 +36,11 @@ KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
 END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
 """Classes of `tie`; EMPTY is an interval without length, which one line opens and closes."""
 
-CLASS_SHIFT = 58
-LONGEST = (1 << CLASS_SHIFT) - 1
+_CLASS_SHIFT = 58
+LONGEST = (1 << _CLASS_SHIFT) - 1
+"""The longest interval (ns) that a tie can hold."""
+
+_Length = TypeVar("_Length", int, IntArray)
 
 
 class Pair(NamedTuple):
@@ -65,13 +68,12 @@ class Records:
 
     @property
     def tie_class(self) -> IntArray:
-        return self.tie >> CLASS_SHIFT
+        return self.tie >> _CLASS_SHIFT
 
     @property
     def length(self) -> IntArray:
         """Length of the interval that a begin or end line belongs to, ns."""
-        low = self.tie & LONGEST
-        return np.where(self.tie_class == BEGIN, LONGEST - low, low)
+        return unpack_tie(self.tie)[1]
 
     def take(self, order: IntArray) -> Records:
         """The records at these indices, in this order."""
@@ -99,6 +101,30 @@ class Records:
         """Ordered by time and tie; records that agree in both keep their order. Itself, where they are in order."""
         order = sort_by_time(self.time, self.tie)
         return self if changes_nothing(order) else self._take(order, self.value.size)
+
+
+# ---- ties ------------------------------------------------------------------------------------------------------------
+
+
+def pack_tie(line_class: int, length: _Length) -> _Length:
+    """Return the tie of lines of a class. `length` (ns): of the interval for begin and end lines, 0 for all others."""
+    low = LONGEST - length if line_class == BEGIN else length  # the outer, longer interval begins first
+    return (line_class << _CLASS_SHIFT) | low
+
+
+def unpack_tie(tie: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the class and the length (ns) that `pack_tie` was given for each line."""
+    line_class, low = tie >> _CLASS_SHIFT, tie & LONGEST
+    return line_class, np.where(line_class == BEGIN, LONGEST - low, low)
+
+
+@inlined
+def unpack_tie_class(tie):  # type: ignore[no-untyped-def]
+    """Return the class of one tie, within a compiled function."""
+    return tie >> _CLASS_SHIFT
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
@@ -157,7 +183,7 @@ def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs
 
 def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
     """Events at a point in time: `place` and `time` of n, pairs of n."""
-    return _lines(place, time, np.full(time.size, POINT << CLASS_SHIFT, np.int64), EVENT, pairs)
+    return _lines(place, time, np.full(time.size, pack_tie(POINT, 0), np.int64), EVENT, pairs)
 
 
 def make_intervals(
@@ -174,16 +200,14 @@ def make_intervals(
     zero_line = _lines(
         place[~long],
         begin[~long],
-        np.full(int((~long).sum()), EMPTY << CLASS_SHIFT, np.int64),
+        np.full(int((~long).sum()), pack_tie(EMPTY, 0), np.int64),
         EVENT,
         select(opening, ~long) + select(zeros, ~long),
     )
-    begin_tie = (BEGIN << CLASS_SHIFT) | (LONGEST - length[long])
-    begin_line = _lines(place[long], begin[long], begin_tie, EVENT, select(opening, long))
+    begin_line = _lines(place[long], begin[long], pack_tie(BEGIN, length[long]), EVENT, select(opening, long))
     # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
     back = np.flatnonzero(long)[::-1]
-    end_tie = (END << CLASS_SHIFT) | length[back]
-    end_line = _lines(place[back], end[back], end_tie, EVENT, select(zeros, back))
+    end_line = _lines(place[back], end[back], pack_tie(END, length[back]), EVENT, select(zeros, back))
     return concatenate([begin_line, zero_line, end_line])
 
 
@@ -203,7 +227,7 @@ def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray
     """State records of n; those of a row must not overlap. States without length, which show nothing, are left out."""
     long = end > begin
     place, begin, end, state = place[long], begin[long], end[long], state[long]
-    tie = np.full(begin.size, STATE_LINE << CLASS_SHIFT, np.int64)
+    tie = np.full(begin.size, pack_tie(STATE_LINE, 0), np.int64)
     return _lines(place, begin, tie, STATE, [Pair(state, end)])
 
 
@@ -219,7 +243,7 @@ def make_communications(
 
     Logical and physical times are the same: nsys knows no others.
     """
-    tie = np.full(send.size, COMMUNICATION_LINE << CLASS_SHIFT, np.int64)
+    tie = np.full(send.size, pack_tie(COMMUNICATION_LINE, 0), np.int64)
     words = [Pair(receiver, send), Pair(0, receive), Pair(0, receive), Pair(tag, size)]
     return _lines(sender, send, tie, COMMUNICATION, words)
 

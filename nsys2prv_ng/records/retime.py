@@ -10,14 +10,13 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.records.columns import (
     BEGIN,
-    CLASS_SHIFT,
     COMMUNICATION,
     EMPTY,
     END,
-    LONGEST,
     STATE,
     Records,
     concatenate,
+    pack_tie,
 )
 
 
@@ -33,8 +32,8 @@ def retime(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
     new_length = np.zeros(len(records), np.int64)
     new_length[is_begin] = clock((records.time + length)[is_begin]) - time[is_begin]
     new_length[is_end] = time[is_end] - clock((records.time - length)[is_end])
-    tie = np.where(is_begin, (BEGIN << CLASS_SHIFT) | (LONGEST - new_length), records.tie)
-    tie = np.where(is_end, (END << CLASS_SHIFT) | new_length, tie)
+    tie = np.where(is_begin, pack_tie(BEGIN, new_length), records.tie)
+    tie = np.where(is_end, pack_tie(END, new_length), tie)
 
     value = records.value.copy()
     words = records.first[:-1]
@@ -78,7 +77,7 @@ def _merged(records: Records, old_time: IntArray, lines: IntArray) -> Records:
     first = np.concatenate([[0], np.cumsum(np.add(sizes[::2], sizes[1::2]))]).astype(np.int64)
     return Records(
         records.time[opened_lines],
-        np.full(opened_lines.size, EMPTY << CLASS_SHIFT, np.int64),
+        np.full(opened_lines.size, pack_tie(EMPTY, 0), np.int64),
         records.place[opened_lines],
         records.kind[opened_lines],
         first,

@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Int32Array, Records
+from nsys2prv_ng.records.columns import Int32Array, Records, unpack_tie_class
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -135,8 +135,7 @@ def _gather_facts(time, tie, place, kind, first, handle, value, place_first, pla
     for i in range(time.size):
         t = other = time[i]
         kinds[kind[i]] += 1
-        of_class = tie[i] >> rec.CLASS_SHIFT
-        if of_class in (rec.BEGIN, rec.EMPTY, rec.POINT, rec.COMMUNICATION_LINE):
+        if unpack_tie_class(tie[i]) in (rec.BEGIN, rec.EMPTY, rec.POINT, rec.COMMUNICATION_LINE):
             events += 1
         if kind[i] == rec.EVENT:
             p = place[i]

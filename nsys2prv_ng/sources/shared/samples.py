@@ -16,7 +16,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import CLASS_SHIFT, EVENT, POINT, Int32Array, Records
+from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.table_reader import RealArray
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
@@ -201,7 +201,7 @@ def make_records(reader: ReportReader, samples: Samples, place: IntArray, metric
     handles = [reader.labels.handle(metric) for metric in metrics]
     return Records(
         time=samples.time,
-        tie=np.full(n, POINT << CLASS_SHIFT, np.int64),
+        tie=np.full(n, pack_tie(POINT, 0), np.int64),
         place=place.astype(np.int32),
         kind=np.full(n, EVENT, np.int8),
         first=samples.first,
