@@ -17,8 +17,8 @@ from cfgs.generate.paraver_cfg import (
     STACKED,
     TASK,
     Derived,
+    Folder,
     Histogram,
-    Preset,
     View,
     Window,
     any_of,
@@ -50,18 +50,12 @@ from cfgs.generate.shared import (
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 
-PRESETS: list[Preset] = []
-
-
-def _preset(
-    name: str, summary: str, description: str, *shown: View | Histogram, hidden_first: tuple[View, ...] = ()
-) -> None:
-    PRESETS.append(Preset("analysis", name, summary, description, shown, hidden_first))
+ANALYSIS = Folder("analysis")
 
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
 
-_preset(
+ANALYSIS.add(
     "gpu-gaps",
     "How long GPUs are idle between operations: each idle stretch by its length (us)",
     """
@@ -73,7 +67,7 @@ How many there are of which length is in analysis/gap_histogram.
     idle_stretches("Idle stretches of GPUs [us]", LOGARITHMIC, level=TASK, above="Maximum", top=(divided(1000),)),
 )
 
-_preset(
+ANALYSIS.add(
     "gpu_active",
     "When GPUs are active: any kernel, copy, set or graph runs",
     """
@@ -82,7 +76,7 @@ A row for each rank; the value is the number of its GPUs that are active, 0 or 1
     gpus("Active GPUs", IN_ANY, palette.OVERLAP, level=TASK),
 )
 
-_preset(
+ANALYSIS.add(
     "gpu_useful",
     "When GPUs do useful work: compute kernels run",
     """
@@ -93,7 +87,7 @@ has one. NCCL kernels, copies and sets are not useful here: this is Useful of th
 )
 
 _useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS)
-_preset(
+ANALYSIS.add(
     "gpu_useful_sumtime_2dh",
     "Useful time of each GPU: sum of the time in compute kernels (ms)",
     """
@@ -104,7 +98,7 @@ trace.
     Histogram("Useful time of each GPU [ms]", _useful, "Time", maximum=1),
 )
 
-_preset(
+ANALYSIS.add(
     "kernels-inflight",
     "Kernels in flight on each rank: launched and not finished",
     """
@@ -115,7 +109,7 @@ the host is far ahead and a synchronisation will take long.
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
 )
 
-_preset(
+ANALYSIS.add(
     "overlap-communication-compute-2dh-timeline",
     "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
     """
@@ -130,7 +124,7 @@ Percent of the time from the GPU's first operation to its last; choose statistic
 
 # Decades of ns in halves: gaps are from 10 ns to 10^10 ns (10 s).
 _gap_decades = idle_stretches("log10 of the idle stretch [ns]", GRADIENT, top=(logarithm(10),))
-_preset(
+ANALYSIS.add(
     "gap_histogram",
     "Number of idle stretches of each GPU by their length, in half decades of nanoseconds",
     """
@@ -158,7 +152,7 @@ _is_first = Derived(
     units=NANOSECONDS,
 )
 _taken_idle = product("Functions of samples taken while a GPU of the rank is idle", NAMES, _while_idle, _is_first)
-_preset(
+ANALYSIS.add(
     "sampled_while_gpu_idle",
     "Where the host is while the GPU idles: functions that samples of the CPU found host threads in meanwhile",
     """
@@ -175,7 +169,7 @@ basics/os_runtime and basics/cuda_api. Compare with all samples in basics/sample
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
-_preset(
+ANALYSIS.add(
     "in_useful_kernel",
     "When each stream is in a compute kernel",
     """
@@ -184,7 +178,7 @@ _preset(
     Window("In a compute kernel", codes(palette.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
 )
 
-_preset(
+ANALYSIS.add(
     "kernel-timepercent",
     "Share of each compute kernel in the kernel time of each stream (%)",
     """
@@ -195,7 +189,7 @@ statistic % Window Time for the share of the trace, Time for microseconds, # Bur
 )
 
 _class = Window("Kernel classes", codes(palette.KERNEL_CLASSES, ANY_DRAW), events=only(types.KERNEL_CLASS))
-_preset(
+ANALYSIS.add(
     "kernel_classes",
     "Time of each stream in classes of kernels: matrix products by precision, attention, NCCL, ... (%)",
     """
@@ -218,7 +212,7 @@ def _threads_of_kernels() -> View:
     return result
 
 
-_preset(
+ANALYSIS.add(
     "evolution_of_nb_threads_per_kernel",
     "Number of threads of each compute kernel over time",
     """
@@ -239,7 +233,7 @@ _has_delay = Window(
 _delay = Window("Queue delay of the last kernel that had one", GRADIENT, events=only(types.QUEUE_DELAY))
 _queue_delay = product("Queue delay of the kernel [us]", LOGARITHMIC, _delay, _has_delay, top=(divided(1000),))
 _delay_decades = product("log10 of the queue delay [ns]", GRADIENT, _delay, _has_delay, top=(logarithm(10),))
-_preset(
+ANALYSIS.add(
     "queue_delay",
     "How long kernels waited in their stream: from the end of the launch call to their start (us)",
     """
@@ -269,7 +263,7 @@ def _memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) 
 _OPERATIONS = tuple(types.MEMORY_OPERATION.values or {})
 _COPIES = tuple(value for value in _OPERATIONS if value != 6)  # a set copies from nowhere
 _size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
-_preset(
+ANALYSIS.add(
     "memcpy_sizes",
     "Copies and sets of each stream by size in powers of two of bytes, and by kind of memory (pageable, pinned, ...)",
     """
@@ -310,7 +304,7 @@ def _durations(ranges: View, name: str) -> Histogram:
 
 
 _outer, _inner = _ranges_of_depth(1), _ranges_of_depth(2)
-_preset(
+ANALYSIS.add(
     "iteration_time",
     "Average duration of NVTX ranges by name and host thread (ms): outermost ranges, and those inside of them",
     """

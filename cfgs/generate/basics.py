@@ -10,10 +10,9 @@ from cfgs.generate.paraver_cfg import (
     NESTING,
     STACKED,
     STATE,
+    Folder,
     Histogram,
     Messages,
-    Preset,
-    View,
     Window,
     codes,
     function,
@@ -33,16 +32,10 @@ from cfgs.generate.shared import (
 )
 from nsys2prv_ng.paraver import event_types as types
 
-PRESETS: list[Preset] = []
+BASICS = Folder("basics")
 
 
-def _preset(
-    name: str, summary: str, description: str, *shown: View | Histogram, hidden_first: tuple[View, ...] = ()
-) -> None:
-    PRESETS.append(Preset("basics", name, summary, description, shown, hidden_first))
-
-
-_preset(
+BASICS.add(
     "states",
     "What each thread and stream does: running, waiting, communicating, moving memory",
     """
@@ -54,7 +47,7 @@ Dark is time without a state.
     Window("States", codes(palette.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
 )
 
-_preset(
+BASICS.add(
     "cuda_api",
     "CUDA API calls of each host thread, by name",
     """
@@ -64,7 +57,7 @@ Streams are empty: their side is in views/cuda_activities.
     names("CUDA API calls", only(types.CUDA_API)),
 )
 
-_preset(
+BASICS.add(
     "kernels",
     "Compute kernels of each stream, by name",
     """
@@ -74,7 +67,7 @@ Classes of kernels (matrix products, attention, ...) are in analysis/kernel_clas
     names("Compute kernels", only(types.KERNEL)),
 )
 
-_preset(
+BASICS.add(
     "memory_operations",
     "Copies and sets of each stream: kind and bandwidth (GB/s)",
     """
@@ -93,7 +86,7 @@ Short operations do not reach the bandwidth of the link. Sizes are in analysis/m
 )
 
 _other_domains = names("NVTX ranges of other domains", matching("NVTX * range"))
-_preset(
+BASICS.add(
     "nvtx",
     "NVTX push/pop ranges of each host thread, the innermost at each time",
     """
@@ -108,7 +101,7 @@ analysis/iteration_time. For start/end ranges choose the event type "NVTX start/
 )
 
 _calls = names("NCCL calls", NCCL_RANGES)
-_preset(
+BASICS.add(
     "nccl",
     "NCCL calls of each host thread and NCCL kernels of each stream, by name, with messages between ranks",
     """
@@ -121,7 +114,7 @@ collective takes is that of its kernel, which waits for the slowest rank.
     hidden_first=(_calls,),
 )
 
-_preset(
+BASICS.add(
     "mpi",
     "MPI calls of each host thread, by name, with messages",
     """
@@ -138,7 +131,7 @@ Lines are messages, from the begin of the send to the end of the receive.
 )
 
 _pthread = names("pthread calls", only(types.PTHREAD))
-_preset(
+BASICS.add(
     "os_runtime",
     "Calls of the operating system and of pthreads of each host thread, by name",
     """
@@ -152,7 +145,7 @@ Calls shorter than 10 us are left out of the trace unless it was translated with
 
 _modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
 _sampled = sampled_functions("Sampled functions")
-_preset(
+BASICS.add(
     "sampled_functions",
     "Functions that samples of the CPU found each host thread in: by time, and how many samples of each",
     """
@@ -169,7 +162,7 @@ What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
     hidden_first=(_modules,),
 )
 
-_preset(
+BASICS.add(
     "sampled_python",
     "Functions of Python that nsys's samples found each host thread in, by time",
     """
@@ -179,7 +172,7 @@ which the trace has what it was translated with: --stack-depth. Needs --python-s
     Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
 )
 
-_preset(
+BASICS.add(
     "diagnostics",
     "Warnings and errors of nsys on the row of each node, by text",
     """
@@ -189,7 +182,7 @@ capture, have no time; nsys2prv-ng inspect shows all.
     Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
 )
 
-_preset(
+BASICS.add(
     "graphs",
     "CUDA graphs that were traced as a whole, of each stream, by name",
     """
@@ -199,7 +192,7 @@ window is empty.
     names("CUDA graphs", only(types.GRAPH_LAUNCH)),
 )
 
-_preset(
+BASICS.add(
     "launch_lines",
     "Lines from each CUDA call to the kernel, graph, copy or set that it launched",
     """
@@ -211,7 +204,7 @@ Light blue is an API call, blue a kernel, orange an NCCL kernel, purple a memory
 )
 
 _faults_of_cpus = Window("Function of the last CPU page fault", NAMES, events=only(types.CPU_PAGE_FAULT))
-_preset(
+BASICS.add(
     "unified_memory",
     "Page faults of unified memory: of each GPU by rate, of CPUs by function",
     """
@@ -230,7 +223,7 @@ The migrations that follow are copies: basics/memory_operations shows them with 
     hidden_first=(_faults_of_cpus,),
 )
 
-_preset(
+BASICS.add(
     "gpu_contexts",
     "Process and context that each GPU works for, on the rows Metrics",
     """
@@ -245,7 +238,7 @@ _acc_launches, _acc_other, _acc_lines = (
     names("OpenACC compute constructs, waits, devices", only(types.OPENACC[0])),
     names("Source lines of OpenACC launches", only(types.OPENACC_SOURCE[2])),
 )
-_preset(
+BASICS.add(
     "openacc",
     "OpenACC of each host thread: data, launches, the rest, and source lines of launches",
     """
@@ -266,7 +259,7 @@ _transfers = Window(
     events=span(types.UCX_TRANSFERS[0], types.UCX_TRANSFERS[-1]),
     compose=NESTING,
 )
-_preset(
+BASICS.add(
     "ucx",
     "UCX calls of each host thread by name, and how many transfers are under way",
     """
@@ -277,7 +270,7 @@ First window: calls. Second window: transfers that a thread submitted and that a
     hidden_first=(_transfers,),
 )
 
-_preset(
+BASICS.add(
     "system_calls",
     "System calls of each host thread, by name",
     """
@@ -296,7 +289,7 @@ _engines = Window(
     events=span(types.VIDEO_WORK[0, 0], types.VIDEO_WORK[3, types.VIDEO_LANES - 1]),
     compose=NESTING,
 )
-_preset(
+BASICS.add(
     "video",
     "Video: calls of the encoder, the decoder and JPEG of each host thread, and what engines do for it",
     """

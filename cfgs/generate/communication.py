@@ -1,4 +1,7 @@
-"""Presets of NCCL: calls, kernels, and what computes beside them. They are in the folder analysis too."""
+"""Presets of NCCL: calls, kernels, and the computation beside them.
+
+They are files of the folder analysis, where users look for them, after those that `analysis` declares.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from cfgs.generate.paraver_cfg import (
     TASK,
     Derived,
     Events,
+    Folder,
     Function,
     Histogram,
-    Preset,
     Window,
     codes,
     only,
@@ -47,53 +50,45 @@ _beside = product(
     "NCCL and compute kernels of the rank", codes(palette.NCCL_AND_OTHERS), _computing, _communicating, level=TASK
 )
 
-PRESETS = [
-    Preset(
-        "analysis",
-        "nccl_calls_2dh",
-        "NCCL calls by operation: number, bytes, and time in kernels, of each thread and stream",
-        """
+COMMUNICATION = Folder("analysis")
+COMMUNICATION.add(
+    "nccl_calls_2dh",
+    "NCCL calls by operation: number, bytes, and time in kernels, of each thread and stream",
+    """
 Three histograms. Number of calls of each host thread by operation. Bytes of the same calls: messages of collectives,
 and what is sent and received (needs NCCL's payload in the trace). Time of each stream in NCCL kernels by name (ms),
 which is what communication takes: calls return before. The operations are those of NVTX domain NCCL.
 """,
-        (
-            Histogram("Time in NCCL kernels [ms]", _kernel_names, "Time", maximum=MOST_NAMES),
-            Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_bytes()),
-            Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
-        ),
-    ),
-    Preset(
-        "analysis",
-        "nccl_kernel_concurrency",
-        "How many NCCL kernels each rank runs at the same time",
-        """
+    Histogram("Time in NCCL kernels [ms]", _kernel_names, "Time", maximum=MOST_NAMES),
+    Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_bytes()),
+    Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
+)
+
+COMMUNICATION.add(
+    "nccl_kernel_concurrency",
+    "How many NCCL kernels each rank runs at the same time",
+    """
 The more, the lighter; the value is the number, over all GPUs and streams of the rank. More than one for each GPU
 share multiprocessors and links, and can slow each other down.
 """,
-        (
-            Window(
-                "Concurrent NCCL kernels",
-                codes(palette.counts(palette.COMMUNICATION)),
-                events=only(types.NCCL_KERNEL),
-                compose=SIGN,
-                level=TASK,
-            ),
-        ),
+    Window(
+        "Concurrent NCCL kernels",
+        codes(palette.counts(palette.COMMUNICATION)),
+        events=only(types.NCCL_KERNEL),
+        compose=SIGN,
+        level=TASK,
     ),
-    Preset(
-        "analysis",
-        "concurrency_of_computation_during_nccl",
-        "How many compute kernels run while an NCCL kernel does: timeline, and percent of each rank's NCCL time",
-        """
+)
+
+COMMUNICATION.add(
+    "concurrency_of_computation_during_nccl",
+    "How many compute kernels run while an NCCL kernel does: timeline, and percent of each rank's NCCL time",
+    """
 A row for each rank. The value is 1 while NCCL's kernels run alone (orange: exposed communication), 2 while one
 compute kernel runs beside them, n + 1 for n of them (green), 0 without an NCCL kernel. Kernels of all GPUs of the
 rank count: of a rank with several GPUs see analysis/overlap-communication-compute-2dh-timeline. Choose statistic Time
 for microseconds.
 """,
-        (
-            _beside,
-            Histogram("Compute kernels during NCCL, plus one [%]", _beside, "% Time", maximum=64),
-        ),
-    ),
-]
+    _beside,
+    Histogram("Compute kernels during NCCL, plus one [%]", _beside, "% Time", maximum=64),
+)

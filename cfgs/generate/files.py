@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from cfgs.generate import analysis, basics, communication, hwcounters, views
 from cfgs.generate.cfg_text import cfg_text
-from cfgs.generate.paraver_cfg import Preset
 
-PRESETS: list[Preset] = [
-    *views.PRESETS,
-    *basics.PRESETS,
-    *analysis.PRESETS,
-    *communication.PRESETS,
-    *hwcounters.PRESETS,
-]
+FOLDERS = (views.VIEWS, basics.BASICS, analysis.ANALYSIS, communication.COMMUNICATION, hwcounters.HWCOUNTERS)
+PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
 
 README = """\
 # Presets for Paraver

@@ -9,9 +9,9 @@ from cfgs.generate.paraver_cfg import (
     SIGN,
     TASK,
     Derived,
+    Folder,
     Function,
     Look,
-    Preset,
     View,
     Window,
     divided,
@@ -20,12 +20,11 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import FLAG
 
-_UNITS = """
+_OF_RANK = """\
 Percent of the peak, of each sample; it lasts until the next. A row for each rank: that of its busiest GPU. For a row
 for each GPU choose the level thread in the window's properties, and select the rows Metrics.
-Needs --gpu-metrics-devices when profiling.
+Needs --gpu-metrics-devices when profiling.\
 """
-
 
 _OF_NODE = """\
 A row for each task; the values are those of the nodes' own tasks, each the sum of its cards. For a row for each card
@@ -66,89 +65,91 @@ def _nvlink(direction: str, name: str) -> Derived:
     return _metric(name, *(f"NVLink {direction} {kind} User Data [*%]" for kind in ("Requests", "Responses")))
 
 
-def _preset(name: str, summary: str, description: str, *shown: View) -> Preset:
-    return Preset("hwcounters", name, summary, description.rstrip() + _UNITS, shown)
-
-
-PRESETS = [
-    _preset(
-        "sm_active",
-        "Streaming multiprocessors that had work, in percent (SMs Active)",
-        """
+HWCOUNTERS = Folder("hwcounters")
+HWCOUNTERS.add(
+    "sm_active",
+    "Streaming multiprocessors that had work, in percent (SMs Active)",
+    f"""
 Low values while kernels run are kernels with too few blocks for the GPU, or uneven ones.
+{_OF_RANK}
 """,
-        _metric("SMs active [%]", "SM* Active [*%]"),
-    ),
-    _preset(
-        "sm_issue",
-        "Cycles in which multiprocessors issued an instruction, in percent (SM Issue)",
-        """
+    _metric("SMs active [%]", "SM* Active [*%]"),
+)
+
+HWCOUNTERS.add(
+    "sm_issue",
+    "Cycles in which multiprocessors issued an instruction, in percent (SM Issue)",
+    f"""
 Low values while SMs are active are warps that wait: for memory, or for each other.
+{_OF_RANK}
 """,
-        _metric("SM issue [%]", "SM Issue* [*%]"),
-    ),
-    _preset(
-        "tensor_active",
-        "Cycles in which tensor cores worked, in percent (Tensor Active)",
-        """
+    _metric("SM issue [%]", "SM Issue* [*%]"),
+)
+
+HWCOUNTERS.add(
+    "tensor_active",
+    "Cycles in which tensor cores worked, in percent (Tensor Active)",
+    f"""
 The roof of training and inference in low precision. Compare with SM issue and DRAM bandwidth for what limits it.
+{_OF_RANK}
 """,
-        _metric("Tensor cores active [%]", "Tensor Active* [*%]"),
-    ),
-    _preset(
-        "dram_bandwidth",
-        "Bandwidth of the GPU's memory, in percent: reads and writes",
-        """
+    _metric("Tensor cores active [%]", "Tensor Active* [*%]"),
+)
+
+HWCOUNTERS.add(
+    "dram_bandwidth",
+    "Bandwidth of the GPU's memory, in percent: reads and writes",
+    f"""
 First window: reads. Second window: writes. Their sum near 100 is a kernel that memory limits.
+{_OF_RANK}
 """,
-        _metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
-        _metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
-    ),
-    _preset(
-        "nvlink",
-        "Bandwidth of NVLink for user data, in percent: received and transmitted",
-        """
+    _metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
+    _metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
+)
+
+HWCOUNTERS.add(
+    "nvlink",
+    "Bandwidth of NVLink for user data, in percent: received and transmitted",
+    f"""
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
+{_OF_RANK}
 """,
-        _nvlink("RX", "NVLink received [%]"),
-        _nvlink("TX", "NVLink transmitted [%]"),
-    ),
-    _preset(
-        "pcie",
-        "Bandwidth of PCIe, in percent: received and transmitted by the GPU",
-        """
+    _nvlink("RX", "NVLink received [%]"),
+    _nvlink("TX", "NVLink transmitted [%]"),
+)
+
+HWCOUNTERS.add(
+    "pcie",
+    "Bandwidth of PCIe, in percent: received and transmitted by the GPU",
+    f"""
 First window: received, as by copies to the device. Second window: transmitted, as by copies to the host, and by
 messages between nodes.
+{_OF_RANK}
 """,
-        _metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
-        _metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
-    ),
-    Preset(
-        "hwcounters",
-        "network_cards",
-        "Bytes that the network cards of each node received and sent, InfiniBand and Ethernet (GB/s)",
-        f"""
+    _metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
+    _metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
+)
+
+HWCOUNTERS.add(
+    "network_cards",
+    "Bytes that the network cards of each node received and sent, InfiniBand and Ethernet (GB/s)",
+    f"""
 First window: received. Second window: sent. In GB/s (10^9 bytes per second), which nsys samples as bytes per ms.
 {_OF_NODE}
 Needs --nic-metrics when profiling.
 """,
-        (
-            _of_node("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
-            _of_node("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
-        ),
-    ),
-    Preset(
-        "hwcounters",
-        "network_plugin",
-        "Bytes that the network interfaces of each node received and sent, as nsys's plugin for them samples them",
-        f"""
+    _of_node("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
+    _of_node("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
+)
+
+HWCOUNTERS.add(
+    "network_plugin",
+    "Bytes that the network interfaces of each node received and sent, as nsys's plugin for them samples them",
+    f"""
 First window: received. Second window: sent. The values are those that the plugin gives at each sample.
 {_OF_NODE}
 Needs --enable=network_interface when profiling.
 """,
-        (
-            _of_node("Bytes received, by sample", "Plugin: rx_bytes*"),
-            _of_node("Bytes sent, by sample", "Plugin: tx_bytes*"),
-        ),
-    ),
-]
+    _of_node("Bytes received, by sample", "Plugin: rx_bytes*"),
+    _of_node("Bytes sent, by sample", "Plugin: tx_bytes*"),
+)

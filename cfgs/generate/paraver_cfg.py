@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from cfgs.generate.palette import Colours
 from nsys2prv_ng.paraver.event_type import EventType
@@ -186,8 +187,8 @@ class Derived(View):
     second: View
 
 
-def product(name: str, look: Look, first: View, second: View, **properties: object) -> Derived:
-    return Derived(name, look, operation="product", first=first, second=second, **properties)  # type: ignore[arg-type]
+def product(name: str, look: Look, first: View, second: View, **properties: Any) -> Derived:
+    return Derived(name, look, operation="product", first=first, second=second, **properties)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +237,25 @@ class Preset:
         for view in wanted:
             order |= dict.fromkeys(_with_parents(view))
         return list(order)
+
+
+class Folder:
+    """The presets of a folder of cfgs/, in the order in which they are added."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.presets: list[Preset] = []
+
+    def add(
+        self,
+        name: str,
+        summary: str,
+        description: str,
+        *shown: View | Histogram,
+        hidden_first: tuple[View, ...] = (),
+    ) -> None:
+        """Declare a preset of these windows and histograms."""
+        self.presets.append(Preset(self.name, name, summary, description, shown, hidden_first))
 
 
 def _with_parents(view: View) -> Iterator[View]:

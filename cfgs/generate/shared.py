@@ -5,6 +5,8 @@ Each call makes windows of their own: in one preset they may be parents of sever
 
 from __future__ import annotations
 
+from typing import Any
+
 from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
@@ -48,17 +50,17 @@ IN_IDLE = (8,)
 LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 
-def names(name: str, events: Events, **properties: object) -> Window:
+def names(name: str, events: Events, **properties: Any) -> Window:
     """Names of intervals that may nest."""
-    return Window(name, NAMES, events=events, compose=STACKED, **properties)  # type: ignore[arg-type]
+    return Window(name, NAMES, events=events, compose=STACKED, **properties)
 
 
-def inside(name: str, events: Events, **properties: object) -> Window:
+def inside(name: str, events: Events, **properties: Any) -> Window:
     """1 inside of such an interval, else 0. They may nest."""
-    return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)  # type: ignore[arg-type]
+    return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)
 
 
-def cuda_kinds(name: str, **properties: object) -> Derived:
+def cuda_kinds(name: str, **properties: Any) -> Derived:
     """Event type of what goes on: API call, memory operation, kernel, NCCL kernel or graph.
 
     The type of the last event does not drop to 0 when an interval ends: it is cut to the inside of intervals. A memory
@@ -71,15 +73,15 @@ def cuda_kinds(name: str, **properties: object) -> Derived:
     return product(name, codes(palette.KINDS), last, within, **properties)
 
 
-def sampled_functions(name: str, **properties: object) -> Window:
+def sampled_functions(name: str, **properties: Any) -> Window:
     """The function of the last sample of each thread."""
-    return Window(name, NAMES, events=only(types.SAMPLED_FUNCTIONS[0]), **properties)  # type: ignore[arg-type]
+    return Window(name, NAMES, events=only(types.SAMPLED_FUNCTIONS[0]), **properties)
 
 
-def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: object) -> Window:
+def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
     """Number of GPUs that do one of these, 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
-    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)  # type: ignore[arg-type]
+    return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
 
 
 def activity() -> Window:
@@ -99,7 +101,7 @@ def activity_of_ranks() -> Window:
     )
 
 
-def idle_stretches(name: str, look: Look, **properties: object) -> Derived:
+def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:
     """While a GPU is idle, the length of the stretch in ns: that of the event at its end."""
     idle = gpus("GPU idle", IN_IDLE, palette.IDLE)
     length = Window(

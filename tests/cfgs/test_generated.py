@@ -96,6 +96,11 @@ def test_all_presets_that_users_know_by_name_are_there() -> None:
     assert named == {folder: set(names.split()) for folder, names in WANTED.items()}
 
 
+def test_the_readme_counts_the_presets_right() -> None:
+    stated = re.findall(r"([0-9]+) presets", (CFGS.parent / "README.md").read_text())
+    assert set(stated) <= {str(len(PRESETS))}
+
+
 def test_summaries_differ_and_are_one_line() -> None:
     summaries = [preset.summary for preset in PRESETS]
     assert len(set(summaries)) == len(PRESETS)
