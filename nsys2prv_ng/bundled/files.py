@@ -1,4 +1,4 @@
-"""Files that come with the program and are no part of its code."""
+"""Finds the files that come with the program besides its code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pathlib import Path
 
 
 def locate_bundled(name: str, in_clone: str) -> Path:
-    """Where a file or folder is: within the package where that is installed, in its own place in a clone."""
+    """Return the path of a file or folder: inside an installed package, or at `in_clone` in a clone."""
     installed = Path(__file__).parent / name
     return installed if installed.exists() else Path(__file__).parents[2] / in_clone

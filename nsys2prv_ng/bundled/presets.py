@@ -1,4 +1,4 @@
-"""The Paraver presets (.cfg) that come with the program: what there is, and copies of it where the user wants them."""
+"""Lists the Paraver presets (.cfg) that come with the program, and copies them to a folder of the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
 
 @dataclass(frozen=True)
 class Preset:
-    """A preset by its folder and name (`analysis/gpu-gaps`), the first line of its description, and its file."""
+    """A preset: its folder and name (`analysis/gpu-gaps`), the first line of its description, and its file."""
 
     name: str
     summary: str
@@ -22,34 +22,36 @@ class Preset:
 
 
 def locate_presets() -> Path:
-    """Where the presets are."""
+    """Return the folder of the presets."""
     return locate_bundled("cfgs", "cfgs")
 
 
 def list_presets() -> list[Preset]:
-    """All presets, by name."""
+    """Return all presets, sorted by name."""
     folder = locate_presets()
     return [
-        Preset(path.relative_to(folder).with_suffix("").as_posix(), _summary(path), path)
+        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_summary(path), path)
         for path in sorted(folder.glob("*/*.cfg"))
     ]
 
 
-def _summary(path: Path) -> str:
+def _read_summary(path: Path) -> str:
+    """Return the first line of a preset's description."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return lines[lines.index(_BEGIN) + 1 : lines.index(_END)][0]
 
 
 def install_presets(directory: Path, *, force: bool) -> list[Path]:
-    """Copy the presets into a directory, with their folders; returns the copies.
+    """Copy the presets into a directory, with their folders, and return the copies.
 
-    Raises UsageError where that would replace other files without `force`, TranslationError where it cannot be written.
+    Raises UsageError if that would replace other files without `force`, and TranslationError if it cannot be written.
     """
     copies = [(preset.path, directory / f"{preset.name}.cfg") for preset in list_presets()]
     try:
         others = [copy for source, copy in copies if copy.exists() and copy.read_bytes() != source.read_bytes()]
         if others and not force:
-            raise UsageError(f"{others[0]}: exists and is another file ({len(others)} such); --force replaces them")
+            more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+            raise UsageError(f"{others[0]}{more}: exists and differs from the preset; replace it with --force")
         for source, copy in copies:
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not (copy.exists() and copy.samefile(source)):
