@@ -1,4 +1,4 @@
-"""NCCL's calls in a report: ranges of NVTX's domain NCCL, with what their payloads say."""
+"""NCCL's calls in a report: ranges of the NVTX domain NCCL, with their payloads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
@@ -15,8 +16,7 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.nccl import payload as nccl_payload
-from nsys2prv_ng.sources.nccl.payload import Payloads
+from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -24,15 +24,26 @@ from nsys2prv_ng.sources.shared.result import NO_END, Result
 
 SEND, RECEIVE = "ncclSend", "ncclRecv"
 COLLECTIVES = frozenset(
-    "nccl" + name
-    for name in (
-        *("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "Bcast", "AlltoAll", "Gather", "Scatter"),
+    (
+        "ncclAllReduce",
+        "ncclAllGather",
+        "ncclReduceScatter",
+        "ncclReduce",
+        "ncclBroadcast",
+        "ncclBcast",
+        "ncclAlltoAll",
+        "ncclGather",
+        "ncclScatter",
     )
 )
 _COMMUNICATING = COLLECTIVES | {SEND, RECEIVE, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"}
-"""Calls to which every version of NCCL that has payloads gives one."""
+"""Calls that have a payload in every version of NCCL that writes payloads."""
 COMMUNICATING = re.compile("|".join(sorted(_COMMUNICATING)))
 
+COLLECTIVE, SENDING, RECEIVING = range(3)
+"""Direction of a call. One-sided calls, which name a peer, are sending."""
+
+_PAYLOAD_COLUMNS = ("communicator", "bytes", "operation", "root", "peer", "rank", "ranks", "devices")
 _DOMAIN_CREATE = 75
 _DOMAIN = "NCCL"
 
@@ -42,41 +53,42 @@ _NOT_UNDERSTOOD = "call with a payload that is not understood"
 
 
 class NcclRanges(NamedTuple):
-    """NCCL's calls of n, by thread, begin, and end with the outer first: those of a thread nest. Times in ns."""
+    """The ranges of n calls; those of a thread nest. Sorted by thread and begin, the outer first. Times in ns."""
 
     global_tid: IntArray
     begin: IntArray
     end: IntArray
     name: IntArray
-    """Index into the names of `Calls`."""
+    """Index into the names of `NcclCalls`."""
 
     def take(self, rows: IntArray) -> NcclRanges:
+        """Return the ranges at these indices."""
         return NcclRanges(*(column[rows] for column in self))
 
 
 @dataclass(frozen=True)
 class NcclCalls:
-    """NCCL's calls in a report, those that only make up groups among them."""
+    """NCCL's calls in a report, including those that only start or end a group."""
 
     ranges: NcclRanges
     names: list[str]
     launch: IntArray
-    """Number of the launch that each belongs to: one for each group, and one for each call outside of any."""
+    """Number of the launch of each call: one for each group, and one for each call outside groups."""
     shown: IntArray
-    """Indices of the calls that have a payload that is understood."""
+    """Indices of the calls with a payload that is understood."""
     payload: Payloads
     """Payloads of the shown calls."""
 
 
 def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
-    """NCCL's calls that have a thread and sound times and nest.
+    """Return NCCL's calls that have a thread and sound times and nest.
 
-    `result` counts as read those that move data or have a payload, and as dropped those of them that are not shown.
+    `result` counts the calls that move data or have a payload as read, and those of them that are not shown as dropped.
     """
     columns = reader.columns(NVTX)
-    rows, name, names = _rows(reader)
-    payload = nccl_payload.read_payloads(reader, rows)
-    counted = payload.given | np.array([each in _COMMUNICATING for each in names], np.bool_)[name]
+    rows, name, names = _find_rows(reader)
+    payload = read_payloads(reader, rows)
+    counted = payload.given | np.array([text in _COMMUNICATING for text in names], np.bool_)[name]
     result.read += int(counted.sum())
 
     tid, begin, end = (columns[column][rows] for column in ("globalTid", "start", "end"))
@@ -89,47 +101,80 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     crosses = np.zeros(rows.size, np.bool_)
     crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
     reasons[OVERLAPS_CALL] = crosses
-    left = ~np.logical_or.reduce(list(reasons.values()))
+    nests = ~np.logical_or.reduce(list(reasons.values()))
     no_blobs = reader.has(SCHEMAS.name)
-    reasons[_NO_BLOBS if no_blobs else _NO_PAYLOAD] = left & ~payload.given
-    reasons[_NOT_UNDERSTOOD] = left & payload.given & ~payload.understood
+    reasons[_NO_BLOBS if no_blobs else _NO_PAYLOAD] = nests & ~payload.given
+    reasons[_NOT_UNDERSTOOD] = nests & payload.given & ~payload.understood
     for reason, mask in reasons.items():
         result.drop(reason, int((mask & counted).sum()))
 
-    kept = np.flatnonzero(left)
+    kept = np.flatnonzero(nests)
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
-    return NcclCalls(ranges, names, _launches(ranges, names), shown, payload.take(kept[shown]))
+    return NcclCalls(ranges, names, _find_launches(ranges, names), shown, payload.take(kept[shown]))
 
 
-def _rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
-    """(rows of NCCL's calls, index of each into the names, names).
+def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
+    """Return (rows of NCCL's calls, index of each into the names, names).
 
-    NCCL's domain is found by its name or, where a capture began after it was made, by names that begin with nccl.
+    NCCL's domain is found by its name. A capture that began after the domain was made lacks the name: then ranges in
+    unnamed domains are NCCL's if their names start with nccl.
     """
     columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
     kind, domain, process = columns["eventType"], columns["domainId"], get_process(columns["globalTid"])
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    name_of = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
+    domain_names = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
 
     rows = np.flatnonzero(np.isin(kind, PUSH_POP) & (domain != 0))
     codes, domains = find_distinct_rows(process[rows], domain[rows])
-    may_be = [(name_of.get((p, d)) or _DOMAIN) == _DOMAIN for p, d in domains]
+    may_be = [(domain_names.get((p, d)) or _DOMAIN) == _DOMAIN for p, d in domains]
     rows = rows[np.array(may_be, np.bool_)[codes]]
     index = texts.name_index[texts.index[rows]]
     is_call = np.array([(name or "").startswith("nccl") for name in texts.names], np.bool_)[index]
     return rows[is_call], index[is_call], texts.names
 
 
-def _launches(ranges: NcclRanges, names: list[str]) -> IntArray:
+def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
+    """Make a table of the calls that are shown: who, when and what.
+
+    NULL stands for what a payload does not have, -1 for no communicator. `direction` is one of the constants above.
+    `sequence` numbers the calls of a process on a communicator, in a direction and with a peer, from 1 in the order of
+    their begin; it is 0 for calls that are neither collectives nor messages. Times in ns.
+    """
+    ranges, payload = calls.ranges.take(calls.shown), calls.payload
+    names = np.array(calls.names, dtype=object)[ranges.name]
+    is_collective = np.array([name in COLLECTIVES for name in calls.names], np.bool_)[ranges.name]
+    is_message = (names == SEND) | (names == RECEIVE)
+    has_peer = is_message | (payload.peer != NULL)
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "place": reader.places.threads(ranges.global_tid, application=True),
+            "process": get_process(ranges.global_tid),
+            "begin": ranges.begin,
+            "end": ranges.end,
+            "name": ranges.name,
+            "launch": calls.launch[calls.shown],
+            "is_message": is_message,
+            "direction": np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
+            **{name: getattr(payload, name) for name in _PAYLOAD_COLUMNS},
+        }
+    )
+    numbered = table[(is_collective | is_message) & (payload.communicator >= 0)].sort_values("begin", kind="stable")
+    key = ["process", "communicator", "direction", "peer"]
+    table["sequence"] = numbered.groupby(key).cumcount().reindex(table.index, fill_value=-1).astype(np.int64) + 1
+    return table
+
+
+def _find_launches(ranges: NcclRanges, names: list[str]) -> IntArray:
+    """Return the number of the launch of each range."""
     role = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(name, 0) for name in names], np.int64)
     return np.asarray(_number_launches(ranges.global_tid, role[ranges.name]), np.int64)
 
 
 @compiled
 def _number_launches(tid, step):  # type: ignore[no-untyped-def]
-    """Groups nest: one is from the outermost start (step 1) of a thread to its end (step -1)."""
+    """Number launches. Groups nest: one lasts from the outermost start (step 1) of a thread to its end (step -1)."""
     launch = np.empty(tid.size, np.int64)
     depth, count = 0, 0
     for i in range(tid.size):

@@ -1,13 +1,13 @@
-"""What only all reports together tell of NCCL: communicators, whose ranks are which tasks, and messages between ranks.
+"""NCCL over all reports: communicators, the tasks of their ranks, and messages between ranks.
 
-A communicator has a 64-bit id that all its ranks agree on. Its ranks need not be those of the job: which task is its
-rank r is told by the calls that make or end it. Ranks that no such call in the reports tells are given to the members
-left over, in the order of tasks, if none of the members is missing.
+A communicator has a 64-bit id that all its ranks agree on. Its ranks need not be those of the job: the calls that make
+or end it record which task is its rank r. The ranks that no such call in the reports records go to the members left
+over, in the order of tasks, if no member is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,34 +16,67 @@ import pandas as pd
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.labels import Value
+from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.nccl.calls import RECEIVING
+from nsys2prv_ng.sources.nccl.kernels import NcclKernels
+from nsys2prv_ng.sources.nccl.payload import Payloads
+from nsys2prv_ng.sources.nccl.payload_events import RANK_NAMES, parse_rank
+from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
 MESSAGES = "nccl_messages"
 _WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
-def name_rank(communicator: str, rank: int) -> str:
-    """Name under which a report registers a rank of a communicator, whose id may be unknown ('')."""
-    return f"{communicator} {rank}"
-
-
 @dataclass(frozen=True)
 class NcclJoinData:
-    """What one report tells. Communicators are indices into `communicators`; times in ns; NULL for what is not said."""
+    """What `join` needs of one report.
+
+    Communicators are indices into `communicators`; times in ns; NULL for what is not recorded.
+    """
 
     communicators: list[str]
     operations: list[str]
-    rank_names: dict[str, tuple[str, int]]
-    """(communicator, rank) by name."""
+    rank_names: list[str]
+    """Names of ranks of communicators in the space RANK_NAMES."""
     uses: pd.DataFrame
-    """communicator, place, rank, ranks, devices, begin: what calls on each thread tell, and when first."""
+    """communicator, place, rank, ranks, devices, begin: what calls on each thread record, and when first."""
     messages: pd.DataFrame
     """communicator, caller (place of the thread), peer, receives, bytes, order (time of the call); place, begin, end:
     of the kernel that carries it out, else of the call."""
+
+
+def make_join_data(
+    labels: Labels, payload: Payloads, table: pd.DataFrame, kernels: NcclKernels, pairs: pd.DataFrame
+) -> NcclJoinData:
+    """Make the data of one report from its table of calls. `pairs`: indices of kernels and of the calls of each."""
+    uses = table.loc[table["communicator"] >= 0, ["communicator", "place", "rank", "ranks", "devices", "begin"]]
+    uses = uses.groupby(["communicator", "place", "rank", "ranks", "devices"], as_index=False)["begin"].min()
+
+    # A message is drawn from and to its kernel, where that is known; of several, the first.
+    order = np.argsort(kernels.begin[pairs["kernel"]], kind="stable")
+    first = pairs.iloc[order].drop_duplicates("call")
+    kernel_of_call = np.full(len(table), -1, np.int64)
+    kernel_of_call[first["call"]] = first["kernel"]
+    rows = np.flatnonzero(table["is_message"] & (table["peer"] != NULL) & (table["communicator"] >= 0))
+    messages = table.iloc[rows][["communicator", "place", "peer", "bytes", "begin", "end"]].copy()
+    messages["receives"] = table["direction"].to_numpy()[rows] == RECEIVING
+    messages["order"] = messages["begin"]
+    messages["caller"] = messages["place"]
+    messages.loc[messages["end"] == NO_END, "end"] = messages["begin"]
+    has_kernel = kernel_of_call[rows] >= 0
+    kernel = kernel_of_call[rows][has_kernel]
+    for name, values in (("place", kernels.place), ("begin", kernels.begin), ("end", kernels.end)):
+        column = messages[name].to_numpy(np.int64).copy()
+        column[has_kernel] = values[kernel]
+        messages[name] = column
+    rank_names = list(labels.names.get(RANK_NAMES, {}))
+    return NcclJoinData(payload.communicators, payload.operations, rank_names, uses, messages)
+
+
+_Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 
 @dataclass
@@ -53,7 +86,7 @@ class _Communicator:
     name: str
     number: int = 0
     first: int = 0
-    """When it is first used (ns)."""
+    """Time of its first use (ns)."""
     size: int | None = None
     tasks: set[int] = field(default_factory=set)
     task_of_rank: dict[int, int] = field(default_factory=dict)
@@ -62,33 +95,35 @@ class _Communicator:
 
     @property
     def ranks(self) -> int:
-        """Number of ranks; where no call tells it, as many as use it or are named."""
+        """Number of ranks; where no call records it, the number that use it or are named."""
         return self.size or max(len(self.tasks), len(self.task_of_rank), self.largest + 1)
 
-    def rank_of(self, task: int) -> int:
-        """The one rank that a task is; -1 if it is none that is known, or several."""
-        ranks = [rank for rank, of_task in self.task_of_rank.items() if of_task == task]
+    def find_rank(self, task: int) -> int:
+        """Return the rank of a task; -1 if the task has no known rank, or several."""
+        ranks = [rank for rank, owner in self.task_of_rank.items() if owner == task]
         return ranks[0] if len(ranks) == 1 else -1
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Numbers of communicators, operations and ranks, and a communication for each send and its receive."""
-    found = _communicators(parts, tree)
+    """Return values for communicators, operations and ranks, and a communication for each send and its receive."""
+    reports = [(part, _get_data(part)) for part in parts]
+    communicators = _find_communicators(reports, tree)
     joined = JoinResult()
     joined.assigned[types.NCCL_COMMUNICATOR.names] = {
-        each.name: Value(each.number, f"comm {each.number} ({each.ranks} rank{'' if each.ranks == 1 else 's'})")
-        for each in found.values()
+        c.name: Value(c.number, f"comm {c.number} ({c.ranks} rank{'' if c.ranks == 1 else 's'})")
+        for c in communicators.values()
     }
-    operations = {name for part in parts for name in _shared(part).operations}
+    operations = {name for _, data in reports for name in data.operations}
     others = sorted(operations - set(types.NCCL_OPERATIONS))
     numbers = types.NCCL_OPERATIONS | {name: i for i, name in enumerate(others, len(types.NCCL_OPERATIONS) + 1)}
     joined.assigned[types.NCCL_OPERATION.names] = {name: Value(numbers[name], name) for name in operations}
-    joined.assigned[types.NCCL_ROOT.names] = _ranks(parts, tree, found)
-    joined.accounts[MESSAGES] = _messages(parts, tree, found)
+    rank_names = {name for _, data in reports for name in data.rank_names}
+    joined.assigned[RANK_NAMES] = _assign_ranks(rank_names, tree, communicators)
+    joined.accounts[MESSAGES] = _match_messages(reports, tree, communicators)
     return joined
 
 
-def _shared(part: JoinInput) -> NcclJoinData:
+def _get_data(part: JoinInput) -> NcclJoinData:
     assert isinstance(part.shared, NcclJoinData)
     return part.shared
 
@@ -96,50 +131,48 @@ def _shared(part: JoinInput) -> NcclJoinData:
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
-def _communicators(parts: Sequence[JoinInput], tree: ObjectTree) -> dict[str, _Communicator]:
-    """All communicators by their ids. Numbers are from 1: by size, largest first, then by tasks, then by first use."""
-    found: dict[str, _Communicator] = {}
-    for part in parts:
-        shared = _shared(part)
-        columns = (
-            shared.uses[name].tolist() for name in ("communicator", "place", "rank", "ranks", "devices", "begin")
-        )
-        for communicator, place, rank, ranks, devices, begin in zip(*columns, strict=True):
-            name = shared.communicators[communicator]
+def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Communicator]:
+    """Return all communicators by their ids, numbered from 1: by size, largest first, then tasks, then first use."""
+    communicators: dict[str, _Communicator] = {}
+    for part, data in reports:
+        columns = (data.uses[name].tolist() for name in ("communicator", "place", "rank", "ranks", "devices", "begin"))
+        for index, place, rank, ranks, devices, begin in zip(*columns, strict=True):
+            name = data.communicators[index]
             used = part.clock.at(begin)
-            each = found.setdefault(name, _Communicator(name, first=used))
+            communicator = communicators.setdefault(name, _Communicator(name, first=used))
             task = int(tree.task_of_row[part.rows[place]])
-            each.first = min(each.first, used)
-            each.tasks.add(task)
-            sizes = [size for size in (each.size, ranks, devices) if size is not None and size != NULL]
-            each.size = max(sizes, default=None)
+            communicator.first = min(communicator.first, used)
+            communicator.tasks.add(task)
+            sizes = [size for size in (communicator.size, ranks, devices) if size is not None and size != NULL]
+            communicator.size = max(sizes, default=None)
             if rank != NULL:
-                each.task_of_rank[rank] = task
+                communicator.task_of_rank[rank] = task
             if devices != NULL:
-                each.task_of_rank |= dict.fromkeys(range(devices), task)
-        for name in shared.communicators:
-            found.setdefault(name, _Communicator(name))  # of calls that were all dropped
-        for name, rank in shared.rank_names.values():
+                communicator.task_of_rank |= dict.fromkeys(range(devices), task)
+        for name in data.communicators:
+            communicators.setdefault(name, _Communicator(name))  # all its calls were dropped
+        for name, rank in map(parse_rank, data.rank_names):
             if name:
-                found[name].largest = max(found[name].largest, rank)
-    complete = _is_complete(parts, tree)
-    ordered = sorted(found.values(), key=lambda c: (-c.ranks, sorted(c.tasks), c.first, c.name))
-    for number, each in enumerate(ordered, 1):
-        each.number = number
-        _fill_in_task_order(each, complete)
-    return found
+                communicators[name].largest = max(communicators[name].largest, rank)
+    complete = _is_complete(reports, tree)
+    ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.tasks), c.first, c.name))
+    for number, communicator in enumerate(ordered, 1):
+        communicator.number = number
+        _fill_in_task_order(communicator, complete)
+    return communicators
 
 
-def _is_complete(parts: Sequence[JoinInput], tree: ObjectTree) -> bool:
-    """Whether, for all that is known, every rank of the job is in the trace."""
-    sizes = [part.metadata.number(name) or 0 for part in parts for name in _WORLD_SIZES]
+def _is_complete(reports: _Reports, tree: ObjectTree) -> bool:
+    """Return whether every rank of the job is in the trace, as far as the reports record the size of the job."""
+    sizes = [part.metadata.number(name) or 0 for part, _ in reports for name in _WORLD_SIZES]
     return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)
 
 
 def _fill_in_task_order(communicator: _Communicator, complete: bool) -> None:
-    """Give the ranks that are not known to the members left over, in the order of tasks, if no member is missing.
+    """Give the unknown ranks to the members left over, in the order of tasks, if no member is missing.
 
-    Where no call tells the number of ranks, all are there if all of the job is, and no call names a rank beyond them.
+    Where no call records the number of ranks, none is missing if the whole job is there and no call names a rank beyond
+    the members.
     """
     tasks = sorted(communicator.tasks - set(communicator.task_of_rank.values()))
     size = communicator.size
@@ -152,18 +185,18 @@ def _fill_in_task_order(communicator: _Communicator, complete: bool) -> None:
         communicator.task_of_rank |= dict(zip(ranks, tasks, strict=True))
 
 
-def _ranks(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> dict[str, Value]:
-    """Value of each rank: the number of its task, under the task's name; those without a task follow."""
-    names = {name: of_rank for part in parts for name, of_rank in _shared(part).rank_names.items()}
+def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[str, _Communicator]) -> dict[str, Value]:
+    """Return the value of each rank: the number of its task, with the task's name. Ranks without a task follow."""
     values: dict[str, Value] = {}
-    without = []
-    for name, (communicator, rank) in names.items():
-        task = found[communicator].task_of_rank.get(rank) if communicator else None
+    without_task = []
+    for name in names:
+        communicator, rank = parse_rank(name)
+        task = communicators[communicator].task_of_rank.get(rank) if communicator else None
         if task is None:
-            without.append((found[communicator].number if communicator else 0, rank, name))
+            without_task.append((communicators[communicator].number if communicator else 0, rank, name))
         else:
             values[name] = Value(task + 1, tree.model.tasks[task].name)
-    for value, (number, rank, name) in enumerate(sorted(without), len(tree.model.tasks) + 1):
+    for value, (number, rank, name) in enumerate(sorted(without_task), len(tree.model.tasks) + 1):
         values[name] = Value(value, f"rank {rank} of {f'comm {number}' if number else 'a communicator'}, task unknown")
     return values
 
@@ -171,12 +204,12 @@ def _ranks(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Commu
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> Result:
-    """A communication for the n-th send of a rank to another and the other's n-th receive from it."""
-    calls = _all_messages(parts, tree, found)
+def _match_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> Result:
+    """Make a communication of the n-th send of a rank to another and the other's n-th receive from it."""
+    calls = _gather_messages(reports, tree, communicators)
     result = Result()
-    several = calls["rank"] < 0
-    known = calls[~several].sort_values("order", kind="stable")
+    unknown = calls["rank"] < 0
+    known = calls[~unknown].sort_values("order", kind="stable")
     receives = known["receives"].to_numpy(np.bool_)
     known["source"] = np.where(receives, known["peer"], known["rank"])
     known["target"] = np.where(receives, known["rank"], known["peer"])
@@ -187,13 +220,13 @@ def _messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Co
 
     # A message is read once, whether one of its ends is in the reports or both.
     result.read = len(calls) - len(pairs)
-    result.drop("rank of its process in the communicator is not known", int(several.sum()))
+    result.drop("rank of its process in the communicator is unknown", int(unknown.sum()))
     for ends, reason in ((sends, "send without its receive"), (receipts, "receive without its send")):
         peer_known = ends["peer_known"].to_numpy(np.bool_)
         unpaired = ~pd.MultiIndex.from_frame(ends[[*route, "number"]]).isin(
             pd.MultiIndex.from_frame(pairs[[*route, "number"]])
         )
-        result.drop("rank of its peer is no known task", int((unpaired & ~peer_known).sum()))
+        result.drop("task of its peer is unknown", int((unpaired & ~peer_known).sum()))
         result.drop(f"{reason} in the reports", int((unpaired & peer_known).sum()))
     if len(pairs):
         column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
@@ -203,36 +236,36 @@ def _messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Co
     return result
 
 
-def _all_messages(parts: Sequence[JoinInput], tree: ObjectTree, found: dict[str, _Communicator]) -> pd.DataFrame:
-    """Sends and receives of all reports, on the common clock, with rows of the trace and numbers of communicators.
+def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> pd.DataFrame:
+    """Return the sends and receives of all reports, on the common clock, with rows of the trace.
 
-    `rank` is that of the caller in the communicator, or -1; `peer_known` whether the peer's task is known.
+    `communicator` is its number in the trace, `rank` the caller's rank in it or -1; `peer_known` is set where the task
+    of the peer is known.
     """
     columns = ("communicator", "peer", "receives", "bytes", "order", "begin", "end", "row", "rank", "peer_known")
     tables = [pd.DataFrame({name: np.zeros(0, np.int64) for name in columns})]
-    for part in parts:
-        shared = _shared(part)
-        table = shared.messages.copy()
+    for part, data in reports:
+        table = data.messages.copy()
         if not len(table):
             continue
         for name in ("order", "begin", "end"):
             table[name] = part.clock(table[name].to_numpy(np.int64))
         table["row"] = part.rows[table["place"].to_numpy(np.int64)]
         table["task"] = tree.task_of_row[part.rows[table["caller"].to_numpy(np.int64)]]
-        of_communicator = [found[name] for name in shared.communicators]
-        callers, caller = _distinct(table, "communicator", "task")
-        table["rank"] = np.array([of_communicator[c].rank_of(task) for c, task in callers], np.int64)[caller]
-        peers, peer = _distinct(table, "communicator", "peer")
-        known = [rank in of_communicator[c].task_of_rank for c, rank in peers]
+        own = [communicators[name] for name in data.communicators]
+        callers, caller = _find_distinct(table, "communicator", "task")
+        table["rank"] = np.array([own[c].find_rank(task) for c, task in callers], np.int64)[caller]
+        peers, peer = _find_distinct(table, "communicator", "peer")
+        known = [rank in own[c].task_of_rank for c, rank in peers]
         table["peer_known"] = np.array(known, np.int64)[peer]
-        number = np.array([each.number for each in of_communicator], np.int64)
+        number = np.array([communicator.number for communicator in own], np.int64)
         table["communicator"] = number[table["communicator"].to_numpy(np.int64)]
         tables.append(table[list(columns)])
     messages: pd.DataFrame = pd.concat(tables, ignore_index=True).astype(np.int64)
     return messages
 
 
-def _distinct(table: pd.DataFrame, *names: str) -> tuple[list[tuple[int, int]], IntArray]:
-    """(distinct pairs of two columns, index of each row's pair)."""
+def _find_distinct(table: pd.DataFrame, *names: str) -> tuple[list[tuple[int, int]], IntArray]:
+    """Return (distinct pairs of two columns, index of each row's pair)."""
     codes, pairs = pd.MultiIndex.from_frame(table[list(names)]).factorize()
     return [(int(a), int(b)) for a, b in pairs], codes

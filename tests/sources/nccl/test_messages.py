@@ -25,8 +25,8 @@ from tests.sources.nccl.nccl_reports import (
 from tests.sources.small_reports import account, trace_of
 from tests.trace_reader import Trace
 
-UNKNOWN_CALLER = "rank of its process in the communicator is not known"
-UNKNOWN_PEER = "rank of its peer is no known task"
+UNKNOWN_CALLER = "rank of its process in the communicator is unknown"
+UNKNOWN_PEER = "task of its peer is unknown"
 NO_RECEIVE, NO_SEND = "send without its receive in the reports", "receive without its send in the reports"
 
 

@@ -154,7 +154,7 @@ def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: 
     trace, summary = trace_of(paths, tmp_path / "trace.prv", SOURCES)
     messages = account(summary, "nccl_messages")
     assert (messages.read, messages.written) == (6, 0)
-    assert messages.dropped == {"rank of its process in the communicator is not known": 6}
+    assert messages.dropped == {"rank of its process in the communicator is unknown": 6}
     assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (4 ranks)"}
     peers = {value for value in trace.values[truth.SEND_PEER].values() if value.endswith("task unknown")}
     assert peers == {f"rank {rank} of comm 1, task unknown" for rank in (0, 1, 3)}

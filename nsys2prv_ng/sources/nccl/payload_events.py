@@ -1,0 +1,148 @@
+"""Payloads of NCCL's calls and kernels as events: tables of owner, type and value, and the lines made of them.
+
+An owner is a call or a kernel. Communicators, operations and ranks are registered by name here. Their values need all
+reports, so `messages.join` gives them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair, make_events
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.nccl.calls import COLLECTIVE, RECEIVING, SENDING
+from nsys2prv_ng.sources.nccl.payload import Payloads
+from nsys2prv_ng.sources.shared.result import Result
+
+_TYPES = (
+    types.NCCL_COMMUNICATOR,
+    types.NCCL_BYTES,
+    types.NCCL_OPERATION,
+    types.NCCL_ROOT,
+    types.NCCL_SEND_PEER,
+    types.NCCL_SEND_BYTES,
+    types.NCCL_RECEIVE_PEER,
+    types.NCCL_RECEIVE_BYTES,
+    types.NCCL_SEQUENCE,
+    types.NCCL_CALLS,
+)
+"""In the order in which they are on a line."""
+_POSITION = {event_type: i for i, event_type in enumerate(_TYPES)}
+_SUMMED = [_POSITION[t] for t in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)]
+RANK_NAMES = types.NCCL_ROOT.names
+"""Name space of ranks of communicators: roots and peers."""
+
+
+@dataclass(frozen=True)
+class PayloadOwners:
+    """n calls or kernels that have a payload: place, begin and end (ns), NO_END for a call without an end."""
+
+    place: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+def parse_rank(name: str) -> tuple[str, int]:
+    """Return the communicator's id ('' if unknown) and the rank in it for a name in the space RANK_NAMES."""
+    communicator, _, rank = name.rpartition(" ")
+    return communicator, int(rank)
+
+
+def make_call_events(labels: Labels, payload: Payloads, table: pd.DataFrame) -> pd.DataFrame:
+    """Make the events of the calls in a table: `owner` (row of the table), `type` (position in _TYPES), `value`."""
+    direction, sequence = table["direction"].to_numpy(np.int64), table["sequence"].to_numpy(np.int64)
+    parts = [
+        _make_name_events(labels, types.NCCL_COMMUNICATOR, payload.communicators, payload.communicator),
+        _make_name_events(labels, types.NCCL_OPERATION, payload.operations, payload.operation),
+        _make_rank_events(labels, types.NCCL_ROOT, payload, payload.root),
+        _make_number_events(types.NCCL_BYTES, np.where(direction == COLLECTIVE, payload.bytes, NULL)),
+    ]
+    for number, peer, size in (
+        (SENDING, types.NCCL_SEND_PEER, types.NCCL_SEND_BYTES),
+        (RECEIVING, types.NCCL_RECEIVE_PEER, types.NCCL_RECEIVE_BYTES),
+    ):
+        parts += [
+            _make_rank_events(labels, peer, payload, np.where(direction == number, payload.peer, NULL)),
+            _make_number_events(size, np.where(direction == number, payload.bytes, NULL)),
+        ]
+    parts.append(_make_number_events(types.NCCL_SEQUENCE, np.where(sequence > 0, sequence, NULL)))
+    events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
+    return events
+
+
+def _make_number_events(event_type: EventType, value: IntArray) -> pd.DataFrame:
+    """Make an event for each call that has a value, given the value or NULL of every call."""
+    owner = np.flatnonzero(value != NULL)
+    return pd.DataFrame({"owner": owner, "type": _POSITION[event_type], "value": value[owner]})
+
+
+def _make_name_events(labels: Labels, event_type: EventType, names: list[str], index: IntArray) -> pd.DataFrame:
+    """Make an event for each call that has a name, given the index into the names or -1 of every call."""
+    ids = labels.name_ids(event_type.names, names)
+    return _make_number_events(event_type, np.append(ids, NULL)[index])
+
+
+def _make_rank_events(labels: Labels, event_type: EventType, payload: Payloads, rank: IntArray) -> pd.DataFrame:
+    """Make an event for each call that has a rank, by the names that `parse_rank` reads."""
+    owner = np.flatnonzero(rank != NULL)
+    codes, distinct = find_distinct_rows(payload.communicator[owner], rank[owner])
+    names = [f"{payload.communicators[c] if c >= 0 else ''} {local}" for c, local in distinct]
+    index = np.full(rank.size, -1, np.int64)
+    index[owner] = codes
+    return _make_name_events(labels, event_type, names, index)
+
+
+def make_kernel_events(call_events: pd.DataFrame, kernel: IntArray, call: IntArray) -> pd.DataFrame:
+    """Make the events of kernels, given n pairs of a kernel (an index from 0) and a call that it carries out.
+
+    Bytes are summed, the sequence number is the lowest, and every other value of the calls occurs once.
+    """
+    events = pd.DataFrame({"kernel": kernel, "owner": call}).merge(call_events, on="owner")
+    events = events.drop(columns="owner").rename(columns={"kernel": "owner"})
+    key = ["owner", "type"]
+    is_summed = events["type"].isin(_SUMMED)
+    is_sequence = events["type"] == _POSITION[types.NCCL_SEQUENCE]
+    count = pd.DataFrame(
+        {"owner": np.unique(kernel), "type": _POSITION[types.NCCL_CALLS], "value": np.bincount(kernel)}
+    )
+    parts = [
+        events[is_summed].groupby(key, as_index=False)["value"].sum(),
+        events[is_sequence].groupby(key, as_index=False)["value"].min(),
+        events[~is_summed & ~is_sequence].drop_duplicates(),
+        count,
+    ]
+    kernel_events: pd.DataFrame = pd.concat(parts, ignore_index=True).astype(np.int64)
+    return kernel_events
+
+
+def write_events(labels: Labels, result: Result, owners: PayloadOwners, events: pd.DataFrame) -> None:
+    """Add a line with the events of each owner; bytes are reset to 0 at its end. Every owner has an event.
+
+    Owners with the same types are written together: there are few such sets, and their lines are of one form.
+    """
+    n = owners.place.size
+    if not n:
+        return
+    owner, kind = events["owner"].to_numpy(), events["type"].to_numpy()
+    counts = np.bincount(owner * len(_TYPES) + kind, minlength=n * len(_TYPES)).reshape(n, len(_TYPES))
+    value = events["value"].to_numpy()[np.lexsort((events["value"], kind, owner))]
+    first = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
+    form_of_owner, forms = find_distinct_rows(*counts.T)
+    for number, form in enumerate(forms):
+        rows = np.flatnonzero(form_of_owner == number)
+        handles = np.repeat([labels.handle(t) if form[i] else 0 for i, t in enumerate(_TYPES)], form)
+        opening = [Pair(int(handle), value[first[rows] + i]) for i, handle in enumerate(handles)]
+        closing = [labels.handle(_TYPES[i]) for i in _SUMMED if form[i]]
+        place, begin, end = owners.place[rows], owners.begin[rows], owners.end[rows]
+        if closing:
+            result.add_intervals(place, begin, end, opening, closing)
+        else:
+            result.records.append(make_events(place, begin, opening))
