@@ -95,7 +95,7 @@ def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[l
                 rec.shift_times(records, report.clock.offset)  # no source's records are on the common clock yet
                 rec.resolve_maps(records, rows, *numbering.maps(report.labels))
             by_report.append(runs)
-    return [run for runs in by_report for run in runs], tree.model.row_numbers(), by_report
+    return [run for runs in by_report for run in runs], tree.model.number_rows(), by_report
 
 
 def measured(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Sequence[Sequence[Records]]) -> str:

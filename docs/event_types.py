@@ -56,16 +56,16 @@ _STATES = """
 |---|---|
 """
 _ON_NVTX = (
-    families.nvtx_range("D"),
-    families.nvtx_on_gpu("D", 0),
-    families.nvtx_mark("D"),
-    families.nvtx_category("D"),
-    families.nvtx_number("D"),
-    families.nvtx_end_thread("D"),
-    families.nvtx_payload("D"),
-    families.nvtx_real_payload("D"),
-    families.nvtx_json_payload("D"),
-    families.nvtx_lane("D", 0),
+    families.make_nvtx_range("D"),
+    families.make_nvtx_on_gpu("D", 0),
+    families.make_nvtx_mark("D"),
+    families.make_nvtx_category("D"),
+    families.make_nvtx_number("D"),
+    families.make_nvtx_end_thread("D"),
+    families.make_nvtx_payload("D"),
+    families.make_nvtx_real_payload("D"),
+    families.make_nvtx_json_payload("D"),
+    families.make_nvtx_lane("D", 0),
 )
 _LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}
 _LEVELS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cfgs.generate.files import files
+from cfgs.generate.files import make_files
 
 FOLDER = Path(__file__).resolve().parents[1]
 
@@ -14,9 +14,9 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    wanted = files()
+    wanted = make_files()
     present = {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.cfg")}
-    differ = [path for path, text in wanted.items() if _text(FOLDER / path) != text]
+    differ = [path for path, text in wanted.items() if _read_text(FOLDER / path) != text]
     surplus = sorted(present - set(wanted))
     if arguments:
         for path in differ:
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     return path.read_bytes().decode() if path.exists() else None
 
 

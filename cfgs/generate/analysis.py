@@ -202,7 +202,7 @@ Matrix products (GEMM) are blue, NCCL is orange, what moves data is purple.
 )
 
 
-def _threads_of_kernels() -> View:
+def _make_kernel_threads() -> View:
     attributes = [Window(each.label, GRADIENT, events=only(each)) for each in (*types.GRID, *types.BLOCK)]
     # Attributes are given at the begin of a kernel and not taken back at its end.
     result: View = inside("In a compute kernel", only(types.KERNEL))
@@ -219,7 +219,7 @@ ANALYSIS.add(
 Grid times block (x, y and z) of the kernel that runs on each stream, on a logarithmic scale. A GPU of 132
 multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly empty.
 """,
-    _threads_of_kernels(),
+    _make_kernel_threads(),
 )
 
 # On the line of a kernel's begin the delay is the last event; at its end, and where there is no delay, the kernel is.
@@ -251,7 +251,7 @@ it in the stream, or waiting for another stream.
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
+def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
     """Kinds are given at the begin of an operation that has one, and not taken back at its end."""
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
@@ -273,15 +273,15 @@ calls wait. By size: number of operations. Column 10 is from 1 KiB to 2 KiB, col
 statistic Time to see which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in
 basics/memory_operations.
 """,
-    _memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
-    _memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
+    _make_memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
+    _make_memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
     Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
 )
 
 # ---- iterations ------------------------------------------------------------------------------------------------------
 
 
-def _ranges_of_depth(depth: int) -> View:
+def _select_depth(depth: int) -> View:
     """Ranges at a depth of nesting, whole: what is nested deeper does not cut them."""
     within = Window(
         f"In a range of depth {depth}",
@@ -299,11 +299,11 @@ def _ranges_of_depth(depth: int) -> View:
     return Derived(title, look, operation="controlled: maximum", first=at_depth, second=within, units=MILLISECONDS)
 
 
-def _durations(ranges: View, name: str) -> Histogram:
+def _average_durations(ranges: View, name: str) -> Histogram:
     return Histogram(name, ranges, "Average Burst Time", maximum=MOST_NAMES)
 
 
-_outer, _inner = _ranges_of_depth(1), _ranges_of_depth(2)
+_outer, _inner = _select_depth(1), _select_depth(2)
 ANALYSIS.add(
     "iteration_time",
     "Average duration of NVTX ranges by name and host thread (ms): outermost ranges, and those inside of them",
@@ -316,6 +316,6 @@ windows.
 """,
     _outer,
     _inner,
-    _durations(_inner, "Average duration of ranges of depth 2 [ms]"),
-    _durations(_outer, "Average duration of ranges of depth 1 [ms]"),
+    _average_durations(_inner, "Average duration of ranges of depth 2 [ms]"),
+    _average_durations(_outer, "Average duration of ranges of depth 1 [ms]"),
 )

@@ -16,7 +16,7 @@ _LOW = {TASK: 240, NODE: 200}
 """Height of windows of levels with few rows."""
 
 
-def cfg_text(preset: Preset) -> str:
+def format_cfg(preset: Preset) -> str:
     """The whole file."""
     views = preset.views
     shown = list(preset.shown)
@@ -32,10 +32,10 @@ def cfg_text(preset: Preset) -> str:
     ]
     for view in views:
         lines += [_RULE, f"< NEW DISPLAYING WINDOW {view.name} >", _RULE]
-        lines += _view(view, views, shown)
+        lines += _format_view(view, views, shown)
         lines.append("")
     for histogram in preset.histograms:
-        lines += _histogram(histogram, views, shown)
+        lines += _format_histogram(histogram, views, shown)
         lines.append("")
     return "\n".join(lines)
 
@@ -43,7 +43,7 @@ def cfg_text(preset: Preset) -> str:
 # ---- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
+def _format_view(view: View, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
     is_shown = view in shown
     yield f"window_name {view.name}"
     yield f"window_type {'composed' if isinstance(view, Derived) else 'single'}"
@@ -58,9 +58,9 @@ def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Itera
     yield f"window_position_y {y}"
     yield f"window_width {_WIDTH}"
     yield f"window_height {_LOW.get(view.level, height)}"
-    yield f"window_comm_lines_enabled {_small(view.messages is not None)}"
+    yield f"window_comm_lines_enabled {_format_flag(view.messages is not None)}"
     yield "window_flags_enabled false"
-    yield from _look(view)
+    yield from _format_look(view)
     if isinstance(view, Window):
         yield "window_logical_filtered true"
         yield "window_physical_filtered false"
@@ -72,18 +72,18 @@ def _view(view: View, views: list[View], shown: list[View | Histogram]) -> Itera
     yield "window_begin_time_relative 0.0"
     yield "window_end_time_relative 1.0"
     yield "window_object appl { 1, { All } }"
-    yield f"window_open {_small(is_shown)}"
+    yield f"window_open {_format_flag(is_shown)}"
     yield f"window_drawmode {view.look.draw}"
     yield f"window_drawmode_rows {view.look.draw}"
     yield "window_pixel_size 1"
-    yield from _functions(view)
+    yield from _format_functions(view)
     if isinstance(view, Window):
-        yield from _filters(view)
+        yield from _format_filters(view)
     if is_shown and len(shown) > 1:
         yield "window_synchronize 1"
 
 
-def _look(view: View) -> Iterator[str]:
+def _format_look(view: View) -> Iterator[str]:
     look = view.look
     yield "window_noncolor_mode true"
     yield f"window_color_mode {'window_in_code_mode' if look.colours else 'window_in_null_gradient_mode'}"
@@ -94,12 +94,12 @@ def _look(view: View) -> Iterator[str]:
     else:
         yield f"window_gradient_function gradient_function_{'log' if look.logarithmic else 'linear'}"
     yield "window_semantic_scale_min_at_zero true"
-    yield f"window_maximum_y {_number(1 if look.maximum is None else look.maximum)}"
+    yield f"window_maximum_y {_format_number(1 if look.maximum is None else look.maximum)}"
     yield "window_minimum_y 0"
-    yield f"window_compute_y_max {_small(look.maximum is None)}"
+    yield f"window_compute_y_max {_format_flag(look.maximum is None)}"
 
 
-def _functions(view: View) -> Iterator[str]:
+def _format_functions(view: View) -> Iterator[str]:
     above = {level: Function(view.above) for level in ("appl", "task", "node", "system", "workload")}
     functions = {f"{{{level}, {each.name}}}": None for level, each in above.items()}
     used: list[tuple[str, Function]] = [("compose_thread", view.compose)]
@@ -121,24 +121,24 @@ def _functions(view: View) -> Iterator[str]:
     yield f"window_compose_functions {{ {len(composed)}, {{ {', '.join(composed)} }} }}"
     for level, each in (*used, *tops):
         if each.parameters:
-            parameters = ", ".join(f"{len(p)} {' '.join(map(_number, p))}" for p in each.parameters)
+            parameters = ", ".join(f"{len(p)} {' '.join(map(_format_number, p))}" for p in each.parameters)
             yield f"window_semantic_module {level} {each.name} {{ {len(each.parameters)}, {{ {parameters} }} }}"
 
 
-def _filters(window: Window) -> Iterator[str]:
+def _format_filters(window: Window) -> Iterator[str]:
     if window.messages:
-        yield f"window_filter_module tag_msg {_counted(window.messages.tags)}"
+        yield f"window_filter_module tag_msg {_format_list(window.messages.tags)}"
     types: Events = window.events
     if types.types:
-        yield f"window_filter_module evt_type {_counted(number for number, _ in types.types)}"
+        yield f"window_filter_module evt_type {_format_list(number for number, _ in types.types)}"
         labels = [f'"{label}"' for _, label in types.types]
-        yield f"window_filter_module evt_type_label {_counted(labels)}"
+        yield f"window_filter_module evt_type_label {_format_list(labels)}"
 
 
 # ---- histograms ------------------------------------------------------------------------------------------------------
 
 
-def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
+def _format_histogram(histogram: Histogram, views: list[View], shown: list[View | Histogram]) -> Iterator[str]:
     control = views.index(histogram.control) + 1
     x, y, height = _place(histogram, shown)
     yield "< NEW ANALYZER2D >"
@@ -161,9 +161,9 @@ def _histogram(histogram: Histogram, views: list[View], shown: list[View | Histo
     yield "Analyzer2D.SortCriteria: Average"
     yield "Analyzer2D.AnalysisLimits: Allwindow"
     yield "Analyzer2D.ComputeYScale: False"
-    yield f"Analyzer2D.Minimum: {_number(histogram.minimum)}"
-    yield f"Analyzer2D.Maximum: {_number(histogram.maximum)}"
-    yield f"Analyzer2D.Delta: {_number(histogram.delta)}"
+    yield f"Analyzer2D.Minimum: {_format_number(histogram.minimum)}"
+    yield f"Analyzer2D.Maximum: {_format_number(histogram.maximum)}"
+    yield f"Analyzer2D.Delta: {_format_number(histogram.delta)}"
     yield "Analyzer2D.UseFixedDelta: True"
     yield "Analyzer2D.ComputeGradient: True"
     yield "Analyzer2D.Objects: All"
@@ -187,14 +187,14 @@ def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def _small(value: bool) -> str:
+def _format_flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def _counted(values: Iterable[object]) -> str:
+def _format_list(values: Iterable[object]) -> str:
     each = [str(value) for value in values]
     return f"{len(each)} {' '.join(each)}"

@@ -26,7 +26,7 @@ from cfgs.generate.shared import MOST_NAMES, NCCL_RANGES, names
 from nsys2prv_ng.paraver import event_types as types
 
 
-def _bytes() -> Derived:
+def _make_bytes() -> Derived:
     """Of a collective, or sent and received."""
     collective, sent, received = (
         Window(each.label, GRADIENT, events=only(each))
@@ -36,7 +36,7 @@ def _bytes() -> Derived:
     return Derived("NCCL bytes", GRADIENT, operation="add", first=messages, second=collective)
 
 
-def _count(name: str, events: Events, *top: Function) -> Window:
+def _count_streams(name: str, events: Events, *top: Function) -> Window:
     """Number of streams of a rank that are inside of such a kernel."""
     return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top)
 
@@ -44,8 +44,8 @@ def _count(name: str, events: Events, *top: Function) -> Window:
 # What is of all calls by name is measured where they begin: each begin is one burst, also of calls that nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
-_computing = _count("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
-_communicating = _count("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
+_computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
+_communicating = _count_streams("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
 _beside = product(
     "NCCL and compute kernels of the rank", codes(palette.NCCL_AND_OTHERS), _computing, _communicating, level=TASK
 )
@@ -60,7 +60,7 @@ and what is sent and received (needs NCCL's payload in the trace). Time of each 
 which is what communication takes: calls return before. The operations are those of NVTX domain NCCL.
 """,
     Histogram("Time in NCCL kernels [ms]", _kernel_names, "Time", maximum=MOST_NAMES),
-    Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_bytes()),
+    Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_make_bytes()),
     Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
 )
 

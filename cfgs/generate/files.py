@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cfgs.generate import analysis, basics, communication, hwcounters, views
-from cfgs.generate.cfg_text import cfg_text
+from cfgs.generate.cfg_text import format_cfg
 
 FOLDERS = (views.VIEWS, basics.BASICS, analysis.ANALYSIS, communication.COMMUNICATION, hwcounters.HWCOUNTERS)
 PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
@@ -27,11 +27,11 @@ colours from `palette.py`. Then generate, run the tests, and commit the declarat
 """
 
 
-def files() -> dict[str, str]:
+def make_files() -> dict[str, str]:
     """Text by path from cfgs/."""
-    return {"README.md": README.format(table=_table())} | {preset.path: cfg_text(preset) for preset in PRESETS}
+    return {"README.md": README.format(table=_format_table())} | {preset.path: format_cfg(preset) for preset in PRESETS}
 
 
-def _table() -> str:
+def _format_table() -> str:
     rows = [f"| {preset.folder} | `{preset.name}` | {preset.summary} |" for preset in PRESETS]
     return "\n".join(["| folder | preset | shows |", "|---|---|---|", *rows])

@@ -34,17 +34,17 @@ _BYTES_RECEIVED = ("IB: Bytes received [*", "Eth: Bytes received [*")
 _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
-def _metric(name: str, *patterns: str) -> Derived:
+def _make_gpu_metric(name: str, *patterns: str) -> Derived:
     """The sum of the metrics of these names, which all GPUs have; of the GPUs of a rank the highest."""
-    return _sum(name, PERCENT, patterns, patterns[:1], above="Maximum")
+    return _sum_samples(name, PERCENT, patterns, patterns[:1], above="Maximum")
 
 
-def _of_node(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
+def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
     """The sum of the metrics of these names, of which a row has some, over all rows of a node."""
-    return _sum(name, GRADIENT, patterns, patterns, above="Adding", top=top)
+    return _sum_samples(name, GRADIENT, patterns, patterns, above="Adding", top=top)
 
 
-def _sum(
+def _sum_samples(
     name: str,
     look: Look,
     patterns: tuple[str, ...],
@@ -61,8 +61,8 @@ def _sum(
     return product(name, look, total, follows, level=TASK, above=above, top=top)
 
 
-def _nvlink(direction: str, name: str) -> Derived:
-    return _metric(name, *(f"NVLink {direction} {kind} User Data [*%]" for kind in ("Requests", "Responses")))
+def _make_nvlink(direction: str, name: str) -> Derived:
+    return _make_gpu_metric(name, *(f"NVLink {direction} {kind} User Data [*%]" for kind in ("Requests", "Responses")))
 
 
 HWCOUNTERS = Folder("hwcounters")
@@ -73,7 +73,7 @@ HWCOUNTERS.add(
 Low values while kernels run are kernels with too few blocks for the GPU, or uneven ones.
 {_OF_RANK}
 """,
-    _metric("SMs active [%]", "SM* Active [*%]"),
+    _make_gpu_metric("SMs active [%]", "SM* Active [*%]"),
 )
 
 HWCOUNTERS.add(
@@ -83,7 +83,7 @@ HWCOUNTERS.add(
 Low values while SMs are active are warps that wait: for memory, or for each other.
 {_OF_RANK}
 """,
-    _metric("SM issue [%]", "SM Issue* [*%]"),
+    _make_gpu_metric("SM issue [%]", "SM Issue* [*%]"),
 )
 
 HWCOUNTERS.add(
@@ -93,7 +93,7 @@ HWCOUNTERS.add(
 The roof of training and inference in low precision. Compare with SM issue and DRAM bandwidth for what limits it.
 {_OF_RANK}
 """,
-    _metric("Tensor cores active [%]", "Tensor Active* [*%]"),
+    _make_gpu_metric("Tensor cores active [%]", "Tensor Active* [*%]"),
 )
 
 HWCOUNTERS.add(
@@ -103,8 +103,8 @@ HWCOUNTERS.add(
 First window: reads. Second window: writes. Their sum near 100 is a kernel that memory limits.
 {_OF_RANK}
 """,
-    _metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
-    _metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
+    _make_gpu_metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
+    _make_gpu_metric("DRAM writes [%]", "*RAM Write Bandwidth [*%]"),
 )
 
 HWCOUNTERS.add(
@@ -114,8 +114,8 @@ HWCOUNTERS.add(
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
 {_OF_RANK}
 """,
-    _nvlink("RX", "NVLink received [%]"),
-    _nvlink("TX", "NVLink transmitted [%]"),
+    _make_nvlink("RX", "NVLink received [%]"),
+    _make_nvlink("TX", "NVLink transmitted [%]"),
 )
 
 HWCOUNTERS.add(
@@ -126,8 +126,8 @@ First window: received, as by copies to the device. Second window: transmitted, 
 messages between nodes.
 {_OF_RANK}
 """,
-    _metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
-    _metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
+    _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
+    _make_gpu_metric("PCIe transmitted [%]", "PCIe TX Throughput [*%]"),
 )
 
 HWCOUNTERS.add(
@@ -138,8 +138,8 @@ First window: received. Second window: sent. In GB/s (10^9 bytes per second), wh
 {_OF_NODE}
 Needs --nic-metrics when profiling.
 """,
-    _of_node("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
-    _of_node("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
+    _make_node_metric("Network received [GB/s]", *_BYTES_RECEIVED, top=(divided(1_000_000),)),
+    _make_node_metric("Network sent [GB/s]", *_BYTES_SENT, top=(divided(1_000_000),)),
 )
 
 HWCOUNTERS.add(
@@ -150,6 +150,6 @@ First window: received. Second window: sent. The values are those that the plugi
 {_OF_NODE}
 Needs --enable=network_interface when profiling.
 """,
-    _of_node("Bytes received, by sample", "Plugin: rx_bytes*"),
-    _of_node("Bytes sent, by sample", "Plugin: tx_bytes*"),
+    _make_node_metric("Bytes received, by sample", "Plugin: rx_bytes*"),
+    _make_node_metric("Bytes sent, by sample", "Plugin: tx_bytes*"),
 )

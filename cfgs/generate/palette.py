@@ -107,7 +107,7 @@ MEMORY_KINDS = {0: NOTHING, 1: VERMILLION, 2: GREEN, 3: MEMORY} | {
     value: shade(MEMORY, step) for value, step in zip(range(4, 9), (2, 3, -1, -2, 1), strict=True)
 }
 
-_FAMILIES = (
+_KERNEL_FAMILIES = (
     (range(1, 10), COMPUTE),
     (range(10, 12), SKY_BLUE),
     (range(12, 14), GREEN),
@@ -119,7 +119,7 @@ _FAMILIES = (
 )
 KERNEL_CLASSES = {0: NOTHING} | {
     value: shade(colour, step)
-    for values, colour in _FAMILIES
+    for values, colour in _KERNEL_FAMILIES
     for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
 }
 """Matrix products are blue, what moves data is purple, and so on; classes that follow have Paraver's colours."""
@@ -127,8 +127,8 @@ KERNEL_CLASSES = {0: NOTHING} | {
 
 def _mpi_calls() -> dict[int, Colour]:
     colours: dict[int, Colour] = {0: NOTHING}
-    for of_class, hue in zip(CLASSES, (MPI, COMMUNICATION, GREY, PURPLE, SKY_BLUE), strict=True):
-        values = types.MPI_CALLS[of_class].values or {}
+    for call_class, hue in zip(CLASSES, (MPI, COMMUNICATION, GREY, PURPLE, SKY_BLUE), strict=True):
+        values = types.MPI_CALLS[call_class].values or {}
         steps = cycle((0, 2, -2, 3, -1, 1, -3))
         colours |= {value: shade(hue, step) for value, step in zip(values, steps, strict=False) if value}
     return colours

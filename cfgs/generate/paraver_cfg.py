@@ -235,7 +235,7 @@ class Preset:
         for histogram in self.histograms:
             wanted += [each for each in (histogram.control, histogram.data) if each is not None]
         for view in wanted:
-            order |= dict.fromkeys(_with_parents(view))
+            order |= dict.fromkeys(_list_with_parents(view))
         return list(order)
 
 
@@ -258,8 +258,8 @@ class Folder:
         self.presets.append(Preset(self.name, name, summary, description, shown, hidden_first))
 
 
-def _with_parents(view: View) -> Iterator[View]:
+def _list_with_parents(view: View) -> Iterator[View]:
     if isinstance(view, Derived):
-        yield from _with_parents(view.first)
-        yield from _with_parents(view.second)
+        yield from _list_with_parents(view.first)
+        yield from _list_with_parents(view.second)
     yield view

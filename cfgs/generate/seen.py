@@ -36,11 +36,11 @@ def main(paramedir: str, *named: str) -> None:
     print(f"| preset | {' | '.join(traces)} |")
     print(f"|---|{'---|' * len(traces)}")
     for preset in list_presets():
-        figures = [_figure(paramedir, Path(trace), preset) for trace in traces.values()]
+        figures = [_evaluate(paramedir, Path(trace), preset) for trace in traces.values()]
         print(f"| `{preset.name}` | {' | '.join(figures)} |")
 
 
-def _figure(paramedir: str, trace: Path, preset: Preset) -> str:
+def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
     """What paramedir says of the preset on a trace. Raises RuntimeError if it refuses either, or rejects a line."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
@@ -49,10 +49,10 @@ def _figure(paramedir: str, trace: Path, preset: Preset) -> str:
         if not table.exists() or "Error" in done.stderr:
             raise RuntimeError(f"{preset.name} on {trace}: {done.stdout}{done.stderr}")
         lines = [line.split("\t") for line in table.read_text().splitlines()]
-    return _of_timeline(lines) if lines and lines[0][0] else _of_histogram(lines)
+    return _sum_timeline(lines) if lines and lines[0][0] else _sum_histogram(lines)
 
 
-def _of_timeline(lines: list[list[str]]) -> str:
+def _sum_timeline(lines: list[list[str]]) -> str:
     """Lines are object, begin, duration (ns), value."""
     shown = [(int(line[2]), float(line[3])) for line in lines if float(line[3])]
     if not shown:
@@ -61,7 +61,7 @@ def _of_timeline(lines: list[list[str]]) -> str:
     return f"{time / 1e6:,.3f} ms, up to {max(value for _, value in shown):,.12g}"
 
 
-def _of_histogram(lines: list[list[str]]) -> str:
+def _sum_histogram(lines: list[list[str]]) -> str:
     """A line of columns, then a line for each row, and after an empty one lines of totals."""
     rows = lines[1 : lines.index([""])] if [""] in lines else lines[1:]
     total = sum(float(cell) for row in rows for cell in row[1:] if cell)

@@ -38,8 +38,8 @@ FLAG = Look(maximum=1)
 MOST_NAMES = 4000
 """Columns for ids of names; Paraver hides those that no name has."""
 
-NVTX_RANGES = only(families.nvtx_range(""), families.NVTX_DEFAULT)
-NCCL_RANGES = only(families.nvtx_range("NCCL"), families.NVTX_NCCL)
+NVTX_RANGES = only(families.make_nvtx_range(""), families.NVTX_DEFAULT)
+NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
 
 IN_COMPUTE = (1, 3, 5, 7)
 IN_COMMUNICATION = (2, 3, 6, 7)

@@ -20,19 +20,19 @@ from nsys2prv_ng.paraver import families
 _MIB = 2**20
 
 
-def _on_gpu(name: str, lane: int) -> Window:
-    event_type = families.nvtx_on_gpu("", lane)
+def _make_ranges_on_gpu(name: str, lane: int) -> Window:
+    event_type = families.make_nvtx_on_gpu("", lane)
     return names(name, only(event_type, families.NVTX_DEFAULT + event_type.number))
 
 
-def _memory(name: str, kind: str) -> Window:
+def _make_memory_level(name: str, kind: str) -> Window:
     (event_type,) = (each for each in types.MEMORY_LEVELS if each.label.endswith(f": {kind}"))
     return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB),))
 
 
-_second_lane = _on_gpu("NVTX ranges on streams, second lane", 1)
-_pinned = _memory("Pinned host memory in use [MiB]", "pinned")
-_managed = _memory("Managed memory in use [MiB]", "managed")
+_second_lane = _make_ranges_on_gpu("NVTX ranges on streams, second lane", 1)
+_pinned = _make_memory_level("Pinned host memory in use [MiB]", "pinned")
+_managed = _make_memory_level("Managed memory in use [MiB]", "managed")
 
 VIEWS = Folder("views")
 VIEWS.add(
@@ -57,7 +57,7 @@ it shows when the GPU did what the program names, which is later than when the h
 First window: ranges of the default domain. Second window: those that overlap them on the stream without nesting, as
 of other threads. For other domains choose the event type "NVTX (domain) range on GPU, lane 1" in the filter.
 """,
-    _on_gpu("NVTX ranges on streams", 0),
+    _make_ranges_on_gpu("NVTX ranges on streams", 0),
     _second_lane,
     hidden_first=(_second_lane,),
 )
@@ -84,7 +84,7 @@ First window: device memory. Second: pinned host memory. Third: managed memory. 
 added. Allocators of frameworks take memory from CUDA in large blocks: a level is what the process has reserved.
 Needs --cuda-memory-usage=true when profiling.
 """,
-    _memory("Device memory in use [MiB]", "device"),
+    _make_memory_level("Device memory in use [MiB]", "device"),
     _pinned,
     _managed,
     hidden_first=(_managed, _pinned),

@@ -36,11 +36,11 @@ class Devices:
     """The GPUs of a job by their row, and for each report the row of the GPU of each place (-1: none)."""
 
     rows: dict[int, DeviceRow]
-    of_places: list[IntArray]
+    rows_of_reports: list[IntArray]
 
     def find_reports(self, rows: IntArray) -> list[int]:
         """Reports, by index, with operations on any of some GPUs."""
-        return [index for index, of_report in enumerate(self.of_places) if np.isin(of_report, rows).any()]
+        return [index for index, of_report in enumerate(self.rows_of_reports) if np.isin(of_report, rows).any()]
 
 
 def list_devices(job: Job) -> Devices:
@@ -54,7 +54,7 @@ def list_devices(job: Job) -> Devices:
                 node = job.tree.model.nodes[job.tree.model.tasks[job.tree.task_of_row[row]].node]
                 rows.setdefault(row, DeviceRow(node, gpu))
                 row_of[report.node, make_gpu_key(gpu)] = row
-    of_places = []
+    rows_of_reports = []
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         found = np.full(row_of_place.size, -1, np.int64)
         for number, (place, row) in enumerate(zip(report.places.all, row_of_place.tolist(), strict=True)):
@@ -63,8 +63,8 @@ def list_devices(job: Job) -> Devices:
                 found[number] = row_of.get(key, -1)
                 if found[number] >= 0:
                     rows[int(found[number])].tasks.add(int(job.tree.task_of_row[row]))
-        of_places.append(found)
-    return Devices(rows, of_places)
+        rows_of_reports.append(found)
+    return Devices(rows, rows_of_reports)
 
 
 class Gaps(NamedTuple):
@@ -98,19 +98,19 @@ NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0)
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
     """Activity by row, and the gaps, of the GPUs of a run of `activity_runs`."""
     records = load_records(run, job.store)
-    row, time, value = _values(records, types.GPU_ACTIVITY.number)
+    row, time, value = _get_values(records, types.GPU_ACTIVITY.number)
     length = measure_durations(row, time)
-    found = {int(each): _activity(value[row == each], length[row == each]) for each in np.unique(row)}
-    row, end, stretch = _values(records, types.GPU_IDLE_STRETCH.number)
+    found = {int(each): _sum_activity(value[row == each], length[row == each]) for each in np.unique(row)}
+    row, end, stretch = _get_values(records, types.GPU_IDLE_STRETCH.number)
     return found, Gaps(row, end - stretch, end)
 
 
 def list_activity_runs(job: Job) -> list[Run]:
     """What GPUs do as a whole, one run for those that have reports in common."""
-    return _runs(job, device_activity.NAME)
+    return _list_runs(job, device_activity.NAME)
 
 
-def _activity(value: IntArray, length: IntArray) -> Activity:
+def _sum_activity(value: IntArray, length: IntArray) -> Activity:
     def time(which: npt.NDArray[np.bool_]) -> int:
         return int(length[which].sum())
 
@@ -137,9 +137,9 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
     """By row of a GPU: those of which allocations are known."""
     numbers = [each.number for each in types.MEMORY_LEVELS]
     found: dict[int, PeakMemory] = {}
-    for run in _runs(job, cuda_memory.LEVEL):
+    for run in _list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
-        parts = [(kind, *_values(records, number)) for kind, number in enumerate(numbers)]
+        parts = [(kind, *_get_values(records, number)) for kind, number in enumerate(numbers)]
         row, time, level = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
         kind = np.repeat([part[0] for part in parts], [part[1].size for part in parts])
         of_gpus = np.isin(row, list(rows))
@@ -148,11 +148,11 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
     return found
 
 
-def _runs(job: Job, name: str) -> list[Run]:
+def _list_runs(job: Job, name: str) -> list[Run]:
     return [run for each in job.joined if name in each.accounts for run in each.accounts[name].runs]
 
 
-def _values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
+def _get_values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
     """Row, time (ns) and value of the events of a type, in the order of rows and times.
 
     What was made of all reports has the rows and numbers of the trace.

@@ -44,29 +44,29 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
     parts = []
     if job.windows:
         cut = np.isin(gaps.end, [high for _, high in job.windows])
-        parts.append(_whole(gaps.take(np.flatnonzero(cut)), CUT))
+        parts.append(_count_whole(gaps.take(np.flatnonzero(cut)), CUT))
         gaps = gaps.take(np.flatnonzero(~cut))
     for index in group:
         report = job.reports[index]
         calls = load_opened_events(report, "cuda_api", job.store)
         begins = np.array([low for low, _ in job.windows], np.int64)
-        launches = _launches(report, calls, devices.of_places[index], gaps, begins, job.store)
+        launches = _find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
         ended = gaps.take(launches.gap)
         queued = launches.returned <= ended.begin
-        parts.append(_whole(ended.take(np.flatnonzero(queued)), QUEUED))
+        parts.append(_count_whole(ended.take(np.flatnonzero(queued)), QUEUED))
         waited = np.flatnonzero(~queued)
-        parts.append(_of_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
+        parts.append(_attribute_to_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
         gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
     for index in group:
-        of_graph = _ended_by_graph(job.reports[index], devices.of_places[index], gaps, job.store)
-        parts.append(_whole(gaps.take(np.flatnonzero(of_graph)), GRAPH))
+        of_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
+        parts.append(_count_whole(gaps.take(np.flatnonzero(of_graph)), GRAPH))
         gaps = gaps.take(np.flatnonzero(~of_graph))
-    parts.append(_whole(gaps, UNKNOWN))
+    parts.append(_count_whole(gaps, UNKNOWN))
     table: pd.DataFrame = pd.concat(parts, ignore_index=True).groupby(KEYS, as_index=False)[["ns", "gaps"]].sum()
     return table
 
 
-def _whole(gaps: Gaps, cause: str) -> pd.DataFrame:
+def _count_whole(gaps: Gaps, cause: str) -> pd.DataFrame:
     return pd.DataFrame(
         {"row": gaps.row, "cause": cause, "range": "", "call": "", "ns": gaps.end - gaps.begin, "gaps": 1}
     )
@@ -83,7 +83,7 @@ class _Launches(NamedTuple):
     returned: IntArray
 
 
-def _launches(
+def _find_launches(
     report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
 ) -> _Launches:
     """The first launch of what begins at the end of each gap, where a report has it and its call.
@@ -107,7 +107,7 @@ def _launches(
     return _Launches(gap[known], thread[known], returned[known])
 
 
-def _ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
+def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
     """Whether each gap ends with a node of a graph. (The first one of a launch has a line from it.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
@@ -132,10 +132,12 @@ class _Layer(NamedTuple):
         return make_steps(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
 
 
-def _of_host(report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntArray, store: Store) -> pd.DataFrame:
+def _attribute_to_host(
+    report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntArray, store: Store
+) -> pd.DataFrame:
     """Parts of the gaps by what the thread of each was in."""
     threads = np.unique(thread)
-    ranges, calls = _ranges(report, threads, store), _calls(report, cuda, threads, store)
+    ranges, calls = _load_ranges(report, threads, store), _load_calls(report, cuda, threads, store)
     parts = []
     for each in threads.tolist():
         mine = np.flatnonzero(thread == each)
@@ -160,24 +162,24 @@ def _of_host(report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntA
     return found.assign(cause=HOST)
 
 
-def _ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
+def _load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
     found = load_opened_events(report, "nvtx", store)
-    push_pop = [each for each in found.types("nvtx") if each.number == families.nvtx_range("").number]
-    intervals, names = _gather([(found, push_pop)], threads)
+    push_pop = [each for each in found.types("nvtx") if each.number == families.make_nvtx_range("").number]
+    intervals, names = _collect_intervals([(found, push_pop)], threads)
     return _Layer(flatten_innermost(*intervals), names)
 
 
-def _calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> _Layer:
+def _load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> _Layer:
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
         (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
         (load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
-    intervals, names = _gather(parts, threads)
+    intervals, names = _collect_intervals(parts, threads)
     return _Layer(flatten(*intervals), names)
 
 
-def _gather(
+def _collect_intervals(
     parts: Iterable[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
 ) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str]]:
     """(place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
@@ -193,11 +195,13 @@ def _gather(
             index[list(known)] = len(names) + np.arange(len(known))
             names += [shorten_range_name(event_type.member, name) for name in known.values()]
             columns.append((found.place[lines], found.begin[lines], found.end[lines], index[value[lines]]))
-    place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else _NONE
+    place, begin, end, index = (
+        (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else _NO_INTERVALS
+    )
     return (place, begin, end, index), names
 
 
-_NONE = tuple(np.zeros(0, np.int64) for _ in range(4))
+_NO_INTERVALS = tuple(np.zeros(0, np.int64) for _ in range(4))
 
 
 def shorten_range_name(domain: str, name: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, shift_times
-from nsys2prv_ng.records.retime import retime
+from nsys2prv_ng.records.retime import retime_records
 from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -52,7 +52,7 @@ def load_for_change(result: Result, store: Store, clock: ClockMap | None = None)
 def _moved(records: Records, clock: ClockMap) -> Records:
     """Records of a report's times on the common clock; may be the same ones."""
     if clock.drift:
-        return retime(records, clock)
+        return retime_records(records, clock)
     shift_times(records, clock.offset)
     return records
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nsys2prv_ng.paraver.event_type import EventType, one_line
+from nsys2prv_ng.paraver.event_type import EventType, to_one_line
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
 from nsys2prv_ng.paraver.labels import Numbering
 
@@ -45,7 +45,7 @@ def _list_lines(numbering: Numbering) -> Iterator[str]:
         if values:
             yield "VALUES"
             for value, label in values.items():
-                yield f"{value} {one_line(label)}"
+                yield f"{value} {to_one_line(label)}"
 
 
 def _declared_types(numbering: Numbering) -> list[EventType]:
@@ -62,7 +62,7 @@ def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
     """Return a unique line for each type: domains and metrics may differ only in characters that no line shows."""
     titles: dict[str, EventType] = {}
     for event_type in types:
-        title = plain = one_line(event_type.title)
+        title = plain = to_one_line(event_type.title)
         number = 1
         while title in titles:
             number += 1

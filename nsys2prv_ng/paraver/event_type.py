@@ -11,7 +11,7 @@ LABEL_LENGTH = 500
 """Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
 
 
-def one_line(label: str) -> str:
+def to_one_line(label: str) -> str:
     """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
     text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
     if len(text) > LABEL_LENGTH:

@@ -220,17 +220,17 @@ STACK_LEVELS = 100
 """How many levels Extrae's numbers have room for."""
 
 
-def _by_depth(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
+def _make_levels(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
     deeper = (
         EventType(first + depth, f"{label} (depth {depth})", source, names=names) for depth in range(1, STACK_LEVELS)
     )
     return EventType(first, label, source, names=names), *deeper
 
 
-SAMPLED_FUNCTIONS = _by_depth(30000000, "Sampled functions", "cpu_samples", "functions")
+SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", "cpu_samples", "functions")
 """By depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
-SAMPLED_PYTHON = _by_depth(30000300, "Sampled Python functions", "nvtx", "python_functions")
+SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", "nvtx", "python_functions")
 """Likewise. Extrae has none."""
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
@@ -249,10 +249,10 @@ IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network
 # ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
-    of_class: EventType(
-        50000001 + i, label, "mpi", interval=True, values=list_labels(of_class), names=f"mpi {of_class} calls"
+    call_class: EventType(
+        50000001 + i, label, "mpi", interval=True, values=list_labels(call_class), names=f"mpi {call_class} calls"
     )
-    for i, (of_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
+    for i, (call_class, label) in enumerate(zip(CLASSES, _MPI_LABELS, strict=True))
 }
 """Type of each class of calls."""
 MPI_SENT_BYTES = EventType(50100001, "MPI collective sent", "mpi", unit="bytes")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_type import EventType, one_line
+from nsys2prv_ng.paraver.event_type import EventType, to_one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
 GPU_METRIC_FIRST = 9400
@@ -33,13 +33,13 @@ def split_name_and_unit(name: str) -> tuple[str, str]:
     return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
 
 
-def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
+def _number_gpu_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """A type's `number` is nsys's id of the metric, which can be another on another kind of GPU.
 
     A known metric keeps its number. Another has 9400 + the lowest of its ids below 100 that no other metric has;
     without one, a number of its own from 9000000, which depends on its name.
     """
-    return _numbers_by_id(
+    return _assign_by_id(
         list(types),
         known,
         range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS),
@@ -47,7 +47,7 @@ def _gpu_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) ->
     )
 
 
-def _numbers_by_id(
+def _assign_by_id(
     types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
 ) -> dict[EventType, int]:
     """Numbers of types of which `number` is an id that not all reports need agree on, or -1 where they have none.
@@ -66,7 +66,7 @@ def _numbers_by_id(
         as many as others can have moved it."""
         if number in by_id:
             return max(ids[member]) >= 0
-        return number in by_name and (number - by_name[_offset(member, by_name)]) % len(by_name) <= len(known)
+        return number in by_name and (number - by_name[_hash_name(member, by_name)]) % len(by_name) <= len(known)
 
     numbers: dict[str, int] = {}
     kept: set[int] = set()
@@ -78,17 +78,17 @@ def _numbers_by_id(
     taken = kept.union(known.values())
     for name in sorted(set(ids) - set(numbers)):
         own = [i for i in sorted(ids[name]) if 0 <= i < len(by_id) and by_id[i] not in taken and claims[i] == 1]
-        numbers[name] = by_id[own[0]] if own else _free(_offset(name, by_name), by_name, taken)
+        numbers[name] = by_id[own[0]] if own else _find_free_number(_hash_name(name, by_name), by_name, taken)
         taken.add(numbers[name])
     return {event_type: numbers[event_type.member] for event_type in types}
 
 
-def _offset(name: str, numbers: range) -> int:
+def _hash_name(name: str, numbers: range) -> int:
     """Where a name's number is among some, unless another has it."""
     return zlib.crc32(name.encode("utf-8", "replace")) % len(numbers)
 
 
-def _free(offset: int, numbers: range, taken: Collection[int]) -> int:
+def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> int:
     """The first number from an offset on that is not taken."""
     for i in range(len(numbers)):
         number = numbers[(offset + i) % len(numbers)]
@@ -110,7 +110,7 @@ REAL_PRECISION = 6
 
 def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
     """A metric of what is no GPU, by the name and unit that nsys has for it; `counter_id` of a raw counter of CPUs."""
-    name, unit = one_line(name), one_line(unit) if unit.strip() else ""
+    name, unit = to_one_line(name), to_one_line(unit) if unit.strip() else ""
     return EventType(
         counter_id,
         name,
@@ -122,9 +122,9 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
     )
 
 
-def _node_metric_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
+def _number_node_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """A type's `number` is the id of a raw counter, or -1."""
-    return _numbers_by_id(
+    return _assign_by_id(
         list(types),
         known,
         range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS),
@@ -142,67 +142,69 @@ NVTX_LANES = 40
 NVTX_GPU_LANES = 16
 
 
-def nvtx_label(domain: str) -> str:
+def format_nvtx_label(domain: str) -> str:
     """Label of a domain's ranges; the default domain has an empty name."""
     return f"NVTX {domain}" if domain else "NVTX"
 
 
-def _nvtx(domain: str, offset: int, what: str, **properties: object) -> EventType:
-    label = f"{nvtx_label(domain)} {what}".strip()
+def _make_nvtx_type(domain: str, offset: int, what: str, **properties: object) -> EventType:
+    label = f"{format_nvtx_label(domain)} {what}".strip()
     properties.setdefault("source", "nvtx")
     return EventType(offset, label, family="nvtx", member=domain, **properties)  # type: ignore[arg-type]
 
 
-def nvtx_range(domain: str) -> EventType:
+def make_nvtx_range(domain: str) -> EventType:
     """Push/pop ranges, nested as in the program."""
-    return _nvtx(domain, 0, "range", interval=True, names=f"nvtx {domain}")
+    return _make_nvtx_type(domain, 0, "range", interval=True, names=f"nvtx {domain}")
 
 
-def nvtx_lane(domain: str, lane: int) -> EventType:
+def make_nvtx_lane(domain: str, lane: int) -> EventType:
     """Start/end ranges, which need not nest: `lane` of 0 .. NVTX_LANES - 1 holds ranges that do not overlap."""
-    return _nvtx(domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}")
+    return _make_nvtx_type(
+        domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
+    )
 
 
-def nvtx_mark(domain: str) -> EventType:
-    return _nvtx(domain, 50, "mark", names=f"nvtx {domain}")
+def make_nvtx_mark(domain: str) -> EventType:
+    return _make_nvtx_type(domain, 50, "mark", names=f"nvtx {domain}")
 
 
-def nvtx_category(domain: str) -> EventType:
-    return _nvtx(domain, 51, "category", names=f"nvtx category {domain}")
+def make_nvtx_category(domain: str) -> EventType:
+    return _make_nvtx_type(domain, 51, "category", names=f"nvtx category {domain}")
 
 
-def nvtx_number(domain: str) -> EventType:
+def make_nvtx_number(domain: str) -> EventType:
     """The number that was cut from a text: op_id, seq, or a final integer."""
-    return _nvtx(domain, 52, "number")
+    return _make_nvtx_type(domain, 52, "number")
 
 
-def nvtx_end_thread(domain: str) -> EventType:
+def make_nvtx_end_thread(domain: str) -> EventType:
     """Operating system id of the thread that ended a start/end range, where it is not the one that started it."""
-    return _nvtx(domain, 53, "ended by thread")
+    return _make_nvtx_type(domain, 53, "ended by thread")
 
 
-def nvtx_payload(domain: str) -> EventType:
+def make_nvtx_payload(domain: str) -> EventType:
     """Payload of a range or mark that is an integer."""
-    return _nvtx(domain, 54, "payload")
+    return _make_nvtx_type(domain, 54, "payload")
 
 
-def nvtx_real_payload(domain: str) -> EventType:
+def make_nvtx_real_payload(domain: str) -> EventType:
     """Payload that is a floating point number."""
-    return _nvtx(domain, 55, "payload (real)", precision=6)
+    return _make_nvtx_type(domain, 55, "payload (real)", precision=6)
 
 
-def nvtx_json_payload(domain: str) -> EventType:
+def make_nvtx_json_payload(domain: str) -> EventType:
     """Extended payload, as its JSON text."""
-    return _nvtx(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
+    return _make_nvtx_type(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
 
 
-def nvtx_on_gpu(domain: str, lane: int) -> EventType:
+def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
     """Ranges on the streams that they launched work on, from the first operation to the last.
 
     Push/pop ranges of one host thread nest; those of another thread, start/end ranges, and what overlaps on the device
     without nesting are on other lanes.
     """
-    return _nvtx(
+    return _make_nvtx_type(
         domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
     )
 
@@ -226,7 +228,7 @@ def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = 
     return {domain: bases[domain] for domain in wanted}
 
 
-def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
+def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """A type's `number` is its offset in its domain's block."""
     types = list(types)
     known_bases = {each.member: known[each.title] - each.number for each in types if each.title in known}
@@ -235,8 +237,8 @@ def _nvtx_numbers(types: Iterable[EventType], known: Mapping[str, int]) -> dict[
 
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
-    "nvtx": _nvtx_numbers,
-    "gpu_metrics": _gpu_metric_numbers,
-    NODE_METRICS: _node_metric_numbers,
+    "nvtx": _number_nvtx,
+    "gpu_metrics": _number_gpu_metrics,
+    NODE_METRICS: _number_node_metrics,
 }
 """Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_type import EventType, one_line
+from nsys2prv_ng.paraver.event_type import EventType, to_one_line
 from nsys2prv_ng.paraver.families import FAMILIES
 
 MAX_TYPE = 2**31 - 1
@@ -93,7 +93,7 @@ class Numbering:
             if self.number(one) == self.number(other):
                 raise TranslationError(
                     f"event types '{one.title}' and '{other.title}' would have the same number {self.number(one)}:"
-                    " --labels-from takes the .pcf of a trace that this program made"
+                    " keep labels only from the .pcf of a trace that this program made"
                 )
         self.values: dict[str, dict[str, Value]] = {}
         """Value of each name in each name space."""
@@ -145,7 +145,7 @@ class Numbering:
 
 def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Value]:
     """Names with a kept value have it, the others the lowest that are free, from 1."""
-    values = {name: Value(kept[one_line(name)], name) for name in names if one_line(name) in kept}
+    values = {name: Value(kept[to_one_line(name)], name) for name in names if to_one_line(name) in kept}
     taken = set(kept.values())
     free = (number for number in count(1) if number not in taken)
     return {name: values.get(name) or Value(next(free), name) for name in names}

@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.encode import RowNumbers
-from nsys2prv_ng.paraver.event_type import one_line
+from nsys2prv_ng.paraver.event_type import to_one_line
 
 MAX_ROWS = 65534
 """Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
@@ -58,16 +58,16 @@ class TraceModel:
     def row_count(self) -> int:
         return sum(len(task.threads) for task in self.tasks)
 
-    def cpus_of_nodes(self) -> list[int]:
+    def count_cpus(self) -> list[int]:
         """Number of CPUs, that is of rows, of each node."""
         cpus = [0] * len(self.nodes)
         for task in self.tasks:
             cpus[task.node] += len(task.threads)
         return cpus
 
-    def row_numbers(self) -> RowNumbers:
+    def number_rows(self) -> RowNumbers:
         """CPU, task and thread of each row."""
-        next_cpu = np.concatenate([[1], 1 + np.cumsum(self.cpus_of_nodes())])
+        next_cpu = np.concatenate([[1], 1 + np.cumsum(self.count_cpus())])
         cpu, task_number, thread = [], [], []
         for number, task in enumerate(self.tasks, 1):
             count = len(task.threads)
@@ -83,7 +83,7 @@ def format_prv_header(
 ) -> str:
     """First lines of the .prv: date (UTC of time 0), duration (ns), nodes, CPUs, tasks, threads, communicators."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
-    cpus = ",".join(map(str, model.cpus_of_nodes()))
+    cpus = ",".join(map(str, model.count_cpus()))
     tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)
     count = f",{len(communicators)}" if communicators else ""
     lines = [
@@ -114,11 +114,13 @@ def format_row(model: TraceModel, application: str) -> str:
     }
     sections = []
     for level, names in levels.items():
-        sections.append(f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{_object_name(name)}\n" for name in names))
+        sections.append(
+            f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{_format_object_name(name)}\n" for name in names)
+        )
     return "\n".join(sections)
 
 
-def _object_name(name: str) -> str:
+def _format_object_name(name: str) -> str:
     """A line of the .row that is taken for a name."""
-    line = one_line(name)
+    line = to_one_line(name)
     return f"'{line}'" if line.startswith("LEVEL ") else line

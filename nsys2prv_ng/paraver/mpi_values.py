@@ -69,7 +69,7 @@ _COLLECTIVE_STEM = (
     r"barrier|bcast|reduce|allreduce|reduce_scatter(_block)?|scan|exscan|gatherv?|scatterv?"
     r"|(neighbor_)?(allgatherv?|alltoall[vw]?)"
 )
-_OF_CLASS = (
+_CLASS_PATTERNS = (
     (IO, re.compile(r"MPI_File_\w+")),
     (
         RMA,
@@ -91,19 +91,19 @@ _OF_CLASS = (
 
 def classify_call(name: str) -> str:
     """Class of a call, by its name alone: nsys's tables mix them (MPI_File_open is among its collectives)."""
-    return next((each for each, pattern in _OF_CLASS if pattern.fullmatch(name)), OTHER)
+    return next((each for each, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
 
 
-def list_labels(of_class: str) -> dict[int, str]:
+def list_labels(call_class: str) -> dict[int, str]:
     """Label of each fixed value of a class."""
     found: dict[int, str] = {}
     for name, value in VALUES.items():
-        if classify_call(name) == of_class:
+        if classify_call(name) == call_class:
             found.setdefault(value, name)
     return found
 
 
-def assign(names: Iterable[str]) -> dict[str, tuple[int, str]]:
+def assign_values(names: Iterable[str]) -> dict[str, tuple[int, str]]:
     """(value, label) of these calls. Calls that share a value share a label that names both."""
     present = sorted(set(names))
     unknown = (name for name in present if name not in VALUES)

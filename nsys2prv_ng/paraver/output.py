@@ -42,7 +42,7 @@ class TraceOutput:
                     os.close(descriptor)
         except OSError as error:
             self._remove()
-            raise _output_error(self.path, error) from None
+            raise _make_output_error(self.path, error) from None
         return self
 
     def write_prv(self, data: bytes | memoryview) -> None:
@@ -51,14 +51,14 @@ class TraceOutput:
         try:
             (self._gzip or self._raw).write(data)
         except OSError as error:
-            raise _output_error(self.path, error) from None
+            raise _make_output_error(self.path, error) from None
 
     def write_text(self, suffix: str, text: str) -> None:
         """Write the whole .pcf or .row (`suffix`)."""
         try:
             self._temporary[suffix].write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
-            raise _output_error(self._final[suffix], error) from None
+            raise _make_output_error(self._final[suffix], error) from None
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -67,7 +67,7 @@ class TraceOutput:
             if kind is None:
                 self._publish()
         except OSError as error:
-            raise _output_error(self.path, error) from None
+            raise _make_output_error(self.path, error) from None
         finally:
             self._remove()
 
@@ -135,7 +135,7 @@ def _create_beside(final: Path) -> tuple[int, Path]:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), path
 
 
-def _output_error(path: Path, error: OSError) -> TranslationError:
+def _make_output_error(path: Path, error: OSError) -> TranslationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         smaller = "" if path.suffix == ".gz" else f", or write {path.stem}.prv.gz"
         return TranslationError(

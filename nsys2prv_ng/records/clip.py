@@ -36,7 +36,7 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
     """
     # In the order of begins, so that of intervals cut to the same limits the outer one stays the first.
     records = records.sorted()
-    begin, end = _limits(records)
+    begin, end = _find_limits(records)
     line_class = records.tie_class
     is_whole = np.isin(line_class, (EMPTY, POINT, COMMUNICATION_LINE))
     index, window = match_windows(begin, end, windows, touching=is_whole)
@@ -71,7 +71,7 @@ def drop_short_intervals(records: Records, shortest: int) -> Records:
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
-def _limits(records: Records) -> tuple[IntArray, IntArray]:
+def _find_limits(records: Records) -> tuple[IntArray, IntArray]:
     """Begin and end of what each record belongs to: of its interval, state or communication."""
     begin, end = records.time.copy(), records.time.copy()
     line_class, length = unpack_tie(records.tie)

@@ -160,7 +160,7 @@ def count_events(records: Records) -> int:
     return int(np.isin(of_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
 
 
-def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
+def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
     """One record for each time, with those of `pairs` that are present at it."""
     n = time.size
     count = np.zeros(n, np.int64)
@@ -183,7 +183,7 @@ def _lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs
 
 def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
     """Events at a point in time: `place` and `time` of n, pairs of n."""
-    return _lines(place, time, np.full(time.size, pack_tie(POINT, 0), np.int64), EVENT, pairs)
+    return _make_lines(place, time, np.full(time.size, pack_tie(POINT, 0), np.int64), EVENT, pairs)
 
 
 def make_intervals(
@@ -197,17 +197,17 @@ def make_intervals(
     length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer ones
     long = length > 0
     zeros = [Pair(handle, 0) for handle in closing]
-    zero_line = _lines(
+    zero_line = _make_lines(
         place[~long],
         begin[~long],
         np.full(int((~long).sum()), pack_tie(EMPTY, 0), np.int64),
         EVENT,
         select(opening, ~long) + select(zeros, ~long),
     )
-    begin_line = _lines(place[long], begin[long], pack_tie(BEGIN, length[long]), EVENT, select(opening, long))
+    begin_line = _make_lines(place[long], begin[long], pack_tie(BEGIN, length[long]), EVENT, select(opening, long))
     # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
     back = np.flatnonzero(long)[::-1]
-    end_line = _lines(place[back], end[back], pack_tie(END, length[back]), EVENT, select(zeros, back))
+    end_line = _make_lines(place[back], end[back], pack_tie(END, length[back]), EVENT, select(zeros, back))
     return concatenate([begin_line, zero_line, end_line])
 
 
@@ -228,7 +228,7 @@ def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray
     long = end > begin
     place, begin, end, state = place[long], begin[long], end[long], state[long]
     tie = np.full(begin.size, pack_tie(STATE_LINE, 0), np.int64)
-    return _lines(place, begin, tie, STATE, [Pair(state, end)])
+    return _make_lines(place, begin, tie, STATE, [Pair(state, end)])
 
 
 def make_communications(
@@ -245,7 +245,7 @@ def make_communications(
     """
     tie = np.full(send.size, pack_tie(COMMUNICATION_LINE, 0), np.int64)
     words = [Pair(receiver, send), Pair(0, receive), Pair(0, receive), Pair(tag, size)]
-    return _lines(sender, send, tie, COMMUNICATION, words)
+    return _make_lines(sender, send, tie, COMMUNICATION, words)
 
 
 def shift_times(records: Records, offset: int) -> None:

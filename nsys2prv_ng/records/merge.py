@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.records.columns import Records
 
-_FEWEST, _MOST, _OF_EACH = 1 << 16, 1 << 18, 256
+_FEWEST, _MOST, _PER_STREAM = 1 << 16, 1 << 18, 256
 """Records of a block: so many of each stream, as each costs some time in each block, within limits of memory."""
 LAST_TIME = np.iinfo(np.int64).max
 
@@ -36,7 +36,7 @@ class _Cursor:
     def at_end(self) -> bool:
         return not self._read
 
-    def time_after(self, step: int) -> int:
+    def find_time_after(self, step: int) -> int:
         """Time of the record that is next when `step` records are taken; LAST_TIME if the stream ends before."""
         at, number = self._at + step, 0
         while number < len(self._read) or self._read_one():
@@ -46,7 +46,7 @@ class _Cursor:
             at, number = at - len(chunk), number + 1
         return LAST_TIME
 
-    def ahead(self) -> int:
+    def count_ahead(self) -> int:
         """How many records were read and not taken."""
         return sum(map(len, self._read)) - self._at
 
@@ -80,17 +80,17 @@ def merge_blocks(streams: Sequence[Iterator[Records]], block: int | None = None)
     block.
     """
     cursors = [_Cursor(stream) for stream in streams]
-    block = block or min(max(_FEWEST, _OF_EACH * len(cursors)), _MOST)
+    block = block or min(max(_FEWEST, _PER_STREAM * len(cursors)), _MOST)
     step = max(1, block // max(1, len(cursors)))
     while True:
         cursors = [cursor for cursor in cursors if not cursor.at_end()]
         if not cursors:
             return
-        limit, step = _limit(cursors, step, block)
+        limit, step = _find_limit(cursors, step, block)
         yield [part for cursor in cursors for part in cursor.take(limit)]
 
 
-def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
+def _find_limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
     """Last time of the next block, and the step to try for the one after it.
 
     It is the earliest time at which any stream has given `step` records. (One that ends before sets no limit: with many
@@ -98,9 +98,9 @@ def _limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]
     a block is found as they are read.
     """
     while True:
-        limit = min(cursor.time_after(step) for cursor in cursors)
+        limit = min(cursor.find_time_after(step) for cursor in cursors)
         size = sum(cursor.count(limit) for cursor in cursors)
         if size <= 2 * block or step == 1:
-            may_read_more = sum(cursor.ahead() for cursor in cursors) < _AHEAD * block
+            may_read_more = sum(cursor.count_ahead() for cursor in cursors) < _AHEAD * block
             return limit, 2 * step if size < block // 2 and may_read_more else step
         step = max(1, step // 2)

@@ -20,7 +20,7 @@ from nsys2prv_ng.records.columns import (
 )
 
 
-def retime(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
+def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
     """The records with all times t (ns) as `clock(t)`, which must not decrease with t.
 
     Both lines of an interval have its new length. An interval of which both limits become one time is one line that
@@ -50,10 +50,10 @@ def retime(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
     if not (vanished | no_state).any():
         return moved
     rest = moved.take(np.flatnonzero(~vanished & ~no_state))
-    return concatenate([rest, _merged(moved, records.time, np.flatnonzero(vanished))])
+    return concatenate([rest, _merge_vanished(moved, records.time, np.flatnonzero(vanished))])
 
 
-def _merged(records: Records, old_time: IntArray, lines: IntArray) -> Records:
+def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
     """One line for the two of each interval that lost its length: what it opens, then what it closes.
 
     Only intervals of a nanosecond or so can lose it, and few of these, so that they are taken one by one.
@@ -65,14 +65,14 @@ def _merged(records: Records, old_time: IntArray, lines: IntArray) -> Records:
         if records.tie_class[line] == BEGIN:
             open_lines.setdefault((place, int(records.time[line])), []).append(line)
             continue
-        closed = set(_words(records, line)[0].tolist())
+        closed = set(_get_words(records, line)[0].tolist())
         candidates = open_lines.get((place, int(records.time[line])), [])
-        opened = next(i for i in reversed(candidates) if closed <= set(_words(records, i)[0].tolist()))
+        opened = next(i for i in reversed(candidates) if closed <= set(_get_words(records, i)[0].tolist()))
         candidates.remove(opened)
         pairs.append((opened, line))
     pairs.sort(key=lambda pair: int(old_time[pair[0]]))
     opened_lines = np.array([opened for opened, _ in pairs], np.int64)
-    words = [_words(records, line) for pair in pairs for line in pair]
+    words = [_get_words(records, line) for pair in pairs for line in pair]
     sizes = [handle.size for handle, _ in words]
     first = np.concatenate([[0], np.cumsum(np.add(sizes[::2], sizes[1::2]))]).astype(np.int64)
     return Records(
@@ -86,6 +86,6 @@ def _merged(records: Records, old_time: IntArray, lines: IntArray) -> Records:
     )
 
 
-def _words(records: Records, line: int) -> tuple[npt.NDArray[np.int32], IntArray]:
+def _get_words(records: Records, line: int) -> tuple[npt.NDArray[np.int32], IntArray]:
     words = slice(records.first[line], records.first[line + 1])
     return records.handle[words], records.value[words]

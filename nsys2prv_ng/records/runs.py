@@ -67,14 +67,14 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
     """Sort records and keep them: as one run, or none if there are none."""
     if not len(records):
         return []
-    facts = _facts_of(records)
+    facts = _collect_facts(records)
     records = records.sorted()
     chunks = []
     size = _RECORD_BYTES * len(records) + _WORD_BYTES * records.value.size
     step = max(1, len(records) * store.chunk_bytes // size)
     for low in range(0, len(records), step):
         part = records.part(low, min(low + step, len(records)))
-        slot = store.put(_columns(part))
+        slot = store.put(_list_columns(part))
         chunks.append(Chunk(slot, len(part), part.value.size))
     return [Run(chunks, facts, on_common_clock)]
 
@@ -82,7 +82,7 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
 def load_chunks(run: Run, store: Store) -> Iterator[Records]:
     """The records of a run, some at a time, in memory of their own."""
     for chunk in run.chunks:
-        yield _get(chunk, store)
+        yield _load_chunk(chunk, store)
 
 
 def load_records(run: Run, store: Store) -> Records:
@@ -90,7 +90,7 @@ def load_records(run: Run, store: Store) -> Records:
     return rec.concatenate(list(load_chunks(run, store)))
 
 
-def _get(chunk: Chunk, store: Store) -> Records:
+def _load_chunk(chunk: Chunk, store: Store) -> Records:
     n, m = chunk.records, chunk.words
     i64, i32 = np.int64, np.int32
     time, tie, value = np.empty(n, i64), np.empty(n, i64), np.empty(m, i64)
@@ -99,13 +99,13 @@ def _get(chunk: Chunk, store: Store) -> Records:
     return Records(time, tie, place, kind, first.astype(i64), handle, value)
 
 
-def _columns(records: Records) -> list[Array]:
+def _list_columns(records: Records) -> list[Array]:
     """As they are stored: within a chunk the offsets of words fit into 32 bits."""
     first: Int32Array = records.first.astype(np.int32)
     return [records.time, records.tie, records.value, records.place, first, records.handle, records.kind]
 
 
-def _facts_of(records: Records) -> RunFacts:
+def _collect_facts(records: Records) -> RunFacts:
     places = int(records.place.max()) + 1
     place_first = np.full(places, _NEVER[0], np.int64)
     place_last = np.full(places, _NEVER[1], np.int64)

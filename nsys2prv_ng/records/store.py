@@ -50,13 +50,13 @@ class Store:
         self._ends = {False: 0, True: 0}
         self._opened = ExitStack()
         try:
-            self._disk = [self._open(_nameless(folder)) for _ in range(shelves)]
+            self._disk = [self._open(_open_nameless(folder)) for _ in range(shelves)]
             # Memory that processes share by its descriptor, which Linux has; elsewhere all goes to the file.
             create = getattr(os, "memfd_create", None)
             self._held = [self._open(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
         except OSError as error:
             self._opened.close()
-            raise _store_error(folder, error) from None
+            raise _make_store_error(folder, error) from None
 
     def _open(self, file: IO[bytes]) -> IO[bytes]:
         return self._opened.enter_context(file)
@@ -76,7 +76,7 @@ class Store:
 
     def put(self, columns: Sequence[Array]) -> Slot:
         """Keep contiguous columns. Raises TranslationError on a full disk."""
-        views = [_bytes(column) for column in columns if column.nbytes]
+        views = [_view_bytes(column) for column in columns if column.nbytes]
         size = sum(view.nbytes for view in views)
         with self._lock:
             on_disk = not self._held or self._used() + size > self.memory
@@ -87,7 +87,7 @@ class Store:
             for view in views:
                 at = _write(self._descriptor(slot), view, at)
         except OSError as error:
-            raise _store_error(self.folder, error) from None
+            raise _make_store_error(self.folder, error) from None
         return slot
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
@@ -95,7 +95,7 @@ class Store:
         at = slot.at
         for column in columns:
             if column.nbytes:
-                at = _read(self._descriptor(slot), _bytes(column), at)
+                at = _read(self._descriptor(slot), _view_bytes(column), at)
 
     def _used(self) -> int:
         """Bytes of memory in use by all processes."""
@@ -105,11 +105,11 @@ class Store:
         return (self._disk if slot.on_disk else self._held)[slot.shelf].fileno()
 
 
-def _nameless(folder: Path) -> IO[bytes]:
+def _open_nameless(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
-def _bytes(column: Array) -> memoryview:
+def _view_bytes(column: Array) -> memoryview:
     return column.data.cast("B")
 
 
@@ -131,10 +131,10 @@ def _read(descriptor: int, view: memoryview, at: int) -> int:
     return at
 
 
-def _store_error(folder: Path, error: OSError) -> TranslationError:
+def _make_store_error(folder: Path, error: OSError) -> TranslationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TranslationError(
-            f"{folder}: no space left for the events that --memory does not hold; choose another folder with --tmp, or"
+            f"{folder}: no space left for the events that exceed the memory limit; choose another temporary folder, or"
             " more memory"
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -116,7 +116,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
         at = find_rows([payload.place[rows], payload.begin[rows]], [found.place[lines], found.begin[lines]])
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
-    calls, call, functions = _functions(load_opened_events(report, "nvtx", store), families.nvtx_range(_NCCL))
+    calls, call, functions = _functions(load_opened_events(report, "nvtx", store), families.make_nvtx_range(_NCCL))
     called = np.where(calls.whole(windows)[call], size_of(calls, call, ~on_stream), -1)
     told = (called >= 0).astype(np.int64)
     made = pd.DataFrame({"function": functions, "calls": 1, "told": told, "bytes": np.maximum(called, 0)})
@@ -180,9 +180,9 @@ def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: S
     NCCL's are its calls. Start/end ranges are outermost: they are within no other. What a window cut is left out.
     """
     found = load_opened_events(report, "nvtx", store)
-    lanes = range(families.nvtx_lane("", 0).number, families.nvtx_lane("", 0).number + families.NVTX_LANES)
+    lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
     of_family = [each for each in found.types("nvtx") if each.member != _NCCL]
-    push_pop = [each for each in of_family if each.number == families.nvtx_range("").number]
+    push_pop = [each for each in of_family if each.number == families.make_nvtx_range("").number]
     parts = []
     for event_type in push_pop + [each for each in of_family if each.number in lanes]:
         value = found.values(event_type)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cfgs.generate.cfg_text import cfg_text
-from cfgs.generate.files import PRESETS, files
+from cfgs.generate.cfg_text import format_cfg
+from cfgs.generate.files import PRESETS, make_files
 from cfgs.generate.paraver_cfg import TRACE_LACKS, Events, Preset, Window
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
@@ -66,8 +66,8 @@ def _declared() -> dict[int, str]:
     labels = {event_type.number: event_type.title for event_type in fixed}
     for domain, base in families.NVTX_RESERVED.items():
         ranges = [
-            families.nvtx_range(domain),
-            *(families.nvtx_on_gpu(domain, lane) for lane in range(families.NVTX_GPU_LANES)),
+            families.make_nvtx_range(domain),
+            *(families.make_nvtx_on_gpu(domain, lane) for lane in range(families.NVTX_GPU_LANES)),
         ]
         labels |= {base + event_type.number: event_type.title for event_type in ranges}
     return labels
@@ -83,7 +83,7 @@ def _fits(pattern: str, label: str) -> bool:
 
 def test_committed_files_are_what_the_declarations_say() -> None:
     present = {path.relative_to(CFGS).as_posix() for path in (*CFGS.glob("*/*.cfg"), CFGS / "README.md")}
-    wanted = files()
+    wanted = make_files()
     assert present == set(wanted)
     differ = [path for path, text in wanted.items() if (CFGS / path).read_bytes().decode() != text]
     assert not differ, "run python -m cfgs.generate"
@@ -140,7 +140,7 @@ def test_patterns_fit_the_metrics_that_they_are_meant_for() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
 def test_a_preset_loads_on_any_trace(preset: Preset) -> None:
-    text = cfg_text(preset)
+    text = format_cfg(preset)
     # Paraver refuses a file of whose types the trace has none unless `All` is selected; rows by number fit one trace.
     functions = [line for line in text.splitlines() if line.startswith("window_selected_functions")]
     assert any("{evt_type, All}" in line for line in functions)

@@ -11,7 +11,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.configuration import format_pcf
-from nsys2prv_ng.paraver.event_type import LABEL_LENGTH, EventType, one_line
+from nsys2prv_ng.paraver.event_type import LABEL_LENGTH, EventType, to_one_line
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import Labels, Numbering, Value
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
@@ -22,7 +22,7 @@ def labels_of(*names, domains=()):
     labels.handle(types.KERNEL)
     labels.name_ids("kernels", names)
     for domain in domains:
-        labels.handle(families.nvtx_range(domain))
+        labels.handle(families.make_nvtx_range(domain))
         labels.name_ids(f"nvtx {domain}", ["step"])
     return labels
 
@@ -79,9 +79,9 @@ def test_pcf_declares_every_type_once_and_unique_labels():
     for t in (
         types.CUDA_API,
         *types.GRID,
-        families.nvtx_range("a"),
-        families.nvtx_lane("a", 3),
-        families.nvtx_mark("a"),
+        families.make_nvtx_range("a"),
+        families.make_nvtx_lane("a", 3),
+        families.make_nvtx_mark("a"),
     ):
         labels.handle(t)
     text = format_pcf(Numbering([labels]))
@@ -113,14 +113,14 @@ def test_numbers_and_labels_of_types_are_unique():
     ],
 )
 def test_labels_are_one_line(label, expected):
-    assert one_line(label) == expected
+    assert to_one_line(label) == expected
 
 
 def test_long_labels_are_cut_and_stay_apart():
-    labels = [one_line("x" * 9000 + end) for end in ("", "a", "b")]
+    labels = [to_one_line("x" * 9000 + end) for end in ("", "a", "b")]
     assert len(set(labels)) == 3
     assert all(len(label) <= LABEL_LENGTH and label.startswith("x" * (LABEL_LENGTH - 10)) for label in labels)
-    assert one_line("y" * LABEL_LENGTH) == "y" * LABEL_LENGTH
+    assert to_one_line("y" * LABEL_LENGTH) == "y" * LABEL_LENGTH
 
 
 def kept_from(numbering, tmp_path):
@@ -171,7 +171,7 @@ def test_domains_that_differ_in_what_no_line_shows(tmp_path):
 
 def test_half_of_a_character_is_no_part_of_a_label():
     """JSON may hold one, and no file can."""
-    assert one_line("a\ud800b").encode() == b"a b"
+    assert to_one_line("a\ud800b").encode() == b"a b"
 
 
 def test_kept_values_at_the_end_of_their_range(tmp_path):

@@ -20,7 +20,7 @@ from nsys2prv_ng.records.columns import (
     make_intervals,
     make_states,
 )
-from nsys2prv_ng.records.retime import retime
+from nsys2prv_ng.records.retime import retime_records
 
 Line = tuple[object, ...]
 
@@ -71,7 +71,7 @@ def test_as_if_made_with_the_new_times(
 ) -> None:
     clock = ClockMap(offset, drift, since)
     before = of_everything(times, ClockMap())
-    moved = retime(before, clock)
+    moved = retime_records(before, clock)
     assert lines(moved) == lines(of_everything(times, clock))
     assert count_events(moved) == count_events(before)
 
@@ -98,7 +98,7 @@ def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> Non
     lost = np.flatnonzero(clock(times + 1) == clock(times))
     assert 0 < lost.size < 10
     records = make_intervals(np.zeros(times.size, np.int64), times, times + 1, [Pair(1, times + 1)], [1])
-    moved = retime(records, clock)
+    moved = retime_records(records, clock)
     assert (moved.tie_class == EMPTY).sum() == lost.size
     assert (moved.tie_class == BEGIN).sum() == (moved.tie_class == END).sum() == times.size - lost.size
     of_empty = [word for *_, word in lines(moved) if len(word) == 2]
@@ -106,4 +106,4 @@ def test_an_interval_that_loses_its_length_opens_and_closes_in_one_line() -> Non
 
 
 def test_nothing_to_move() -> None:
-    assert len(retime(of_everything([], ClockMap()), ClockMap(1, 1e-4))) == 0
+    assert len(retime_records(of_everything([], ClockMap()), ClockMap(1, 1e-4))) == 0

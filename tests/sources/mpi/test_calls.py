@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.mpi_values import CLASSES, VALUES, assign, classify_call
+from nsys2prv_ng.paraver.mpi_values import CLASSES, VALUES, assign_values, classify_call
 from nsys2prv_ng.sources.mpi.calls import (
     COMPLETES,
     IMMEDIATE,
@@ -123,13 +123,17 @@ def test_classes_of_calls_that_extrae_has_not(name: str, of_class: str) -> None:
 
 def test_values_of_unknown_calls_do_not_depend_on_order() -> None:
     expected = {"MPI_Send": (1, "MPI_Send"), "MPIX_B": (2002, "MPIX_B"), "MPIX_A": (2001, "MPIX_A")}
-    assert assign(["MPI_Send", "MPIX_B", "MPIX_A"]) == assign(["MPIX_A", "MPIX_B", "MPI_Send", "MPIX_A"]) == expected
+    assert (
+        assign_values(["MPI_Send", "MPIX_B", "MPIX_A"])
+        == assign_values(["MPIX_A", "MPIX_B", "MPI_Send", "MPIX_A"])
+        == expected
+    )
 
 
 def test_calls_that_share_a_value_share_a_label() -> None:
-    assert assign(["MPI_Init_thread"]) == {"MPI_Init_thread": (31, "MPI_Init_thread")}
+    assert assign_values(["MPI_Init_thread"]) == {"MPI_Init_thread": (31, "MPI_Init_thread")}
     both = (31, "MPI_Init or MPI_Init_thread")
-    assert assign(["MPI_Init_thread", "MPI_Init"]) == {"MPI_Init": both, "MPI_Init_thread": both}
+    assert assign_values(["MPI_Init_thread", "MPI_Init"]) == {"MPI_Init": both, "MPI_Init_thread": both}
 
 
 @pytest.mark.parametrize(
