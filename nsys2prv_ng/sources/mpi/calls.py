@@ -1,4 +1,4 @@
-"""What MPI calls do, by their names: whether they send, receive, start or complete, and the state of their thread."""
+"""The role of MPI calls by their names (sends, receives, starts or completes) and the state of their thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERSISTENT = 8
 STARTS = 16
 COMPLETES = 32
 SEVERAL_ROWS = 64
-"""nsys writes a row for each of its requests, or one for what it sends and one for what it receives."""
+"""nsys writes a row for each request of the call, or one for the send and one for the receive."""
 
 _SENDRECV = r"I?sendrecv(_replace)?"
 _ROLES = (
@@ -48,7 +48,7 @@ _STATE_OF_CLASS = {
 
 
 def get_role(name: str) -> int:
-    """What a call does, as a sum of the flags above."""
+    """Return the role of a call as a sum of the flags above."""
     flags = 0
     for flag, pattern in _ROLES:
         if pattern.fullmatch(name):
@@ -57,7 +57,7 @@ def get_role(name: str) -> int:
 
 
 def get_state(name: str) -> int:
-    """State of a thread within a call: Extrae's, but that barriers are synchronization and RMA calls one-sided."""
+    """Return the state of a thread within a call: Extrae's, except that barriers are synchronization, RMA one-sided."""
     for state, pattern in _STATES:
         if pattern.fullmatch(name):
             return state

@@ -1,9 +1,9 @@
 """Communicators of MPI: which one a handle of a process means at a time, and which are the same in several processes.
 
-Handles are addresses or small integers of a process and are used again once a communicator is freed. In all processes
-the same is (world rank of its root, the root's count of communicators, size); of a copy (MPI_Comm_dup), which nsys
-writes without these, it is the communicator that was copied and which of its copies it is: all members make them in
-the same order.
+Handles are addresses or small integers of a process and are reused once a communicator is freed. What is the same in
+all processes is (world rank of its root, the root's count of communicators, size). nsys writes a copy (MPI_Comm_dup)
+without these. The key of a copy is the communicator that was copied and the number of the copy among its copies: all
+members make copies in the same order.
 """
 
 from __future__ import annotations
@@ -38,33 +38,35 @@ TABLE = Table(COMMUNICATORS, (), dict.fromkeys(_NUMBERS, NULL), text=("members",
 
 WORLD = "world"
 UNKNOWN = "unknown"
-"""Key of whatever a handle without a row means."""
+"""Key of the communicator of a handle without a row."""
 
 MPICH_WORLD = 0x44000000
-"""Handle of MPI_COMM_WORLD in MPICH and what derives from it; in Open MPI handles are addresses."""
+"""Handle of MPI_COMM_WORLD in MPICH and its derivatives; in Open MPI handles are addresses."""
 
 _NAMED_MEMBERS = 16
 
 
 @dataclass
 class Group:
-    """What is known of a communicator: its size, and the world rank of each of its ranks that told."""
+    """What is known of a communicator."""
 
     size: int = 0
     copy_of: str = ""
+    """Key of the communicator that was copied; '' if this is no copy."""
     members: dict[int, int] = field(default_factory=dict)
+    """World rank of each rank that is recorded."""
 
 
 @dataclass
 class Communicators:
-    """The communicators of one report: keys, what is known of each, and what handles mean."""
+    """The communicators of one report: keys, what is known of each, and the meaning of handles."""
 
     keys: list[str] = field(default_factory=lambda: [UNKNOWN])
     groups: dict[str, Group] = field(default_factory=dict)
     mpich: set[int] = field(default_factory=set)
     """Processes whose MPI numbers its constants as MPICH does."""
     handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
-    """Process, handle, time since when it means this (ns), index into `keys`."""
+    """Process, handle, time since when the handle means this communicator (ns), index into `keys`: 4 x n."""
 
     def resolve(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
         """Return the index into `keys` of the communicator that each handle of a process meant at a time (ns)."""
@@ -75,11 +77,11 @@ class Communicators:
 
 
 def read_communicators(reader: ReportReader) -> Communicators:
-    """The communicators that the processes of a report made."""
+    """Read the communicators that the processes of a report made."""
     columns = reader.columns(COMMUNICATORS)
-    found = Communicators()
+    communicators = Communicators()
     if not columns.rows:
-        return found
+        return communicators
     process_of_rank: dict[int, list[int]] = {}
     for process, rank in reader.metadata.ranks.items():
         process_of_rank.setdefault(rank, []).append(process)
@@ -87,34 +89,34 @@ def read_communicators(reader: ReportReader) -> Communicators:
     handles: list[tuple[int, int, int, int]] = []
     meaning: dict[tuple[int, int], str] = {}
     copies: dict[tuple[int, str], int] = {}
-    index_of = {UNKNOWN: 0}
+    key_index = {UNKNOWN: 0}
     for row in np.lexsort((np.arange(columns.rows), columns["timestamp"])).tolist():
         processes = process_of_rank.get(int(columns["rank"][row]), [])
         if len(processes) != 1:
             continue
         process, handle = processes[0], int(columns["commHandle"][row])
-        key = _key_of(columns, row, process, meaning, copies)
+        key = _make_key(columns, row, process, meaning, copies)
         meaning[process, handle] = key
         if key == WORLD and handle == MPICH_WORLD:
-            found.mpich.add(process)
-        # What is not freed before the capture begins is known from its start on.
+            communicators.mpich.add(process)
+        # A communicator that is not freed before the capture begins is known from the start of the capture on.
         since = NULL if key == WORLD else int(columns["timestamp"][row])
-        handles.append((process, handle, since, index_of.setdefault(key, len(index_of))))
+        handles.append((process, handle, since, key_index.setdefault(key, len(key_index))))
         if key != UNKNOWN:
-            _learn(found.groups, key, columns, row, members[row])
-    found.keys = list(index_of)
-    found.handles = np.array(handles, np.int64).reshape(-1, 4).T
-    return found
+            _add_member(communicators.groups, key, columns, row, members[row])
+    communicators.keys = list(key_index)
+    communicators.handles = np.array(handles, np.int64).reshape(-1, 4).T
+    return communicators
 
 
-def _key_of(
+def _make_key(
     columns: Columns,
     row: int,
     process: int,
     meaning: Mapping[tuple[int, int], str],
     copies: dict[tuple[int, str], int],
 ) -> str:
-    """Key of a row: that of the world, of a group that has a root, or of a copy of an earlier row's communicator."""
+    """Return the key of a row: that of the world, a group with a root, or a copy of an earlier row's communicator."""
     parent, size, root = (int(columns[name][row]) for name in ("parentHandle", "size", "groupRoot"))
     if root != NULL:
         return f"{root}:{int(columns['groupRootUid'][row])}:{size}"
@@ -127,8 +129,8 @@ def _key_of(
     return f"{copied} copy {copies[process, copied]}"
 
 
-def _learn(groups: dict[str, Group], key: str, columns: Columns, row: int, members: str | None) -> None:
-    """Add what a row says of its communicator."""
+def _add_member(groups: dict[str, Group], key: str, columns: Columns, row: int, members: str | None) -> None:
+    """Add the size of a row's communicator, the row's rank and, where they are listed, the other members."""
     group = groups.setdefault(key, Group())
     rank, local, size = (int(columns[name][row]) for name in ("rank", "localRank", "size"))
     group.copy_of = key.rpartition(" copy ")[0]
@@ -145,7 +147,7 @@ def _learn(groups: dict[str, Group], key: str, columns: Columns, row: int, membe
 
 
 class AllCommunicators:
-    """The communicators of all reports, numbered from 1: the world first, the others by root, count and size."""
+    """The communicators of all reports, numbered from 1: first the world, then the others by root, count and size."""
 
     def __init__(self, reports: Iterable[Communicators]) -> None:
         self.groups: dict[str, Group] = {}
@@ -154,27 +156,27 @@ class AllCommunicators:
                 known = self.groups.setdefault(key, Group(copy_of=group.copy_of))
                 known.size = max(known.size, group.size)
                 known.members.update(group.members)
-        self.keys = sorted(self.groups, key=lambda key: (key != WORLD, _numbers(key), key))
+        self.keys = sorted(self.groups, key=lambda key: (key != WORLD, _parse_numbers(key), key))
         self.number = {key: number for number, key in enumerate(self.keys, 1)}
         for key in self.keys:
             group = self.groups[key]
             if key == WORLD:
                 group.members = {rank: rank for rank in range(group.size)}
             original = self.groups.get(group.copy_of)
-            if original is not None:  # The keys of copies follow that of their original.
+            if original is not None:  # Keys of copies sort after the key of their original.
                 group.size, group.members = original.size, original.members
 
-    def world_rank(self, key: str, local: int) -> int | None:
-        """Rank in MPI_COMM_WORLD of a rank of a communicator, where it is known."""
+    def get_world_rank(self, key: str, local: int) -> int | None:
+        """Return the rank in MPI_COMM_WORLD of a rank of a communicator; None if it is unknown."""
         group = self.groups.get(key)
         return None if group is None else group.members.get(local)
 
-    def values(self) -> dict[str, Value]:
-        """Value and label of each communicator by its key, and of an unknown one."""
-        values = {key: Value(number, self._label(key)) for key, number in self.number.items()}
+    def make_values(self) -> dict[str, Value]:
+        """Return the value and label of each communicator by its key, and those of an unknown one."""
+        values = {key: Value(number, self._make_label(key)) for key, number in self.number.items()}
         return values | {UNKNOWN: Value(len(values) + 1, "unknown communicator")}
 
-    def _label(self, key: str) -> str:
+    def _make_label(self, key: str) -> str:
         if key == WORLD:
             return "MPI_COMM_WORLD"
         group, number = self.groups[key], self.number[key]
@@ -185,8 +187,8 @@ class AllCommunicators:
         more = f" and {group.size - _NAMED_MEMBERS} more" if group.size > _NAMED_MEMBERS else ""
         return f"communicator {number}: ranks {' '.join(shown)}{more}"
 
-    def header(self, task_of_rank: Mapping[int, int]) -> list[Communicator]:
-        """Lines of the header: the tasks (from 1, in the order of ranks of the communicator) that are in the trace."""
+    def make_header(self, task_of_rank: Mapping[int, int]) -> list[Communicator]:
+        """Return lines of the header with the tasks of the trace (from 1) in the order of the communicator's ranks."""
         lines = []
         for key in self.keys:
             members = self.groups[key].members
@@ -196,5 +198,6 @@ class AllCommunicators:
         return lines
 
 
-def _numbers(key: str) -> list[int]:
+def _parse_numbers(key: str) -> list[int]:
+    """Return the numbers in a key, by which keys sort."""
     return [int(number) for number in re.findall(r"\d+", key)]

@@ -1,12 +1,14 @@
-"""Which sends and receives of MPI meet, over all reports.
+"""Sends and receives of MPI that meet, over all reports.
 
-MPI keeps the order of the messages of a stream, that is of one communicator, sender and receiver: the k-th send of a
-tag meets the k-th receive of it, in the order in which receives were posted, and a receive of any tag takes the first
-message that none before it took (MPI 4.1, 3.5: without receives from any source, matching is deterministic). Whom a
-receive from any source met is not recorded, so it is matched only where all senders but one are out of question, and
-what an unmatched one may have taken is left unmatched with it. Where a capture began after MPI_Init, messages may have
-been under way: unequal numbers of sends and receives then do not tell which of them meet. Up to MPI_Finalize every
-message has been received (MPI 4.1, 11.2.2), which helps where reports of some ranks are missing.
+MPI keeps the order of the messages of a stream, that is of one communicator, sender and receiver. The k-th send of a
+tag meets the k-th receive of that tag, in the order in which receives were posted; a receive of any tag takes the first
+message that no earlier receive took (MPI 4.1, 3.5: without receives from any source, matching is deterministic).
+
+Reports do not record the sender that a receive from any source met. So such a receive is matched only where all senders
+but one are ruled out, and the sends that an unmatched one may have taken stay unmatched with it. Where a capture began
+after MPI_Init, messages may have been under way: with unequal numbers of sends and receives, which of them meet is
+unknown. Up to MPI_Finalize every message has been received (MPI 4.1, 11.2.2), which helps where reports of some ranks
+are missing.
 """
 
 from __future__ import annotations
@@ -27,24 +29,24 @@ from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.result import Result
 
-# Why a send or receive is unmatched. The first of these also stand for a partner, which otherwise is a task.
+# Reasons why a send or receive is unmatched. The first of these also take the place of a partner's task.
 TO_NOBODY, NO_PARTNER, NO_COMMUNICATOR, NOT_HERE, NO_RECEIVE, NO_SEND, SEVERAL, TAKEN, PARTIAL, NO_TAG = range(
     -2, -12, -1
 )
 _REASONS = {
     TO_NOBODY: "to or from MPI_PROC_NULL",
-    NO_PARTNER: "the report does not tell its partner",
-    NO_COMMUNICATOR: "the report does not tell its communicator",
-    NOT_HERE: "its partner is a rank of none of the reports",
+    NO_PARTNER: "its partner is not recorded",
+    NO_COMMUNICATOR: "its communicator is not recorded",
+    NOT_HERE: "its partner is a rank without a report",
     NO_RECEIVE: "sent, and no receive was recorded",
     NO_SEND: "received, and no send was recorded",
     SEVERAL: "received from any source, with several candidates",
-    TAKEN: "may be what a receive with a wildcard took",
+    TAKEN: "may have been taken by a receive with a wildcard",
     PARTIAL: "unequal numbers of sends and receives in a capture that began after MPI_Init",
-    NO_TAG: "the report does not tell its tag",
+    NO_TAG: "its tag is not recorded",
 }
-_NO_END = "sent, and the end of its receive was not recorded"
-_EARLY = "of a request that was made before the capture"
+_NO_RECEIVE_END = "sent, and the end of its receive was not recorded"
+_EARLY_REQUEST = "its request was made before the capture"
 
 _ANY = -1
 _STREAM = ["communicator", "source", "destination"]
@@ -52,18 +54,20 @@ _CHANNEL = [*_STREAM, "tag"]
 
 
 class CapturedTime(NamedTuple):
-    """Tasks of which nothing is missing since MPI_Init, and those among them of which nothing is until MPI_Finalize."""
+    """Tasks that have all their calls in the reports."""
 
     from_init: set[int]
+    """Tasks with every call since MPI_Init."""
     to_finalize: set[int]
+    """Those of them with every call until MPI_Finalize."""
 
 
 class ReportMessages(NamedTuple):
-    """Messages of one report, with what places them in the trace."""
+    """Messages of one report, with the maps that place them in the trace."""
 
     messages: MpiMessages
     keys: Sequence[str]
-    """Communicators, as `Ends.communicator` counts them."""
+    """Keys of communicators; `MessageEnds.communicator` is an index into them."""
     rows: IntArray
     """Row of the trace by place."""
     clock: ClockMap
@@ -77,49 +81,52 @@ def match_messages(
     task_of_rank: Mapping[int, int],
     captured: CapturedTime,
 ) -> Result:
-    """A communication from send to receive for each message of which both are known.
+    """Make a communication for each message with a known send and receive.
 
-    `read` counts messages that were seen at either side.
+    `read` counts messages that were recorded on either side.
     """
-    sends = _table([(r, r.messages.sends) for r in reports], communicators, task_of_row, task_of_rank)
-    receives = _table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
+    sends = _make_table([(r, r.messages.sends) for r in reports], communicators, task_of_row, task_of_rank)
+    receives = _make_table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
     sends = sends.rename(columns={"task": "source", "partner": "destination"})
     receives = receives.rename(columns={"task": "destination", "partner": "source"})
-    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # which only a receive can do without
+    sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # only a receive can do without a tag
 
-    barriers = _resolve_wildcards(sends, receives, _complete(communicators, task_of_rank), captured.to_finalize)
-    send_of = _in_order(sends, receives, barriers, captured.from_init)
-    matched = np.flatnonzero(send_of >= 0)
+    barriers = _resolve_wildcards(sends, receives, _find_complete(communicators, task_of_rank), captured.to_finalize)
+    send_of_receive = _match_in_order(sends, receives, barriers, captured.from_init)
+    matched = np.flatnonzero(send_of_receive >= 0)
     result = Result(read=len(sends) + len(receives) - matched.size)
     for state in (sends["state"], receives["state"]):
         for code, count in state[state < 0].value_counts().items():
             result.drop(_REASONS[int(str(code))], count)
     early = sum(r.messages.started_before for r in reports)
     result.read += early
-    result.drop(_EARLY, early)
+    result.drop(_EARLY_REQUEST, early)
 
     matched = matched[(receives["done"].to_numpy() != NULL)[matched]]
-    result.drop(_NO_END, int((send_of >= 0).sum()) - matched.size)
-    s, r = sends.iloc[send_of[matched]], receives.iloc[matched]
+    result.drop(_NO_RECEIVE_END, int((send_of_receive >= 0).sum()) - matched.size)
+    s, r = sends.iloc[send_of_receive[matched]], receives.iloc[matched]
     size = np.maximum(s["bytes"].to_numpy(), 0)
     send, receive = (s["row"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
     result.records.append(make_communications(*send, *receive, size, s["tag"].to_numpy()))
     return result
 
 
-# ---- what the reports say, with tasks and one clock --------------------------------------------------------------
+# ---- messages of all reports, with tasks and on one clock ------------------------------------------------------------
 
 
-def _table(
+def _make_table(
     parts: Sequence[tuple[ReportMessages, MessageEnds]],
     communicators: AllCommunicators,
     task_of_row: IntArray,
     task_of_rank: Mapping[int, int],
 ) -> pd.DataFrame:
-    """Sends or receives of all reports: task, partner (a task, or why it is none), state, and the columns of `Ends`."""
+    """Make a table of the sends or receives of all reports, with the columns of `MessageEnds` on the common clock.
+
+    `partner` is the task of the other side, ANY_SOURCE, or the reason why it is unknown; `state` is that reason or 0.
+    """
     tables = []
     for report, ends in parts:
-        partner, number = _partners(ends, report.keys, communicators, task_of_rank)
+        partner, number = _find_partners(ends, report.keys, communicators, task_of_rank)
         columns = {
             "task": task_of_row[report.rows[ends.posted_at]],
             "partner": partner,
@@ -136,10 +143,10 @@ def _table(
     return joined
 
 
-def _partners(
+def _find_partners(
     ends: MessageEnds, keys: Sequence[str], communicators: AllCommunicators, task_of_rank: Mapping[int, int]
 ) -> tuple[IntArray, IntArray]:
-    """(task of each partner, or ANY_SOURCE, or why it is none; number of each communicator, 0 if unknown)."""
+    """Return (task of each partner, ANY_SOURCE, or the reason why it is unknown; number of its communicator or 0)."""
     codes, first = encode_rows(ends.communicator, ends.partner)
     partner = np.zeros(first.size, np.int64)
     distinct = zip(ends.communicator[first].tolist(), ends.partner[first].tolist(), strict=True)
@@ -153,14 +160,14 @@ def _partners(
         elif local == ANY_SOURCE:
             partner[i] = ANY_SOURCE
         else:
-            world = communicators.world_rank(keys[key], local)
+            world = communicators.get_world_rank(keys[key], local)
             partner[i] = NOT_HERE if world is None else task_of_rank.get(world, NOT_HERE)
     number = np.array([communicators.number.get(key, 0) for key in keys], np.int64)
     return partner[codes], number[ends.communicator]
 
 
-def _complete(communicators: AllCommunicators, task_of_rank: Mapping[int, int]) -> set[int]:
-    """Numbers of the communicators of which all members are known and in the trace."""
+def _find_complete(communicators: AllCommunicators, task_of_rank: Mapping[int, int]) -> set[int]:
+    """Return the numbers of the communicators with all members known and in the trace."""
     return {
         communicators.number[key]
         for key, group in communicators.groups.items()
@@ -174,23 +181,23 @@ def _complete(communicators: AllCommunicators, task_of_rank: Mapping[int, int]) 
 def _resolve_wildcards(
     sends: pd.DataFrame, receives: pd.DataFrame, complete: set[int], to_finalize: set[int]
 ) -> pd.DataFrame:
-    """Give receives from any source the only source they can have had; note in `state` where there is none or several.
+    """Give receives from any source their only possible source; note in `state` where there is none or several.
 
-    Returns what may have been taken by receives of unknown source: from which time on, of which streams and tag. A
-    source is out of question if receives that name it took all that it sent, and so are ranks without a report if those
-    that have one sent as many messages as there are.
+    Return barriers: the streams and tags from which receives of unknown source may have taken messages, and from which
+    time on. A source is ruled out if receives that name it took all its messages. Ranks without a report are ruled out
+    if the number of messages from ranks with a report equals the number of receives.
     """
     sent, named = sends[sends["state"] == 0], receives[(receives["source"] >= 0) & (receives["done"] != NULL)]
-    any_tag = _left(sent, named, _STREAM).assign(tag=_ANY)
-    one_tag = _left(sent, named, _CHANNEL)
-    barriers = [_blind(sent, receives)]
-    accounted = _accounted(any_tag, receives, to_finalize)
+    any_tag = _find_unreceived(sent, named, _STREAM).assign(tag=_ANY)
+    one_tag = _find_unreceived(sent, named, _CHANNEL)
+    barriers = [_find_blind_barriers(sent, receives)]
+    accounted = _find_accounted(any_tag, receives, to_finalize)
     key = ["communicator", "destination", "tag"]
     for candidates in (any_tag, one_tag):
         from_any = receives[receives["source"] == ANY_SOURCE]
         wild = from_any[(from_any["tag"] == _ANY) == (candidates is any_tag)]
-        found = candidates.groupby(key, as_index=False)["source"].agg(candidate="first", number="size")
-        joined = wild[key].merge(found, on=key, how="left")
+        sources = candidates.groupby(key, as_index=False)["source"].agg(candidate="first", number="size")
+        joined = wild[key].merge(sources, on=key, how="left")
         number = joined["number"].fillna(0).to_numpy()
         receiver = pd.MultiIndex.from_frame(wild[key[:2]])
         all_known = wild["communicator"].isin(complete).to_numpy() | receiver.isin(accounted)
@@ -205,16 +212,19 @@ def _resolve_wildcards(
     return all_barriers
 
 
-def _left(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """Streams or channels with more sends than completed receives that name the source."""
+def _find_unreceived(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """Return streams or channels with more sends than completed receives that name the source, and how many more."""
     sent_number, taken = sent.groupby(key).size(), named.groupby(key).size()
     left = sent_number - taken.reindex(sent_number.index, fill_value=0)
     frame: pd.DataFrame = left[left > 0].rename("left").reset_index()
     return frame
 
 
-def _accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[int]) -> pd.MultiIndex:
-    """(communicator, destination) where receives from any source took no more than sources with a report had left."""
+def _find_accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[int]) -> pd.MultiIndex:
+    """Return (communicator, destination) where receives from any source took all messages that their sources had left.
+
+    Only sources and destinations with every call until MPI_Finalize count.
+    """
     finished = streams[streams["source"].isin(to_finalize) & streams["destination"].isin(to_finalize)]
     left = finished.groupby(["communicator", "destination"])["left"].sum()
     wild = receives[(receives["source"] == ANY_SOURCE) & (receives["done"] != NULL)]
@@ -223,14 +233,14 @@ def _accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[i
     return equal
 
 
-def _blind(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
-    """What receives whose partner the report does not tell (MPI_Mrecv) may have taken: anything sent to their task."""
+def _find_blind_barriers(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
+    """Return barriers of receives without a recorded partner (MPI_Mrecv): they may take anything sent to their task."""
     blind = receives[receives["state"] == NO_PARTNER]
     streams = sent[_STREAM].drop_duplicates()
     known = blind["communicator"] > 0
     parts: list[pd.DataFrame] = []
-    for key, of in ((["communicator", "destination"], known), (["destination"], ~known)):
-        first = blind[of].groupby(key, as_index=False)["time"].min()
+    for key, mask in ((["communicator", "destination"], known), (["destination"], ~known)):
+        first = blind[mask].groupby(key, as_index=False)["time"].min()
         parts.append(first.merge(streams, on=key).assign(tag=_ANY)[[*_CHANNEL, "time"]])
     joined: pd.DataFrame = pd.concat(parts, ignore_index=True)
     return joined
@@ -239,8 +249,8 @@ def _blind(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
 # ---- streams in order --------------------------------------------------------------------------------------------
 
 
-def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFrame, whole: set[int]) -> IntArray:
-    """Index of the send that each receive took, or -1; `state` of both tables says why some met none."""
+def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFrame, whole: set[int]) -> IntArray:
+    """Return the index of the send that each receive took, or -1; `state` of both tables gets the reason for -1."""
     s = sends[sends["state"] == 0].sort_values("time", kind="stable")
     # A barrier counts from its time on, before a receive of the same time.
     r = pd.concat([barriers, receives[receives["state"] == 0]], keys=["barrier", "receive"])
@@ -249,17 +259,17 @@ def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFram
     stream, first_of_stream = encode_rows(*(both[name].to_numpy() for name in _STREAM))
     channel, first_of_channel = encode_rows(stream, both["tag"].to_numpy())
     channel = np.where(both["tag"] == _ANY, _ANY, channel)
-    of_send, of_receive = slice(0, len(s)), slice(len(s), None)
-    s_order = np.argsort(stream[of_send], kind="stable")
-    r_order = np.argsort(stream[of_receive], kind="stable")
+    send_part, receive_part = slice(0, len(s)), slice(len(s), None)
+    s_order = np.argsort(stream[send_part], kind="stable")
+    r_order = np.argsort(stream[receive_part], kind="stable")
     s, r = s.iloc[s_order], r.iloc[r_order]
-    s_stream, s_channel = stream[of_send][s_order], channel[of_send][s_order]
-    r_stream, r_channel = stream[of_receive][r_order], channel[of_receive][r_order]
+    s_stream, s_channel = stream[send_part][s_order], channel[send_part][s_order]
+    r_stream, r_channel = stream[receive_part][r_order], channel[receive_part][r_order]
     is_receive = r.index.get_level_values(0) == "receive"
 
     source, destination = (both[name].to_numpy()[first_of_stream] for name in _STREAM[1:])
     apart = ~(np.isin(source, list(whole)) & np.isin(destination, list(whole)))
-    stream_state, channel_state = _partial(
+    stream_state, channel_state = _find_partial(
         s_stream, s_channel, r_stream[is_receive], r_channel[is_receive], apart, first_of_channel.size
     )
     by_channel = np.argsort(s_channel, kind="stable")
@@ -275,23 +285,27 @@ def _in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.DataFram
     return send_of
 
 
-def _partial(
+def _find_partial(
     s_stream: IntArray, s_channel: IntArray, r_stream: IntArray, r_channel: IntArray, apart: BoolArray, channels: int
 ) -> tuple[IntArray, IntArray]:
-    """State of each stream and channel: PARTIAL where, of the streams `apart`, sends and receives do not add up."""
+    """Return the state of each stream and channel: PARTIAL where sends and receives do not add up, else 0.
+
+    Only the streams in `apart`, which lack calls since MPI_Init, can be partial. A stream with receives of any tag is
+    partial as a whole, any other by channel.
+    """
     exact = r_channel != _ANY
     has_wildcard = np.zeros(apart.size, np.bool_)
     has_wildcard[r_stream[~exact]] = True
-    stream_of = np.zeros(channels, np.int64)
-    stream_of[s_channel], stream_of[r_channel[exact]] = s_stream, r_stream[exact]
+    stream_of_channel = np.zeros(channels, np.int64)
+    stream_of_channel[s_channel], stream_of_channel[r_channel[exact]] = s_stream, r_stream[exact]
 
-    stream_state = np.where(apart & has_wildcard & _unequal(s_stream, r_stream, apart.size), PARTIAL, 0)
-    unequal = _unequal(s_channel, r_channel[exact], channels)
-    return stream_state, np.where((apart & ~has_wildcard)[stream_of] & unequal, PARTIAL, 0)
+    stream_state = np.where(apart & has_wildcard & _mark_unequal(s_stream, r_stream, apart.size), PARTIAL, 0)
+    unequal = _mark_unequal(s_channel, r_channel[exact], channels)
+    return stream_state, np.where((apart & ~has_wildcard)[stream_of_channel] & unequal, PARTIAL, 0)
 
 
-def _unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
-    """Where there are sends and receives, but not as many of the one as of the other."""
+def _mark_unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
+    """Mark streams or channels that have sends and receives, but different numbers of them."""
     sends, receives = np.bincount(sent, minlength=length), np.bincount(received, minlength=length)
     unequal: BoolArray = (sends != receives) & (sends > 0) & (receives > 0)
     return unequal
@@ -301,17 +315,17 @@ def _unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
 def _match_streams(  # type: ignore[no-untyped-def]
     s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
 ):
-    """Walk each stream's receives in the order of posting. Barriers among them take sends, but not which is known.
+    """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
-    Sends and receives are ordered by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c.
-    States are 0 while everything is known of a stream or channel. Returns (send or -1 and state of each receive, state
-    of each send).
+    Sends and receives are sorted by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c. The
+    state of a stream or channel is 0 while everything in it is known. Return (send or -1 of each receive, state of each
+    receive, state of each send).
     """
     taken = np.full(r_stream.size, -1, np.int64)
     r_state = np.zeros(r_stream.size, np.int64)
     used = np.zeros(s_stream.size, np.bool_)
     ends = head[1:].copy()
-    next_of = head[:-1].copy()
+    next_send = head[:-1].copy()
     cursor = 0
     uncertain = 0  # State of the stream's least certain channel.
     for i in range(r_stream.size):
@@ -335,18 +349,18 @@ def _match_streams(  # type: ignore[no-untyped-def]
                 continue
             while cursor < s_stream.size and s_stream[cursor] == stream and used[cursor]:
                 cursor += 1
-            found = cursor if cursor < s_stream.size and s_stream[cursor] == stream else -1
+            send = cursor if cursor < s_stream.size and s_stream[cursor] == stream else -1
         else:
             state = stream_state[stream] if stream_state[stream] != 0 else channel_state[channel]
             if state != 0:
                 r_state[i] = state
                 continue
-            while next_of[channel] < ends[channel] and used[by_channel[next_of[channel]]]:
-                next_of[channel] += 1
-            found = by_channel[next_of[channel]] if next_of[channel] < ends[channel] else -1
-        if found >= 0:
-            used[found] = True
-            taken[i] = found
+            while next_send[channel] < ends[channel] and used[by_channel[next_send[channel]]]:
+                next_send[channel] += 1
+            send = by_channel[next_send[channel]] if next_send[channel] < ends[channel] else -1
+        if send >= 0:
+            used[send] = True
+            taken[i] = send
         else:
             r_state[i] = NO_SEND
     s_state = np.zeros(s_stream.size, np.int64)

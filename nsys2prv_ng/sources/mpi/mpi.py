@@ -13,7 +13,7 @@ from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
-from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign, classify_call
+from nsys2prv_ng.paraver.mpi_values import CLASSES, COLLECTIVE, VALUES, assign_values, classify_call
 from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
@@ -102,7 +102,7 @@ def _gather(reader: ReportReader) -> tuple[dict[str, IntArray], IntArray, list[s
 def _make_rows(
     reader: ReportReader, communicators: Communicators, columns: dict[str, IntArray], name: IntArray, names: list[str]
 ) -> MpiRows:
-    """Make rows with places, roles, communicators and partners of columns as nsys writes them."""
+    """Make rows with places, roles, communicators and partners from columns as nsys writes them."""
     tid, begin, handle = columns["globalTid"], columns["start"], columns["commHandle"]
     process, role = get_process(tid), np.array([get_role(name) for name in names], np.int64)[name]
     return MpiRows(
@@ -217,15 +217,15 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     communicators = AllCommunicators(data.communicators for _, data in reports)
     task_of_rank = _map_ranks_to_tasks(tree)
     call_names = {name for _, data in reports for name in data.call_names}
-    calls = {name: Value(*value) for name, value in assign(call_names).items()}
+    calls = {name: Value(*value) for name, value in assign_values(call_names).items()}
     rank_names = {name for _, data in reports for name in data.rank_names}
     joined = JoinResult(
         assigned={
             **{event_type.names: calls for event_type in types.MPI_CALLS.values()},
             RANK_NAMES: _assign_ranks(rank_names, communicators, tree),
-            COMMUNICATOR_NAMES: communicators.values(),
+            COMMUNICATOR_NAMES: communicators.make_values(),
         },
-        communicators=communicators.header(task_of_rank),
+        communicators=communicators.make_header(task_of_rank),
     )
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
     captured = _find_captured_time(reports, tree)
@@ -254,7 +254,7 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
     values = {}
     for name in names:
         key, local = parse_rank(name)
-        rank = communicators.world_rank(key, local) if local >= 0 else None
+        rank = communicators.get_world_rank(key, local) if local >= 0 else None
         if rank is not None:
             values[name] = Value(rank + 1, f"rank {rank}")
         elif local == ANY_SOURCE:

@@ -1,4 +1,4 @@
-"""MPI calls of reports before nsys 2023.4: ranges of the NVTX domain "MPI", which tell nothing but name and times."""
+"""MPI calls of reports before nsys 2023.4: ranges of the NVTX domain "MPI", which have only a name and times."""
 
 from __future__ import annotations
 
@@ -30,35 +30,36 @@ NAMES = re.compile(_PREFIX + ".*")
 
 
 class MpiRanges(NamedTuple):
-    """Rows of NVTX_EVENTS that are MPI calls, the index of each one's name, and the distinct names."""
+    """Rows of NVTX_EVENTS that are MPI calls."""
 
     rows: IntArray
     name_index: IntArray
+    """Index into the names."""
     names: list[str]
 
 
 def find_mpi_ranges(reader: ReportReader) -> MpiRanges:
-    """The MPI calls among a report's ranges; none where it has them in tables of their own."""
+    """Find the MPI calls among a report's ranges; there are none if the report has them in tables of their own."""
     none = MpiRanges(np.zeros(0, np.int64), np.zeros(0, np.int64), [])
     columns = reader.columns(NVTX)
     if not columns.rows or any(reader.columns(table).rows for table in EVENT_TABLES):
         return none
     kind, process, domain = columns["eventType"], get_process(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    index, names = _texts(reader, columns, created)
+    index, names = _read_texts(reader, columns, created)
     created = created[np.array([name == _DOMAIN for name in names], np.bool_)[index]]
     if not created.size:
         return none
     domains = pd.MultiIndex.from_arrays([process[created], domain[created]])
     ranges = np.flatnonzero((kind == _PUSH_POP) & np.isin(domain, domain[created]))
     ranges = ranges[pd.MultiIndex.from_arrays([process[ranges], domain[ranges]]).isin(domains)]
-    index, names = _texts(reader, columns, ranges)
+    index, names = _read_texts(reader, columns, ranges)
     is_call = np.array([name.startswith(_PREFIX) for name in names], np.bool_)[index]
     return MpiRanges(ranges[is_call], index[is_call], names)
 
 
-def _texts(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """(index into the texts for each row, distinct texts): a row's own text, else the registered one."""
+def _read_texts(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+    """Return (index into the texts for each row, distinct texts): a row's own text, else the registered one."""
     index, registered = reader.names(columns["textId"][rows])
     by_id = pa.array(registered, pa.string()).take(pa.array(index))
     own = columns.texts["text"].combine_chunks().take(pa.array(rows))

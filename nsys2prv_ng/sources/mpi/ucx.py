@@ -1,8 +1,9 @@
-"""UCX: calls of its protocol layer UCP on host threads, and the transfers that some of them began.
+"""UCX: calls of its protocol layer UCP on host threads, and the transfers that some of them start.
 
 A call that submits a transfer is short; the transfer lasts until UCP calls back that it is complete (the User Guide's
-chapter on UCX). Transfers of a thread overlap, so they have lanes. Which receive meets which send is not told: no
-lines. No capture was at hand: the tables are those of real exports without events.
+chapter on UCX). Transfers of a thread overlap, so they have lanes. Reports do not record which receive meets which
+send, so there are no lines. No capture with UCX events was at hand: the tables are those of real exports without
+events.
 """
 
 from __future__ import annotations
@@ -36,25 +37,28 @@ WORKERS = Table("UCP_WORKERS", ("globalTid", "workerUid"))
 
 
 class Workers(NamedTuple):
-    """Workers of UCP: names of those that a report's calls have as peers, and the process of each that is its own."""
+    """Workers of UCP in one report, by name."""
 
     peers: list[str]
+    """Workers that the report's calls have as peers."""
     process: dict[str, int]
+    """Process of each worker of the report's own processes."""
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each call, nested as calls are, and one on a lane for each transfer."""
+    """Write an interval for each call, nested as calls are, and one on a lane for each transfer."""
     result = Result()
     _add_calls(reader, result)
     _add_transfers(reader, result)
     own = reader.columns(WORKERS.name)
-    names, processes = map(_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
+    names, processes = map(_name_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
     peers = list(reader.labels.names.get(types.UCX_PEER.names, {}))
     result.shared = Workers(peers, dict(zip(names, processes, strict=True)))
     return result
 
 
 def _add_calls(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each call."""
     plain, submitting = (reader.columns(table.name) for table in (CALLS, SUBMISSIONS))
     columns = {name: np.concatenate([plain[name], submitting[name]]) for name in _COLUMNS}
     nothing = np.full(plain.rows, NULL, np.int64)
@@ -69,16 +73,17 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
     labels = reader.labels
     handle = labels.handle(types.UCX_CALL)
     opening = [
-        Pair(handle, _names(reader, text)),
+        Pair(handle, _read_names(reader, text)),
         Pair(labels.handle(types.UCX_BYTES), size, size != NULL),
         Pair(labels.handle(types.UCX_TAG), tag, tag != NULL),
-        Pair(labels.handle(types.UCX_PEER), _peers(reader, peer), peer != NULL),
+        Pair(labels.handle(types.UCX_PEER), _read_peers(reader, peer), peer != NULL),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_intervals(place, begin, end, opening, [handle]))
 
 
 def _add_transfers(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each transfer, on the first lane that is free on its thread."""
     columns = reader.columns(TRANSFERS.name)
     result.read += columns.rows
     rows = select_sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
@@ -87,54 +92,54 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     )
     lanes = assign_lanes(thread, begin, end)
     beyond = lanes >= types.UCX_LANES
-    result.drop(f"more than {types.UCX_LANES} transfers of a thread at a time", int(beyond.sum()))
-    names = _names(reader, text)
+    result.drop(f"more than {types.UCX_LANES} transfers at a time on its thread", int(beyond.sum()))
+    names = _read_names(reader, text)
     place = reader.places.threads(thread, application=True)
-    of_bytes = reader.labels.handle(types.UCX_TRANSFER_BYTES)
+    bytes_handle = reader.labels.handle(types.UCX_TRANSFER_BYTES)
     for lane in np.unique(lanes[~beyond]):
-        on = np.flatnonzero(lanes == lane)
+        here = np.flatnonzero(lanes == lane)
         handle = reader.labels.handle(types.UCX_TRANSFERS[lane])
-        opening = [Pair(handle, names[on]), Pair(of_bytes, size[on], size[on] != NULL)]
-        result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
+        opening = [Pair(handle, names[here]), Pair(bytes_handle, size[here], size[here] != NULL)]
+        result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
 
-def _names(reader: ReportReader, text: IntArray) -> IntArray:
-    """Values of the names of calls and transfers, which share them."""
+def _read_names(reader: ReportReader, text: IntArray) -> IntArray:
+    """Return the ids of the names of calls and transfers, which share them."""
     index, names = reader.names(text)
     return reader.labels.name_ids(types.UCX_CALL.names, names)[index]
 
 
-def _peers(reader: ReportReader, peer: IntArray) -> IntArray:
-    """Values of the workers that messages go to or come from; 0 where that is not told."""
-    value = np.zeros(peer.size, np.int64)
-    told = peer != NULL
-    index, uids = find_distinct(peer[told])
-    value[told] = reader.labels.name_ids(types.UCX_PEER.names, map(_worker, uids.tolist()))[index]
-    return value
+def _read_peers(reader: ReportReader, peer: IntArray) -> IntArray:
+    """Return the ids of the workers that messages go to or come from; 0 where they are not recorded."""
+    ids = np.zeros(peer.size, np.int64)
+    known = peer != NULL
+    index, uids = find_distinct(peer[known])
+    ids[known] = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
+    return ids
 
 
-def _worker(uid: int) -> str:
+def _name_worker(uid: int) -> str:
     return f"worker {uid & 2**64 - 1:#x}"
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """A worker is shown as the task that has it, where a report tells, with the number of the task."""
+    """Return the values of workers: the number and name of the task that has the worker, where a report records it."""
     owners: dict[str, set[int]] = {}
     peers: set[str] = set()
     for part in parts:
         assert isinstance(part.shared, Workers)
         peers.update(part.shared.peers)
-        task_of = {
+        task_of_process = {
             place.process: int(tree.task_of_row[row])
             for place, row in zip(part.places.all, part.rows.tolist(), strict=True)
             if isinstance(place, Thread) and row >= 0
         }
         for worker, process in part.shared.process.items():
-            if process in task_of:
-                owners.setdefault(worker, set()).add(task_of[process])
-    # Uids need not differ between nodes: one that several tasks have tells of none.
-    of_task = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
-    values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in of_task.items()}
+            if process in task_of_process:
+                owners.setdefault(worker, set()).add(task_of_process[process])
+    # Uids need not differ between nodes: one that several tasks have stands for none of them.
+    task_of_worker = {worker: min(tasks) for worker, tasks in owners.items() if len(tasks) == 1}
+    values = {worker: Value(task + 1, tree.model.tasks[task].name) for worker, task in task_of_worker.items()}
     others = sorted(peers - set(values))
     values |= {name: Value(len(tree.model.tasks) + i, name) for i, name in enumerate(others, 1)}
     return JoinResult({types.UCX_PEER.names: values})

@@ -273,7 +273,7 @@ def test_a_wildcard_with_two_candidates_is_not() -> None:
     assert ids(found) == [1]
     assert result.dropped == {
         "received from any source, with several candidates": 2,
-        "may be what a receive with a wildcard took": 4,
+        "may have been taken by a receive with a wildcard": 4,
     }
     assert result.read == 7
 
@@ -291,7 +291,7 @@ def test_a_rank_without_report_may_be_the_source() -> None:
     assert found == set()
     assert result.dropped == {
         "received from any source, with several candidates": 1,
-        "may be what a receive with a wildcard took": 1,
+        "may have been taken by a receive with a wildcard": 1,
     }
     found, _ = matched(run, {0, 1}, {0, 1}, {0, 1})
     assert found == run.pairs
@@ -343,8 +343,8 @@ def test_unknown_communicators_and_absent_ranks() -> None:
     found, result = matched(run, {0, 1}, {0, 1}, set())
     assert found == run.pairs
     assert result.dropped == {
-        "its partner is a rank of none of the reports": 1,
-        "the report does not tell its communicator": 1,
+        "its partner is a rank without a report": 1,
+        "its communicator is not recorded": 1,
     }
 
 

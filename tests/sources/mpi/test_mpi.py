@@ -307,7 +307,7 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
     assert len(trace.communications) == told.written == between[0] + sendrecv + persistent == 15
     assert set(trace.communications["send_row"]) == {0} and set(trace.communications["receive_row"]) == {1}
     assert told.dropped == {
-        "its partner is a rank of none of the reports": 27,
+        "its partner is a rank without a report": 27,
         "received, and no send was recorded": 3,
     }
     assert told.read == told.written + 30
@@ -335,7 +335,7 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
     assert set(trace.types) <= set(CALLS)
     assert trace.communications.empty
     told = account(summary, "mpi_messages")
-    assert set(told.dropped) == {"the report does not tell its partner"}
+    assert set(told.dropped) == {"its partner is not recorded"}
 
     without, summary = trace_of(reports, tmp_path / "nvtx.prv", "nvtx")
     assert account(summary, "nvtx").written == 158

@@ -167,7 +167,7 @@ def test_persistent_requests(tmp_path: Path) -> None:
     assert lines(trace) == [(0, 100, 1, 130, 10, 5), (0, 200, 1, 460, 10, 5), (0, 400, 1, 460, 30, 6)]
     assert told(summary) == (
         6,
-        {"of a request that was made before the capture": 2, "sent, and no receive was recorded": 1},
+        {"its request was made before the capture": 2, "sent, and no receive was recorded": 1},
     )
     assert account(summary, "mpi").dropped == {MERGED: 2}
 
@@ -314,7 +314,7 @@ def test_reports_without_communicators(tmp_path: Path) -> None:
     path = report(tmp_path / "r.sqlite", messages, communicators=())
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
     assert len(calls(trace)) == 2 and lines(trace) == [] and trace.communicators == []
-    assert told(summary) == (2, {"the report does not tell its communicator": 2})
+    assert told(summary) == (2, {"its communicator is not recorded": 2})
     assert trace.values[COMMUNICATOR] == {1: "unknown communicator"}
     assert trace.values[PARTNER] == {3: "unknown rank"}
 
@@ -369,7 +369,7 @@ def test_mrecv_may_have_taken_anything(tmp_path: Path) -> None:
     assert lines(trace) == [(0, 100, 1, 130, 100, 5)]
     assert told(summary) == (
         5,
-        {"the report does not tell its partner": 1, "may be what a receive with a wildcard took": 3},
+        {"its partner is not recorded": 1, "may have been taken by a receive with a wildcard": 3},
     )
 
 
@@ -397,7 +397,7 @@ def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
     assert lines(trace) == []
     assert told(summary) == (
         3,
-        {"its partner is a rank of none of the reports": 1, "received, and no send was recorded": 2},
+        {"its partner is a rank without a report": 1, "received, and no send was recorded": 2},
     )
 
 
@@ -422,7 +422,7 @@ def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
         (1, 0, 10),
         (2, 20, 30),
     ]
-    assert told(summary) == (2, {"the report does not tell its partner": 2})
+    assert told(summary) == (2, {"its partner is not recorded": 2})
     assert set(trace.types) == {P2P}
 
 
@@ -504,5 +504,5 @@ def test_sends_without_a_tag(tmp_path: Path) -> None:
     messages = [message("MPI_Send", 20, 30, 0, 1, tag=None), message("MPI_Send", 40, 50, 0, 1, tag=-1)]
     messages += [message("MPI_Recv", 20, 30, 1, 0), message("MPI_Recv", 40, 50, 1, 0, tag=-1)]
     trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
-    reasons = {"the report does not tell its tag": 2, "received, and no send was recorded": 2}
+    reasons = {"its tag is not recorded": 2, "received, and no send was recorded": 2}
     assert told(summary) == (4, reasons) and lines(trace) == []

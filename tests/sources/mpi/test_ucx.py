@@ -106,7 +106,7 @@ def test_more_transfers_at_a_time_than_lanes_are_counted(tmp_path: Path) -> None
     trace, summary = trace_of([report], tmp_path / "x.prv", "ucx")
     told = account(summary, "ucx")
     assert (told.read, told.written) == (LANES + 3, LANES)
-    assert told.dropped == {f"more than {LANES} transfers of a thread at a time": 3}
+    assert told.dropped == {f"more than {LANES} transfers at a time on its thread": 3}
     assert sorted(t for t in trace.types if t >= FIRST_LANE) == list(range(FIRST_LANE, FIRST_LANE + LANES))
 
 
