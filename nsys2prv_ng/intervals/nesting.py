@@ -1,6 +1,8 @@
-"""How deep intervals are nested."""
+"""How intervals nest: their depths and parents, and the innermost around a point in time."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,7 +11,7 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Of each interval in how many of its group it begins, itself among them: 1 for an outermost one.
+    """Return for each interval in how many of its group it begins, itself among them: 1 for an outermost one.
 
     One that ends when another begins does not hold it. Of equal intervals the first in the columns is the outer one.
     """
@@ -38,3 +40,52 @@ def _depths(group, begin, end, order):  # type: ignore[no-untyped-def]
         count = left + 1
         depth[i] = count
     return depth
+
+
+class Nesting(NamedTuple):
+    """How intervals nest, and where points in time are within them."""
+
+    innermost: IntArray
+    """Index of the innermost interval around each point, limits included; -1 for none."""
+    parent: IntArray
+    """Index of the interval around each interval; -1 for none. One that ends when another begins does not hold it."""
+    depth: IntArray
+    """Number of intervals around each interval."""
+
+
+def find_innermost(
+    group: IntArray, begin: IntArray, end: IntArray, point_group: IntArray, point_time: IntArray
+) -> Nesting:
+    """Find the innermost interval of its group around each point in time.
+
+    The intervals of a group nest. They are ordered by group, begin and falling end; points by group and time.
+    """
+    return Nesting(*_nest(group, begin, end, point_group, point_time))
+
+
+@compiled
+def _nest(group, begin, end, point_group, point_time):  # type: ignore[no-untyped-def]
+    parent = np.full(begin.size, -1, np.int64)
+    depth = np.zeros(begin.size, np.int64)
+    innermost = np.full(point_time.size, -1, np.int64)
+    current = np.int64(-1)
+    r = np.int64(0)
+    for i in range(point_time.size + 1):
+        last = i == point_time.size
+        # Every interval that begins up to this point, or all that are left.
+        while r < begin.size and (
+            last or group[r] < point_group[i] or (group[r] == point_group[i] and begin[r] <= point_time[i])
+        ):
+            while current >= 0 and (group[current] != group[r] or end[current] <= begin[r]):
+                current = parent[current]
+            parent[r] = current
+            depth[r] = depth[current] + 1 if current >= 0 else 0
+            current = r
+            r += 1
+        if last:
+            break
+        inside = current
+        while inside >= 0 and (group[inside] != point_group[i] or end[inside] < point_time[i]):
+            inside = parent[inside]
+        innermost[i] = inside
+    return innermost, parent, depth

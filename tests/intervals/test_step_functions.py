@@ -1,14 +1,13 @@
-"""Step functions and nesting, against a look at every instant."""
+"""Step functions, against a look at every instant."""
 
 from __future__ import annotations
 
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_peaks, make_steps, measure_durations, split_at_steps
 
 LAST = 30
@@ -59,17 +58,3 @@ def test_peaks_are_those_of_the_sums_at_each_instant(events: list[tuple[int, int
 def test_values_last_until_the_next_of_their_row() -> None:
     assert measure_durations(np.array([0, 0, 0, 1, 1]), np.array([3, 5, 9, 1, 8])).tolist() == [2, 4, 0, 7, 0]
     assert measure_durations(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
-
-
-@settings(deadline=None)  # numba compiles in the first example
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, LAST), st.integers(0, 9)), max_size=20))
-def test_depth_is_the_number_of_intervals_that_are_open(rows: list[tuple[int, int, int]]) -> None:
-    """Those that began before, or at the same time and end later, or are equal and come before."""
-    group, begin, length = columns(rows, 3)
-    found = measure_depths(group, begin, begin + length)
-    for i, (of, low, size) in enumerate(rows):
-        around = 1
-        for j, (other, b, n) in enumerate(rows):
-            before = (b, -(b + n), j) < (low, -(low + size), i)
-            around += other == of and before and b + n > low
-        assert found[i] == around

@@ -1,14 +1,15 @@
-"""Which calls of NCCL a kernel carries out.
+"""NCCL's kernels, and the calls that each carries out.
 
-A kernel belongs to the call on whose thread, and within whose range, it was launched. Calls between the outermost
-ncclGroupStart and ncclGroupEnd of a thread are only collected there; ncclGroupEnd launches their kernels. Of a group
-that launched several kernels each has
+A kernel belongs to the call within which it was launched: on the thread of the call and during its range. Calls between
+the outermost ncclGroupStart and ncclGroupEnd of a thread are only collected there; ncclGroupEnd launches their kernels.
+If a group launched several kernels, each of them has
 
-- the calls of its own function, which its name tells (SendRecv for sends and receives), where there are any;
-- of those, where several kernels have the same function (one for each device of a process, or for each communicator):
-  an equal share of equal calls, as the devices of a process make the same collective calls; else the calls of one
-  communicator, in the order of their first calls; else consecutive calls in equal parts, in the order of devices;
-- if none of this comes out even, all calls of its function: which of them are its own is recorded nowhere.
+- the calls of its own function (SendRecv for sends and receives), which its name contains, where there are any;
+- a part of those calls, where several kernels have the same function (one for each device of a process, or for each
+  communicator): an equal share of equal calls, as the devices of a process make the same collective calls; else the
+  calls of one communicator, in the order of their first calls; else consecutive calls in equal parts, in the order of
+  devices;
+- all calls of its function if none of these comes out even: reports do not record which of them are its own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.sources.cuda import launch_calls as calls
+from nsys2prv_ng.intervals.nesting import find_innermost
+from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import mark_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
@@ -37,41 +38,47 @@ NO_FUNCTION = -1
 
 
 def parse_function(name: str) -> int:
-    """What a call or kernel does, by its name; NO_FUNCTION for one that does not say, as ncclDevKernel_Generic."""
-    found = _FUNCTION.search(name)
-    text = _FUNCTION_OF_CALL.get(name) or (found.group() if found else "")
+    """Return the index into FUNCTIONS for the name of a call or kernel; NO_FUNCTION if it has none.
+
+    ncclDevKernel_Generic has none.
+    """
+    match = _FUNCTION.search(name)
+    text = _FUNCTION_OF_CALL.get(name) or (match.group() if match else "")
     return FUNCTIONS.index(text) if text else NO_FUNCTION
 
 
 class NcclKernels(NamedTuple):
-    """NCCL's kernels of n: place (-1 for one that has none), begin and end (ns), device, and function."""
+    """n kernels of NCCL. Times in ns."""
 
     place: IntArray
+    """-1 for a kernel without a place, which was dropped."""
     begin: IntArray
     end: IntArray
     device: IntArray
     function: IntArray
+    """Index into FUNCTIONS, or NO_FUNCTION."""
     range: IntArray
     """Index of the innermost range in which it was launched; -1 where there is none."""
     called: BoolArray
-    """Whether the call that launched it was recorded."""
+    """Whether the CUDA call that launched it was recorded."""
 
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
-    """NCCL's kernels, and in which of NCCL's calls each was launched."""
+    """Read NCCL's kernels, and find the call of NCCL in which each was launched."""
     columns = reader.columns(KERNEL)
     if not columns.rows:
         none = np.zeros(0, np.int64)
         return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_))
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([mark_nccl(name) for name in names], np.bool_)[index])
-    call_by_id = reader.once(calls.read_recorded_calls)
-    call = reader.once(calls.find_launches)[KERNEL][rows]
+    recorded = reader.once(launch_calls.read_recorded_calls)
+    call = reader.once(launch_calls.find_launches)[KERNEL][rows]
     known = np.flatnonzero(call >= 0)
-    tid, time = call_by_id.global_tid[call[known]], call_by_id.begin[call[known]]
+    tid, time = recorded.global_tid[call[known]], recorded.begin[call[known]]
     within = np.full(rows.size, -1, np.int64)
     order = np.lexsort((time, tid))
-    within[known] = _innermost(ranges.global_tid, ranges.begin, ranges.end, tid, time, order)
+    launched_in = find_innermost(ranges.global_tid, ranges.begin, ranges.end, tid[order], time[order])
+    within[known[order]] = launched_in.innermost
     return NcclKernels(
         place=reader.once(locate)[KERNEL].place[rows],
         begin=columns["start"][rows],
@@ -83,57 +90,36 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     )
 
 
-@compiled
-def _innermost(tid, begin, end, point_tid, point_time, order):  # type: ignore[no-untyped-def]
-    """Index of the innermost range of its thread that each point lies in, limits included; -1 if in none."""
-    found = np.full(order.size, -1, np.int64)
-    stack = np.empty(64, np.int64)
-    depth, i = 0, 0
-    for p in order:
-        while i < tid.size and (tid[i] < point_tid[p] or (tid[i] == point_tid[p] and begin[i] <= point_time[p])):
-            while depth > 0 and (tid[stack[depth - 1]] != tid[i] or end[stack[depth - 1]] < begin[i]):
-                depth -= 1
-            if depth == stack.size:
-                stack = np.concatenate((stack, stack))
-            stack[depth] = i
-            depth += 1
-            i += 1
-        while depth > 0 and (tid[stack[depth - 1]] != point_tid[p] or end[stack[depth - 1]] < point_time[p]):
-            depth -= 1
-        if depth > 0:
-            found[p] = stack[depth - 1]
-    return found
-
-
 class SharedCalls(NamedTuple):
-    """Calls of n, in the order in which they were made: launch, function, and kind and communicator as any numbers.
-
-    `kind` is the same for calls that agree in name and payload.
-    """
+    """n calls, in the order in which they were made."""
 
     launch: IntArray
     function: IntArray
     kind: IntArray
+    """Any number, the same for calls that agree in name and payload."""
     communicator: IntArray
+    """Any number that stands for the communicator."""
 
 
 class SharedKernels(NamedTuple):
-    """Kernels of n: the launch that they belong to, function, device, and begin (ns)."""
+    """n kernels."""
 
     launch: IntArray
+    """The launch that the kernel belongs to."""
     function: IntArray
     device: IntArray
     begin: IntArray
+    """Time (ns)."""
 
 
-def assign_calls(calls_: SharedCalls, kernels_: SharedKernels) -> tuple[IntArray, IntArray]:
-    """Pairs (kernel, call) of indices, ordered by kernel and call."""
-    call = pd.DataFrame(calls_._asdict()).assign(call=np.arange(calls_.launch.size))
-    kernel = pd.DataFrame({"launch": kernels_.launch, "function": kernels_.function})
+def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, IntArray]:
+    """Return n pairs (index of a kernel, index of a call that it carries out), sorted by kernel and call."""
+    call = pd.DataFrame(calls._asdict()).assign(call=np.arange(calls.launch.size))
+    kernel = pd.DataFrame({"launch": kernels.launch, "function": kernels.function})
     kernel["kernel"] = np.arange(len(kernel))
-    kernel = kernel.iloc[np.lexsort((kernels_.begin, kernels_.device, kernels_.launch))]
+    kernel = kernel.iloc[np.lexsort((kernels.begin, kernels.device, kernels.launch))]
 
-    # Candidates: kernels of the same function, or all of the launch for calls whose function no kernel names.
+    # Candidates: kernels of the same function, or all of the launch for a call with a function that no kernel has.
     group = ["launch", "function"]
     by_function = pd.MultiIndex.from_frame(kernel[group])
     named = pd.MultiIndex.from_frame(call[group]).isin(by_function)
@@ -142,17 +128,17 @@ def assign_calls(calls_: SharedCalls, kernels_: SharedKernels) -> tuple[IntArray
     candidates = candidates[pd.MultiIndex.from_frame(candidates[group]).isin(pd.MultiIndex.from_frame(call[group]))]
     candidates["position"] = candidates.groupby(group).cumcount()
     sizes = candidates.groupby(group).size().rename("kernels").reset_index()
-    call = call.merge(sizes, on=group)  # calls without a kernel go
+    call = call.merge(sizes, on=group)  # drops calls without a kernel
 
-    call["position"] = _positions(call, group)
+    call["position"] = _find_positions(call, group)
     one = call[call["position"] >= 0].merge(candidates, on=[*group, "position"])
     every = call[call["position"] < 0].drop(columns="position").merge(candidates, on=group)
     pairs = pd.concat([one, every])[["kernel", "call"]].sort_values(["kernel", "call"])
     return pairs["kernel"].to_numpy(np.int64), pairs["call"].to_numpy(np.int64)
 
 
-def _positions(call: pd.DataFrame, group: list[str]) -> IntArray:
-    """Position among its candidates of the kernel that carries out each call; -1 for all of them."""
+def _find_positions(call: pd.DataFrame, group: list[str]) -> IntArray:
+    """Return the position, among its candidates, of the kernel that carries out each call; -1 for all of them."""
     groups = call.groupby(group)
     among, order = call["kernels"], groups.cumcount()
     equal = call.groupby([*group, "kind"])
@@ -161,9 +147,9 @@ def _positions(call: pd.DataFrame, group: list[str]) -> IntArray:
     by_communicator = first.groupby([call[name] for name in group]).rank(method="dense").astype(np.int64) - 1
     communicators = groups["communicator"].transform("nunique")
     part = groups["call"].transform("size") // among
-    partial_results = groups["call"].transform("size") % among == 0
+    equal_parts = groups["call"].transform("size") % among == 0
     position = np.select(
-        [even, communicators == among, partial_results],
+        [even, communicators == among, equal_parts],
         [equal.cumcount() % among, by_communicator, order // part.clip(lower=1)],
         -1,
     )

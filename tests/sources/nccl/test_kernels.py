@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.nccl import calls as nccl_calls
 from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
+from tests.examples import examples
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, PEER, SIZE, Call, Kernel
@@ -210,7 +211,7 @@ def test_where_calls_do_not_come_out_even_each_kernel_has_all(tmp_path: Path) ->
     assert sums(found, truth.BYTES) == [7, 7]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.integers(0, 2), st.integers(0, 1)), max_size=12),
     st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.integers(0, 2)), max_size=6),
@@ -236,45 +237,10 @@ def test_every_call_has_a_kernel_of_its_launch(
         assert len(of_call) == (0 if not among else 1) or of_call == (same or among)
 
 
-# ---- nesting, against loops ------------------------------------------------------------------------------------------
+# ---- launches, against loops -----------------------------------------------------------------------------------------
 
 
-@st.composite
-def nested_ranges(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """(thread, begin, end) of ranges that nest on their thread, sorted as nccl_calls does."""
-    found: list[tuple[int, int, int]] = []
-
-    def fill(thread: int, low: int, high: int, depth: int) -> None:
-        time = low
-        while depth and time < high and draw(st.booleans()):
-            begin = draw(st.integers(time, high))
-            end = draw(st.integers(begin, high))
-            found.append((thread, begin, end))
-            fill(thread, begin, end, depth - 1)
-            time = end + 1
-
-    for thread in range(draw(st.integers(1, 2))):
-        fill(thread, 0, 40, 3)
-    return sorted(found, key=lambda each: (each[0], each[1], -each[2]))
-
-
-@settings(max_examples=200, deadline=None)
-@given(nested_ranges(), st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 41)), max_size=20))
-def test_a_kernel_is_in_the_innermost_range_around_its_launch(
-    ranges: list[tuple[int, int, int]], points: list[tuple[int, int]]
-) -> None:
-    columns = [np.array([each[i] for each in ranges], np.int64) for i in range(3)]
-    tid, time = (np.array([point[i] for point in points], np.int64) for i in range(2))
-    found = nccl_kernels._innermost(*columns, tid, time, np.lexsort((time, tid)))
-    for (thread, at), index in zip(points, found.tolist(), strict=True):
-        around = [each for each in ranges if each[0] == thread and each[1] <= at <= each[2]]
-        shortest = min((end - begin for _, begin, end in around), default=None)
-        assert (index >= 0) == bool(around)
-        if index >= 0:
-            assert ranges[index] in around and ranges[index][2] - ranges[index][1] == shortest
-
-
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 1)), max_size=30))
 def test_launches_are_outermost_groups_and_single_calls(calls: list[tuple[int, int]]) -> None:
     calls.sort(key=lambda call: call[0])
