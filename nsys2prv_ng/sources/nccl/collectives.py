@@ -1,6 +1,6 @@
-"""What NCCL's kernels tell of the clocks: a collective ends on the GPUs of all its ranks at about the same time.
+"""Evidence for the alignment of clocks: a collective ends on the GPUs of all its ranks at about the same time.
 
-Not the calls on the host: they return when the kernel has been launched.
+Calls on the host are no evidence: they return when the kernel has been launched.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def collect_evidence(
     kernel: NcclKernels,
     pairs: pd.DataFrame,
 ) -> Evidence:
-    """Collectives of one report, with the times of their kernels.
+    """Return the collectives of one report, with the times of their kernels.
 
-    `table` has the calls (process, name as an index into `names`, communicator as one into `communicators` or -1,
-    bytes, root, and rank where a call tells the caller's), `pairs` indices of kernels and of the calls that they carry
-    out. Where no call tells its communicator, kernels are given in the order in which they ran on each stream.
+    `table` has the calls: process, name as an index into `names`, communicator as one into `communicators` or -1,
+    bytes, root, and the caller's rank where a call records it. `pairs` has indices of kernels and of the calls that
+    they carry out. Where no call records its communicator, kernels count in the order in which they ran on each stream.
     """
-    process, device = _owners(places, kernel.place)
+    process, device = _find_owners(places, kernel.place)
     member, _ = encode_rows(process, device)
     only = pairs[~pairs["call"].duplicated(keep=False)]
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
     call = table.iloc[only["call"]]
-    shown = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
-    if not shown.any():
-        return Evidence([_by_sequence(kernel, member, table, only)])
+    usable = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
+    if not usable.any():
+        return Evidence([_collect_by_sequence(kernel, member, table, only)])
 
-    call, at = call[shown], only["kernel"].to_numpy(np.int64)[shown]
-    root, own = call["root"].to_numpy(np.int64), _own_ranks(table, call)
+    call, at = call[usable], only["kernel"].to_numpy(np.int64)[usable]
+    root, own = call["root"].to_numpy(np.int64), _find_own_ranks(table, call)
     size = call["bytes"].to_numpy(np.int64)
     kind = hash_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
@@ -78,8 +78,8 @@ def collect_evidence(
     return Evidence([collectives])
 
 
-def _owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
-    """Process and device of each kernel; -1 for one without a place."""
+def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the process and device of each kernel; -1 for one without a place."""
     used, position = np.unique(place, return_inverse=True)
     owners = []
     for number in used.tolist():
@@ -89,19 +89,21 @@ def _owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
     return process[position], device[position]
 
 
-def _own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
-    """The caller's rank in the communicator of each call, where one of its process's calls tells it; else NULL."""
+def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
+    """Return the caller's rank in the communicator of each call, as any call of the process records it; else NULL."""
     known = table.loc[table["rank"] != NULL, ["process", "communicator", "rank"]].drop_duplicates()
     known = known[~known.duplicated(["process", "communicator"], keep=False)]
     ranks = call[["process", "communicator"]].merge(known, on=["process", "communicator"], how="left")["rank"]
     return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
 
 
-def _by_sequence(kernel: NcclKernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame) -> Collectives:
-    """Kernels of synchronising functions by stream; streams of a rank are in the order of their first kernels."""
+def _collect_by_sequence(
+    kernel: NcclKernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame
+) -> Collectives:
+    """Return kernels of synchronising functions by stream; streams of a rank are numbered by their first kernels."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
-    of_call = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
-    size[pairs["kernel"].to_numpy(np.int64)] = np.where(of_call == NULL, ANY_SIZE, of_call)
+    call_size = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
+    size[pairs["kernel"].to_numpy(np.int64)] = np.where(call_size == NULL, ANY_SIZE, call_size)
     at = np.flatnonzero((kernel.place >= 0) & np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0))
     at = at[np.argsort(kernel.begin[at], kind="stable")]
     streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})

@@ -1,7 +1,7 @@
 """Payloads of NCCL's calls as columns: communicator, bytes, ranks and so on.
 
 NCCL gives its NVTX ranges payloads with named fields (src/include/nvtx_payload_schemas.h in NCCL). Exports up to schema
-3.23 hold them as JSON text, later ones as bytes.
+3.23 contain them as JSON text, later ones as bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 
 @dataclass(frozen=True)
 class Payloads:
-    """Payloads of n calls. NULL stands for a field that a payload does not have, -1 for no index."""
+    """Payloads of n calls. NULL stands for a field that a payload lacks, -1 for no index."""
 
     given: BoolArray
     """Whether the call has a payload at all, understood or not."""
@@ -54,62 +54,64 @@ class Payloads:
     root: IntArray
     peer: IntArray
     rank: IntArray
-    """Rank of the caller, which calls that make or end a communicator tell."""
+    """Rank of the caller, which calls that make or end a communicator record."""
     ranks: IntArray
     """Number of ranks of the communicator."""
     devices: IntArray
-    """Number of ranks of a communicator that is all in the calling process."""
+    """Number of ranks of a communicator that is entirely in the calling process."""
 
     def take(self, calls: IntArray) -> Payloads:
-        """The payloads at these indices; the names stay."""
+        """Return the payloads at these indices; the names stay."""
         names = [f.name for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)]
         return replace(self, **{name: getattr(self, name)[calls] for name in names})
 
     @property
     def understood(self) -> BoolArray:
-        """Whether the payload says something of a communication."""
+        """Whether the payload has a field of a communication."""
         columns = (self.bytes, self.root, self.peer)
-        said = [self.communicator >= 0, self.operation >= 0, *(column != NULL for column in columns)]
-        return np.asarray(np.logical_or.reduce(said), np.bool_)
+        has_field = [self.communicator >= 0, self.operation >= 0, *(column != NULL for column in columns)]
+        return np.asarray(np.logical_or.reduce(has_field), np.bool_)
 
 
 def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
-    """Payloads of these rows of NVTX_EVENTS. Each distinct text or blob is decoded once."""
+    """Read the payloads of these rows of NVTX_EVENTS. Each distinct text or blob is decoded once."""
     columns = reader.columns(NVTX)
     distinct: list[Fields | None] = [None]
     index = np.zeros(rows.size, np.int64)  # 0: no payload
 
     by_id, texts = reader.names(columns["jsonTextId"][rows])
-    _add(distinct, index, np.where(columns["jsonTextId"][rows] != NULL, by_id, -1), [_from_json(t) for t in texts])
-    codes, inline = _encoded(columns.texts["jsonText"], rows)
-    _add(distinct, index, codes, [_from_json(text) for text in inline])
-    codes, blobs = _encoded(columns.blobs["binaryData"], rows)
+    _add(distinct, index, np.where(columns["jsonTextId"][rows] != NULL, by_id, -1), [_parse_json(t) for t in texts])
+    codes, inline = _encode(columns.texts["jsonText"], rows)
+    _add(distinct, index, codes, [_parse_json(text) for text in inline])
+    codes, blobs = _encode(columns.blobs["binaryData"], rows)
     if blobs:
         layout = PayloadLayout(reader.columns, COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
-    return _columns(distinct, index)
+    return _make_columns(distinct, index)
 
 
-def _encoded(column: pa.ChunkedArray, rows: IntArray) -> tuple[IntArray, list[str | bytes]]:
-    """(index into the distinct values or -1, distinct values) of these rows."""
+def _encode(column: pa.ChunkedArray, rows: IntArray) -> tuple[IntArray, list[str | bytes]]:
+    """Return (index into the distinct values or -1, distinct values) of these rows."""
     encoded = column.take(pa.array(rows, pa.int64())).combine_chunks().dictionary_encode()
     return encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
 
 
-def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, found: Sequence[Fields | None]) -> None:
-    has = codes >= 0
-    index[has] = len(distinct) + codes[has]
-    distinct += found
+def _add(distinct: list[Fields | None], index: IntArray, codes: IntArray, payloads: Sequence[Fields | None]) -> None:
+    """Add payloads to the distinct ones, and their indices to those of the rows that have one (a code from 0 on)."""
+    has_payload = codes >= 0
+    index[has_payload] = len(distinct) + codes[has_payload]
+    distinct += payloads
 
 
-def _columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
-    communicators = [_identifier(fields) for fields in distinct]
-    operations = [_operation(fields) for fields in distinct]
-    communicator_names, communicator = _names(communicators, index)
-    operation_names, operation = _names(operations, index)
+def _make_columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
+    """Make columns of the distinct payloads and the index of each row's payload."""
+    communicators = [_get_communicator(fields) for fields in distinct]
+    operations = [_get_operation(fields) for fields in distinct]
+    communicator_names, communicator = _index_names(communicators, index)
+    operation_names, operation = _index_names(operations, index)
 
     def column(name: str, limit: int = MOST_RANKS) -> IntArray:
-        values = [_integer(fields.get(name)) if fields else None for fields in distinct]
+        values = [_parse_integer(fields.get(name)) if fields else None for fields in distinct]
         fits = [NULL if value is None or not 0 <= value < limit else value for value in values]
         return np.array(fits, np.int64)[index]
 
@@ -128,34 +130,38 @@ def _columns(distinct: Sequence[Fields | None], index: IntArray) -> Payloads:
     )
 
 
-def _names(of_distinct: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:
-    """(names that occur, index into them or -1 for each row)."""
-    used = {of_distinct[i] for i in np.unique(index)}
+def _index_names(payload_names: Sequence[str | None], index: IntArray) -> tuple[list[str], IntArray]:
+    """Return (names that occur, sorted; index into them or -1 for each row), given that of each distinct payload."""
+    used = {payload_names[i] for i in np.unique(index)}
     names = sorted(name for name in used if name is not None)
     position = {name: i for i, name in enumerate(names)}
-    return names, np.array([-1 if name is None else position.get(name, -1) for name in of_distinct], np.int64)[index]
+    return names, np.array([-1 if name is None else position.get(name, -1) for name in payload_names], np.int64)[index]
 
 
-def _identifier(fields: Fields | None) -> str | None:
-    value = _integer(fields.get(COMMUNICATOR)) if fields else None
+def _get_communicator(fields: Fields | None) -> str | None:
+    """Return the communicator's 64-bit id as 16 hexadecimal digits."""
+    value = _parse_integer(fields.get(COMMUNICATOR)) if fields else None
     return None if value is None else f"{value % 2**64:016x}"
 
 
-def _operation(fields: Fields | None) -> str | None:
+def _get_operation(fields: Fields | None) -> str | None:
+    """Return the name of the reduction operation, which payloads have as a text or a number."""
     value = fields.get(OPERATION) if fields else None
-    number = _integer(value)
+    number = _parse_integer(value)
     if number is None:
         return value if isinstance(value, str) and value else None
     return OPERATIONS[number] if 0 <= number < len(OPERATIONS) else f"operation {number}"
 
 
-def _integer(value: object) -> int | None:
+def _parse_integer(value: object) -> int | None:
+    """Return the value of an integer or of its text; None for anything else."""
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _from_json(text: object) -> Fields | None:
+def _parse_json(text: object) -> Fields | None:
+    """Return the fields of a JSON object; None for any other text."""
     try:
         fields = json.loads(str(text))
     except (ValueError, RecursionError):
