@@ -13,9 +13,9 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.lanes import assign_lanes, mark_crossing
+from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
-from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
 from nsys2prv_ng.sources.cuda import launch_calls as calls
 from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
@@ -89,7 +89,7 @@ def project(found: NvtxEvents, rows: IntArray, launched: _Launched) -> Projectio
     tid, begin = found.columns["globalTid"], found.columns["start"]
     rows = rows[np.lexsort((-found.end(rows), begin[rows], tid[rows]))]
     order = np.lexsort((launched.called, launched.global_tid))
-    innermost, parent, depth = _nest(
+    innermost, parent, depth = find_innermost(
         tid[rows], begin[rows], found.end(rows), launched.global_tid[order], launched.called[order]
     )
     open_ = np.stack([innermost, *(column[order] for column in (launched.place, launched.begin, launched.end))])
@@ -116,38 +116,6 @@ def _limits(parts: IntArray) -> IntArray:
     return limits
 
 
-@compiled
-def _nest(group, begin, end, op_group, op_time):  # type: ignore[no-untyped-def]
-    """(innermost range of each operation or -1, parent of each range or -1, depth of each range).
-
-    Ranges are ordered by group, begin and falling end, operations by group and time; the ranges of a group nest.
-    """
-    parent = np.full(begin.size, -1, np.int64)
-    depth = np.zeros(begin.size, np.int64)
-    innermost = np.full(op_time.size, -1, np.int64)
-    current = np.int64(-1)
-    r = np.int64(0)
-    for i in range(op_time.size + 1):
-        last = i == op_time.size
-        # Every range that begins up to this operation, or all that are left.
-        while r < begin.size and (
-            last or group[r] < op_group[i] or (group[r] == op_group[i] and begin[r] <= op_time[i])
-        ):
-            while current >= 0 and (group[current] != group[r] or end[current] <= begin[r]):
-                current = parent[current]
-            parent[r] = current
-            depth[r] = depth[current] + 1 if current >= 0 else 0
-            current = r
-            r += 1
-        if last:
-            break
-        inside = current
-        while inside >= 0 and (group[inside] != op_group[i] or end[inside] < op_time[i]):
-            inside = parent[inside]
-        innermost[i] = inside
-    return innermost, parent, depth
-
-
 def _add(reader: ReportReader, result: Result, found: NvtxEvents, domain: str, projected: list[Projections]) -> None:
     """Intervals on lanes: those of one host thread and set share a lane as long as they nest on the stream."""
     row, place, begin, end = (np.concatenate(columns) for columns in zip(*projected, strict=True))
@@ -160,13 +128,13 @@ def _add(reader: ReportReader, result: Result, found: NvtxEvents, domain: str, p
     labels = reader.labels
     for value in np.unique(lane[~beyond]):
         here = lane == value
-        event_type = families.nvtx_on_gpu(domain, int(value))
+        event_type = families.make_nvtx_on_gpu(domain, int(value))
         handle = labels.handle(event_type)
         opening = [Pair(handle, found.texts.name_ids(labels, event_type.names, row[here]))]
         text = found.texts.index[row[here]]
         has_number = found.texts.has_number[text]
         if has_number.any():
-            number = labels.handle(families.nvtx_number(domain))
+            number = labels.handle(families.make_nvtx_number(domain))
             opening.append(Pair(number, found.texts.number[text], has_number))
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [handle]))
 
