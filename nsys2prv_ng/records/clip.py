@@ -1,4 +1,4 @@
-"""Cut records to a window of time: what straddles a limit is shortened, what lies outside is dropped and counted."""
+"""Cut records to windows of time: what straddles a limit is shortened, what lies outside is dropped and counted."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from nsys2prv_ng.records.columns import (
 
 
 def clip_records(records: Records, low: int, high: int) -> Records:
-    """Records within [low, high] (ns), as `clip_to_windows` keeps them."""
+    """Return the records within [low, high] (ns), by the rules of `clip_to_windows`."""
     return clip_to_windows(records, [(low, high)])[0]
 
 
 def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
-    """Records within any of some windows (ns), which are sorted and do not touch, and how many more pieces that makes.
+    """Return the records within any of the windows (ns), and how many pieces there are beyond one for each record.
 
-    An interval or state is kept where it shares time with a window and is cut to it; one that does with several windows
-    becomes a piece in each. A point is kept if it lies within, limits included. So is a communication if any of it
-    does; its times are moved to the nearest limit.
+    `windows` are sorted and do not touch. An interval or state is kept where it shares time with a window, and is cut
+    to it; if it shares time with several windows, it becomes a piece in each. A point is kept if it lies within, limits
+    included. A communication is kept if any part of it does; its times are moved to the nearest limit.
     """
-    # In the order of begins, so that of intervals cut to the same limits the outer one stays the first.
+    # In the order of begins: of intervals that are cut to the same limits, the outer one stays first.
     records = records.sorted()
     begin, end = _find_limits(records)
     line_class = records.tie_class
@@ -47,7 +47,7 @@ def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tup
 
 
 def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: IntArray) -> Records:
-    """Each record cut to its window; begin and end are those of what it belongs to."""
+    """Cut each record to its window. `begin` and `end` (ns) are those of its interval, state or communication."""
     length = np.minimum(end, high) - np.maximum(begin, low)
     line_class = clipped.tie_class
     is_begin, is_end = line_class == BEGIN, line_class == END
@@ -66,13 +66,13 @@ def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: 
 
 
 def drop_short_intervals(records: Records, shortest: int) -> Records:
-    """Records without the intervals that last less than `shortest` ns; points, states and communications stay."""
+    """Return the records without intervals of less than `shortest` ns; points, states and communications stay."""
     is_interval = np.isin(records.tie_class, (BEGIN, END, EMPTY))
     return records.take(np.flatnonzero(~is_interval | (records.length >= shortest)))
 
 
 def _find_limits(records: Records) -> tuple[IntArray, IntArray]:
-    """Begin and end of what each record belongs to: of its interval, state or communication."""
+    """Return begin and end (ns) of the interval, state or communication that each record belongs to."""
     begin, end = records.time.copy(), records.time.copy()
     line_class, length = unpack_tie(records.tie)
     is_begin, is_end = line_class == BEGIN, line_class == END

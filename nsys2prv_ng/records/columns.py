@@ -1,4 +1,4 @@
-"""Records of a trace as columns: what is sorted, merged and, at the very end, formatted as text.
+"""Records of a trace as columns, which are sorted, merged and, at the very end, formatted as text.
 
 A record is one line of the .prv. Its fixed part is (time, tie, place, kind); its variable part is a run of words, pairs
 (handle, value) in two flat arrays:
@@ -7,7 +7,8 @@ A record is one line of the .prv. Its fixed part is (time, tie, place, kind); it
     state          (state, end)
     communication  (place of the receiver, physical send), (0, logical receive), (0, physical receive), (tag, size)
 
-`place` is an id of the row, `handle` of the event type, both local to the report until `resolve`. Times are ns, int64.
+`place` is an id of the row, `handle` of the event type, both local to the report until `resolve_maps`. Times are ns,
+int64.
 
 `tie` orders records of equal time: ends (inner first), zero-length intervals and points, begins (outer first), states,
 communications. It holds the class in its top bits and, for ends and begins, the length of the interval, so that the
@@ -34,7 +35,7 @@ KINDS = STATE, EVENT, COMMUNICATION = 1, 2, 3
 """Kinds of records, with Paraver's numbers."""
 
 END, EMPTY, POINT, BEGIN, STATE_LINE, COMMUNICATION_LINE = range(6)
-"""Classes of `tie`; EMPTY is an interval without length, which one line opens and closes."""
+"""Classes of `tie`. EMPTY is an interval without length, which one line opens and closes."""
 
 _CLASS_SHIFT = 58
 LONGEST = (1 << _CLASS_SHIFT) - 1
@@ -44,7 +45,7 @@ _Length = TypeVar("_Length", int, IntArray)
 
 
 class Pair(NamedTuple):
-    """A type:value pair of many events: one handle and value for all or an array with one for each, and where it is."""
+    """A type:value pair of n events: one handle and value for all or an array (n); `present` (n) marks the owners."""
 
     handle: int | IntArray
     value: int | IntArray
@@ -53,7 +54,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class Records:
-    """Columns of n records and their m words; `first` has n + 1 offsets into the words."""
+    """Columns of n records and their m words. `first` has n + 1 offsets into the words."""
 
     time: IntArray
     tie: IntArray
@@ -72,15 +73,15 @@ class Records:
 
     @property
     def length(self) -> IntArray:
-        """Length of the interval that a begin or end line belongs to, ns."""
+        """Length (ns) of the interval that a begin or end line belongs to."""
         return unpack_tie(self.tie)[1]
 
     def take(self, order: IntArray) -> Records:
-        """The records at these indices, in this order."""
+        """Return the records at these indices, in this order."""
         return self._take(order, int(np.diff(self.first)[order].sum()))
 
     def _take(self, order: IntArray, words: int) -> Records:
-        # numpy's memory, unlike numba's, comes in huge pages if there is much of it: half the time of large arrays.
+        # numpy allocates large arrays in huge pages, numba does not: this takes half the time for large arrays.
         n = order.size
         columns = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int8)
         first = np.empty(n + 1, np.int64)
@@ -90,7 +91,7 @@ class Records:
         return Records(*columns, first, *pairs)
 
     def part(self, low: int, high: int) -> Records:
-        """Records low .. high - 1, as views."""
+        """Return records low .. high - 1, as views."""
         a, b = self.first[low], self.first[high]
         first = self.first[low : high + 1] - a
         rows = slice(low, high)
@@ -98,7 +99,10 @@ class Records:
         return Records(self.time[rows], self.tie[rows], self.place[rows], self.kind[rows], first, *words)
 
     def sorted(self) -> Records:
-        """Ordered by time and tie; records that agree in both keep their order. Itself, where they are in order."""
+        """Return the records ordered by time and tie; records that agree in both keep their order.
+
+        Returns the same object if the records are in order.
+        """
         order = sort_by_time(self.time, self.tie)
         return self if changes_nothing(order) else self._take(order, self.value.size)
 
@@ -128,7 +132,7 @@ def unpack_tie_class(tie):  # type: ignore[no-untyped-def]
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
-    """Records of several parts, one part after the other."""
+    """Return the records of several parts, one part after the other."""
     counts = [part.value.size for part in parts]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     first = np.concatenate(
@@ -146,22 +150,21 @@ def concatenate(parts: Sequence[Records]) -> Records:
 
 
 def merge_parts(parts: Sequence[Records]) -> Records:
-    """One sorted sequence of parts that each are sorted; where time and tie agree, an earlier part's records are first.
+    """Merge sorted parts into one sorted sequence; where time and tie agree, records of an earlier part come first.
 
-    Of a single part that has records no copy is made.
+    If only one part has records, it is returned without a copy.
     """
     parts = [part for part in parts if len(part)]
     return parts[0] if len(parts) == 1 else concatenate(parts).sorted()
 
 
 def count_events(records: Records) -> int:
-    """Intervals, points and communications: an interval has one begin line, one without length is a point."""
-    of_class = records.tie_class
-    return int(np.isin(of_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
+    """Count intervals, points and communications: an interval has one begin line, one without length one line."""
+    return int(np.isin(records.tie_class, (BEGIN, EMPTY, POINT, COMMUNICATION_LINE)).sum())
 
 
 def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
-    """One record for each time, with those of `pairs` that are present at it."""
+    """Make one record for each time, with the `pairs` that are present there."""
     n = time.size
     count = np.zeros(n, np.int64)
     for pair in pairs:
@@ -182,19 +185,19 @@ def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, 
 
 
 def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
-    """Events at a point in time: `place` and `time` of n, pairs of n."""
+    """Make events at a point in time: `place` and `time` (ns) of n, pairs of n."""
     return _make_lines(place, time, np.full(time.size, pack_tie(POINT, 0), np.int64), EVENT, pairs)
 
 
 def make_intervals(
     place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int | IntArray]
 ) -> Records:
-    """Intervals of n, begin <= end (ns): a line with the pairs `opening` and one that sets the types `closing` to 0.
+    """Make intervals of n, begin <= end (ns): a line with the pairs `opening`, one that sets the types `closing` to 0.
 
-    Intervals of the same row and type must nest; of equal ones, the earlier in the columns is the outer. One without
-    length is a single line that opens and closes.
+    Intervals of the same row and type must nest. If two are equal, the earlier one in the columns is the outer. An
+    interval without length is a single line that opens and closes.
     """
-    length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer ones
+    length = np.minimum(end - begin, LONGEST)  # a tie holds no more, and no trace has longer intervals
     long = length > 0
     zeros = [Pair(handle, 0) for handle in closing]
     zero_line = _make_lines(
@@ -205,14 +208,14 @@ def make_intervals(
         select(opening, ~long) + select(zeros, ~long),
     )
     begin_line = _make_lines(place[long], begin[long], pack_tie(BEGIN, length[long]), EVENT, select(opening, long))
-    # Of equal intervals the inner, later one ends first: reversed order, which the stable sort keeps.
+    # If intervals are equal, the inner, later one ends first: so the order is reversed, which the stable sort keeps.
     back = np.flatnonzero(long)[::-1]
     end_line = _make_lines(place[back], end[back], pack_tie(END, length[back]), EVENT, select(zeros, back))
     return concatenate([begin_line, zero_line, end_line])
 
 
 def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
-    """Pairs of the events at these indices, or where this mask is set."""
+    """Return the pairs of the events at these indices, or where this mask is set."""
     return [
         Pair(
             pair.handle[where] if isinstance(pair.handle, np.ndarray) else pair.handle,
@@ -224,7 +227,7 @@ def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
 
 
 def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
-    """State records of n; those of a row must not overlap. States without length, which show nothing, are left out."""
+    """Make state records of n, which must not overlap on a row. Those without length, which show nothing, are skipped."""
     long = end > begin
     place, begin, end, state = place[long], begin[long], end[long], state[long]
     tie = np.full(begin.size, pack_tie(STATE_LINE, 0), np.int64)
@@ -239,9 +242,9 @@ def make_communications(
     size: IntArray | int,
     tag: IntArray | int,
 ) -> Records:
-    """Communications of n from row `sender` at time `send` to row `receiver` at `receive` (ns), `size` in bytes.
+    """Make communications of n, from row `sender` at `send` to row `receiver` at `receive` (ns), `size` in bytes.
 
-    Logical and physical times are the same: nsys knows no others.
+    Logical and physical times are equal: nsys records one time for each side.
     """
     tie = np.full(send.size, pack_tie(COMMUNICATION_LINE, 0), np.int64)
     words = [Pair(receiver, send), Pair(0, receive), Pair(0, receive), Pair(tag, size)]
@@ -266,7 +269,7 @@ def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
 
 
 def drop_places(records: Records, without: BoolArray) -> Records:
-    """The records none of whose places is in a mask by place."""
+    """Return the records without those that have a place in `without`, a mask by place."""
     out = without[records.place]
     is_communication = records.kind == COMMUNICATION
     out[is_communication] |= without[records.handle[records.first[:-1][is_communication]]]
@@ -274,7 +277,7 @@ def drop_places(records: Records, without: BoolArray) -> Records:
 
 
 def move_to_rows(records: Records, rows: IntArray) -> Records:
-    """The records with `rows[place]` for their places; those of which a place has no row (-1) are left out."""
+    """Return the records with `rows[place]` for their places, without those that have a place without a row (-1)."""
     moved = drop_places(records, rows < 0)
     words = moved.first[:-1][moved.kind == COMMUNICATION]
     handle = moved.handle.copy()
@@ -283,9 +286,9 @@ def move_to_rows(records: Records, rows: IntArray) -> Records:
 
 
 def resolve_maps(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
-    """From a report's own ids to those of the trace, in place: place -> row, handle -> type number, name id -> value.
+    """Replace a report's own ids by those of the trace: place -> row, handle -> type number, name id -> value.
 
-    `rows` by place; `types`, `starts`, `tables` as `Numbering.maps` gives them.
+    Changes the records in place. `rows` is by place; `types`, `starts` and `tables` come from `Numbering.maps`.
     """
     _resolve(records.kind, records.place, records.first, records.handle, records.value, rows, types, starts, tables)
 

@@ -1,4 +1,4 @@
-"""Several sorted streams of records as one sorted sequence of blocks."""
+"""Merge sorted streams of records into one sorted sequence of blocks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from nsys2prv_ng.records.columns import Records
 
 _FEWEST, _MOST, _PER_STREAM = 1 << 16, 1 << 18, 256
-"""Records of a block: so many of each stream, as each costs some time in each block, within limits of memory."""
+"""Records of a block: a number per stream, since each stream costs time in each block, within limits of memory."""
 LAST_TIME = np.iinfo(np.int64).max
 
 _AHEAD = 4
-"""Blocks of records that may have been read for one block: of sparse streams, others are read far ahead."""
+"""Blocks of records that may be read for one block: where streams are sparse, others are read far ahead."""
 
 
 class _Cursor:
-    """Where the merge is in a stream of chunks, of which none is empty."""
+    """The position of the merge in a stream of chunks. No chunk is empty."""
 
     def __init__(self, chunks: Iterator[Records]) -> None:
         self._chunks = chunks
         self._read: deque[Records] = deque()
-        """Chunks that were read, from the one on that holds the next record: its `_at`."""
+        """Chunks that were read and are not finished. The next record is number `_at` of the first of them."""
         self._at = 0
         self._read_one()
 
@@ -37,7 +37,7 @@ class _Cursor:
         return not self._read
 
     def find_time_after(self, step: int) -> int:
-        """Time of the record that is next when `step` records are taken; LAST_TIME if the stream ends before."""
+        """Return the time of the record that follows the next `step` records; LAST_TIME if the stream ends before."""
         at, number = self._at + step, 0
         while number < len(self._read) or self._read_one():
             chunk = self._read[number]
@@ -47,15 +47,15 @@ class _Cursor:
         return LAST_TIME
 
     def count_ahead(self) -> int:
-        """How many records were read and not taken."""
+        """Count the records that were read and not taken."""
         return sum(map(len, self._read)) - self._at
 
     def count(self, limit: int) -> int:
-        """How many records that were read are next, up to and with those at the time `limit`."""
+        """Count the records that were read and not taken, up to and including those at the time `limit`."""
         return sum(int(chunk.time.searchsorted(limit, "right")) for chunk in self._read) - self._at
 
     def take(self, limit: int) -> Iterator[Records]:
-        """The next records, up to and with those at the time `limit`."""
+        """Yield the next records, up to and including those at the time `limit`."""
         while self._read:
             chunk = self._read[0]
             to = int(chunk.time.searchsorted(limit, "right"))
@@ -71,13 +71,12 @@ class _Cursor:
 
 
 def merge_blocks(streams: Sequence[Iterator[Records]], block: int | None = None) -> Iterator[list[Records]]:
-    """Blocks of about `block` records, by default of more the more streams there are.
+    """Yield blocks of about `block` records; by default, more streams make larger blocks.
 
-    Each is a list of sorted parts, those of a stream in the order of the streams; no record of a block is later than
-    one of the next.
+    A block is a list of sorted parts, in the order of the streams. No record of a block is later than one of the next,
+    and records of one time are always in one block.
 
-    `streams`: chunks of records, sorted by time within and among each other. Records of one time are always in one
-    block.
+    `streams`: chunks of records, each sorted by time and in the order of time.
     """
     cursors = [_Cursor(stream) for stream in streams]
     block = block or min(max(_FEWEST, _PER_STREAM * len(cursors)), _MOST)
@@ -91,11 +90,11 @@ def merge_blocks(streams: Sequence[Iterator[Records]], block: int | None = None)
 
 
 def _find_limit(cursors: Sequence[_Cursor], step: int, block: int) -> tuple[int, int]:
-    """Last time of the next block, and the step to try for the one after it.
+    """Return the last time of the next block, and the step to try for the block after it.
 
-    It is the earliest time at which any stream has given `step` records. (One that ends before sets no limit: with many
-    of them, a block would be cut at the end of each.) Some streams are much denser than others, so the step that fills
-    a block is found as they are read.
+    The last time is the earliest one at which any stream has given `step` records. (A stream that ends before sets no
+    limit: with many of them, a block would be cut at the end of each.) Some streams are much denser than others, so the
+    step that fills a block is found while they are read.
     """
     while True:
         limit = min(cursor.find_time_after(step) for cursor in cursors)

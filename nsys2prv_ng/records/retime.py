@@ -1,4 +1,4 @@
-"""Move records to another clock, which may run faster or slower: intervals keep what they cover, not their length."""
+"""Move records to another clock, which may run faster or slower: intervals keep their limits, not their length."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nsys2prv_ng.records.columns import (
 
 
 def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> Records:
-    """The records with all times t (ns) as `clock(t)`, which must not decrease with t.
+    """Return the records with `clock(t)` for each time t (ns). `clock(t)` must not decrease with t.
 
-    Both lines of an interval have its new length. An interval of which both limits become one time is one line that
-    opens and closes, as if it had never had a length; a state is left out.
+    Both lines of an interval have its new length. If both limits of an interval become one time, it is one line that
+    opens and closes, as if it had never had a length. A state without length is dropped.
     """
     length = records.length
     is_begin, is_end = records.tie_class == BEGIN, records.tie_class == END
@@ -39,9 +39,9 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
     words = records.first[:-1]
     is_state = records.kind == STATE
     value[words[is_state]] = clock(value[words[is_state]])
-    of_communication = words[records.kind == COMMUNICATION]
+    communications = words[records.kind == COMMUNICATION]
     for word in range(3):
-        value[of_communication + word] = clock(value[of_communication + word])
+        value[communications + word] = clock(value[communications + word])
 
     moved = Records(time, tie, records.place, records.kind, records.first, records.handle, value)
     vanished = (is_begin | is_end) & (new_length == 0)
@@ -54,9 +54,9 @@ def retime_records(records: Records, clock: Callable[[IntArray], IntArray]) -> R
 
 
 def _merge_vanished(records: Records, old_time: IntArray, lines: IntArray) -> Records:
-    """One line for the two of each interval that lost its length: what it opens, then what it closes.
+    """Make one line of the two of each interval that lost its length: the pairs that open, then those that close.
 
-    Only intervals of a nanosecond or so can lose it, and few of these, so that they are taken one by one.
+    Only intervals of a nanosecond or so can lose their length, and few of them do, so a loop is fast enough.
     """
     open_lines: dict[tuple[int, int], list[int]] = {}
     pairs = []

@@ -1,4 +1,4 @@
-"""Sorted runs of records that a store keeps until they are merged."""
+"""Sorted runs of records, which a store keeps until they are merged."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
 _RECORD_BYTES, _WORD_BYTES = 25, 12
-"""Of the columns as they are stored."""
+"""Bytes of a record and of a word in the columns as they are stored."""
 
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
 class Chunk(NamedTuple):
-    """A part of a run: where it is, its records and its words."""
+    """A part of a run: its slot in the store, the number of its records and of its words."""
 
     slot: Slot
     records: int
@@ -29,42 +29,42 @@ class Chunk(NamedTuple):
 
 
 class RunFacts(NamedTuple):
-    """What a translation must know of records before it sees them again, with the times that they were stored with."""
+    """What a translation must know of records before it loads them again. Times are those that were stored."""
 
     first: int
     last: int
-    """First and last time (ns) of all that the records say."""
+    """First and last time (ns) of all times in the records."""
     place_first: IntArray
     place_last: IntArray
-    """By place: of its events; first > last where it has none."""
+    """First and last time (ns) of the events of each place; first > last where it has no event."""
     handles: IntArray
-    """Handles of the types of which there are events."""
+    """Handles of the types that have events."""
     kinds: dict[int, int]
     """Number of records by kind."""
     events: int
     """Intervals, points and communications."""
 
     def has_events_on(self, places: IntArray) -> bool:
-        """Whether any of the events is on one of some places."""
+        """Return whether any event is on one of these places."""
         known = places[places < self.place_first.size]
         return bool((self.place_first[known] <= self.place_last[known]).any())
 
 
 @dataclass
 class Run:
-    """Records sorted by time and tie, in a store. At least one."""
+    """Records sorted by time and tie, in a store. A run has at least one record."""
 
     chunks: list[Chunk]
     facts: RunFacts
     on_common_clock: bool
-    """Whether its times are those of the trace; else those of its report."""
+    """Whether its times are those of the trace; otherwise they are those of its report."""
 
     def __len__(self) -> int:
         return sum(chunk.records for chunk in self.chunks)
 
 
 def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
-    """Sort records and keep them: as one run, or none if there are none."""
+    """Sort records and store them. Returns one run, or no run if there are no records."""
     if not len(records):
         return []
     facts = _collect_facts(records)
@@ -80,13 +80,13 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
 
 
 def load_chunks(run: Run, store: Store) -> Iterator[Records]:
-    """The records of a run, some at a time, in memory of their own."""
+    """Yield the records of a run, some at a time, in memory of their own."""
     for chunk in run.chunks:
         yield _load_chunk(chunk, store)
 
 
 def load_records(run: Run, store: Store) -> Records:
-    """The records of a run."""
+    """Return the records of a run."""
     return rec.concatenate(list(load_chunks(run, store)))
 
 
@@ -100,7 +100,7 @@ def _load_chunk(chunk: Chunk, store: Store) -> Records:
 
 
 def _list_columns(records: Records) -> list[Array]:
-    """As they are stored: within a chunk the offsets of words fit into 32 bits."""
+    """Return the columns as they are stored: within a chunk the offsets of words fit into 32 bits."""
     first: Int32Array = records.first.astype(np.int32)
     return [records.time, records.tie, records.value, records.place, first, records.handle, records.kind]
 

@@ -1,4 +1,4 @@
-"""Stable order by time, and columns in an order: what sorting and merging takes, free of the interpreter's lock."""
+"""The stable order by time, and columns gathered in an order, both without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
-    """Stable order by (time, tie)."""
+    """Return the stable order by (time, tie), as indices."""
     n = time.size
     if n == 0:
         return np.zeros(0, np.int64)
     low, bits = int(time.min()), n.bit_length()
     if (int(time.max()) - low).bit_length() + bits < 64:
-        # Time and index in one number, which sorts faster than indices that stand for times elsewhere, and by numpy's
-        # fastest way, since no two are equal.
+        # Time and index in one number: this sorts faster than indices of times that are elsewhere, and in numpy's
+        # fastest way, since no two numbers are equal.
         times = time - low
         times <<= bits
         times |= np.arange(n)
@@ -35,7 +35,7 @@ def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
 
 @compiled
 def changes_nothing(order):  # type: ignore[no-untyped-def]
-    """Whether an order is 0, 1, 2, ..."""
+    """Return whether an order is 0, 1, 2, ..."""
     for i in range(order.size):  # noqa: SIM110 (numba has no generators in all)
         if order[i] != i:
             return False
@@ -44,7 +44,7 @@ def changes_nothing(order):  # type: ignore[no-untyped-def]
 
 @compiled
 def _mark_wrong_ties(times, tie, order, wrong):  # type: ignore[no-untyped-def]
-    """Mark in `wrong` all records of each time at which a tie falls; `times` are in order, `tie` is not."""
+    """Mark in `wrong` all records of each time at which a tie falls. `times` are in order, `tie` is not."""
     low = 0
     while low < times.size:
         high = low + 1
@@ -61,7 +61,7 @@ def _mark_wrong_ties(times, tie, order, wrong):  # type: ignore[no-untyped-def]
 def gather_rows(order, columns, words_from, words, to_columns, to_words_from, to_words):  # type: ignore[no-untyped-def]
     """Fill columns, offsets and words with those of the records at `order`.
 
-    Column by column: arrays at equal offsets of pages share their place in the cache, and all at once are too many.
+    Goes column by column: arrays at equal offsets of pages share a place in the cache, and all at once are too many.
     """
     time, tie, place, kind = columns
     to_time, to_tie, to_place, to_kind = to_columns

@@ -1,4 +1,4 @@
-"""Columns that wait for the rest of a translation: in memory up to a budget, past that in a file without a name."""
+"""Columns that a translation keeps until it needs them again: in memory up to a limit, then in a nameless file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class Slot(NamedTuple):
-    """Where columns are: on which shelf, in memory or on disk, from which byte on."""
+    """The place of columns: the shelf, in memory or on disk, and the first byte."""
 
     shelf: int
     on_disk: bool
@@ -28,32 +28,32 @@ class Slot(NamedTuple):
 
 
 class Store:
-    """Columns by slot. A process that was forked after the store was made puts its own on a shelf of its own, and every
-    process can get all.
+    """Columns by slot. A process that was forked from the one that made the store puts columns on a shelf of its own.
 
-    A context manager. Neither the memory nor the file has a name: what is held is gone when the processes have ended,
-    whatever ended them.
+    Every process can get all columns. A context manager. Neither the memory nor the file has a name: the columns are
+    gone when the processes have ended, whatever ended them.
     """
 
     def __init__(self, folder: Path, memory: int, shelves: int = 1, chunk_bytes: int = 1 << 20) -> None:
-        """`memory`: bytes to hold before a file in `folder` is used; `shelves`: of the processes that put something in;
-        `chunk_bytes`: how much of a run to put at a time, since a chunk of each run will be in memory at once.
+        """Open the memory and the files.
 
-        Raises TranslationError where `folder` takes no file.
+        `memory`: bytes to keep before a file in `folder` is used. `shelves`: one for each process that puts columns.
+        `chunk_bytes`: bytes of a run to put at a time, since a chunk of each run will be in memory at once.
+        Raises TranslationError if no file can be made in `folder`.
         """
         self.folder = folder
         self.memory = memory
         self.chunk_bytes = chunk_bytes
         self.shelf = 0
-        """Where this process puts what it has."""
+        """The shelf of this process."""
         self._lock = threading.Lock()
         self._ends = {False: 0, True: 0}
         self._opened = ExitStack()
         try:
             self._disk = [self._open(_open_nameless(folder)) for _ in range(shelves)]
-            # Memory that processes share by its descriptor, which Linux has; elsewhere all goes to the file.
+            # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
-            self._held = [self._open(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
+            self._memory = [self._open(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
         except OSError as error:
             self._opened.close()
             raise _make_store_error(folder, error) from None
@@ -70,39 +70,39 @@ class Store:
         self._opened.close()
 
     def use_shelf(self, shelf: int) -> None:
-        """From now on this process, which was forked from the one that made the store, puts what it has there."""
+        """Put columns of this process, which was forked from the one that made the store, on a shelf from now on."""
         self.shelf = shelf
         self._ends = {False: 0, True: 0}
 
     def put(self, columns: Sequence[Array]) -> Slot:
-        """Keep contiguous columns. Raises TranslationError on a full disk."""
+        """Store contiguous columns and return their slot. Raises TranslationError on a full disk."""
         views = [_view_bytes(column) for column in columns if column.nbytes]
         size = sum(view.nbytes for view in views)
         with self._lock:
-            on_disk = not self._held or self._used() + size > self.memory
+            on_disk = not self._memory or self._count_used() + size > self.memory
             at = self._ends[on_disk]
             self._ends[on_disk] += size
         slot = Slot(self.shelf, on_disk, at)
         try:
             for view in views:
-                at = _write(self._descriptor(slot), view, at)
+                at = _write(self._get_descriptor(slot), view, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
         return slot
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
-        """Fill columns of the sizes that were put."""
+        """Fill columns that have the sizes of those that were put."""
         at = slot.at
         for column in columns:
             if column.nbytes:
-                at = _read(self._descriptor(slot), _view_bytes(column), at)
+                at = _read(self._get_descriptor(slot), _view_bytes(column), at)
 
-    def _used(self) -> int:
-        """Bytes of memory in use by all processes."""
-        return sum(os.fstat(held.fileno()).st_size for held in self._held)
+    def _count_used(self) -> int:
+        """Return the bytes of memory in use by all processes."""
+        return sum(os.fstat(file.fileno()).st_size for file in self._memory)
 
-    def _descriptor(self, slot: Slot) -> int:
-        return (self._disk if slot.on_disk else self._held)[slot.shelf].fileno()
+    def _get_descriptor(self, slot: Slot) -> int:
+        return (self._disk if slot.on_disk else self._memory)[slot.shelf].fileno()
 
 
 def _open_nameless(folder: Path) -> IO[bytes]:
@@ -114,7 +114,7 @@ def _view_bytes(column: Array) -> memoryview:
 
 
 def _write(descriptor: int, view: memoryview, at: int) -> int:
-    """Write all of a view; returns the place after it."""
+    """Write a whole view at a byte of a file; returns the byte after it."""
     while view:
         done = os.pwrite(descriptor, view, at)
         view, at = view[done:], at + done
@@ -122,11 +122,11 @@ def _write(descriptor: int, view: memoryview, at: int) -> int:
 
 
 def _read(descriptor: int, view: memoryview, at: int) -> int:
-    """Fill a view; returns the place after what was read."""
+    """Fill a view from a byte of a file on; returns the byte after what was read."""
     while view:
         done = os.preadv(descriptor, [view], at)
         if not done:
-            raise EOFError("a store ends before what was put there")
+            raise EOFError("a store ends before the columns that were put there")
         view, at = view[done:], at + done
     return at
 
