@@ -124,7 +124,7 @@ def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
     columns, texts = reader.columns(NVTX), reader.once(read_nvtx_events).texts
     kind, domain, process = columns["eventType"], columns["domainId"], get_process(columns["globalTid"])
     created = np.flatnonzero(kind == _DOMAIN_CREATE)
-    domain_names = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
+    domain_names = {(int(process[row]), int(domain[row])): texts.get_text(int(row)) for row in created}
 
     rows = np.flatnonzero(np.isin(kind, PUSH_POP) & (domain != 0))
     codes, domains = find_distinct_rows(process[rows], domain[rows])

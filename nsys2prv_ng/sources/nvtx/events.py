@@ -1,4 +1,4 @@
-"""The rows of NVTX_EVENTS as events: which can be shown, their texts, domains and categories."""
+"""The rows of NVTX_EVENTS as events: those that can be shown, with their texts, domains and categories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TABLE = Table(
     real=REAL_PAYLOADS,
 )
 
-# ENUM_NSYS_EVENT_TYPE: NVTX's own events and those of nvtxt. The rest of the table names things and happens at no time.
+# ENUM_NSYS_EVENT_TYPE: NVTX's own events and those of nvtxt. The other rows name things and have no time.
 PUSH_POP = (59, 70)
 START_END = (60, 71)
 MARK = (34, 65)
@@ -51,7 +51,10 @@ NAMING = (*_CATEGORY_NAME, 39, 72, 73, 74, _DOMAIN_CREATE, 76, 97, 98, 99)
 
 
 class Texts:
-    """Texts of the rows: name without its number, number, by the index of the row's distinct text."""
+    """Texts of the rows. A name is a text without its number.
+
+    `index` has the distinct text of each row; `name_index`, `number` and `has_number` are by distinct text.
+    """
 
     def __init__(self, reader: ReportReader, columns: Columns) -> None:
         inline = columns.texts["text"].combine_chunks().dictionary_encode()
@@ -67,77 +70,79 @@ class Texts:
         self.name_index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
-        """Ids of the rows' names; only names that occur in them are registered."""
-        of_rows = self.name_index[self.index[rows]]
-        position, used = find_distinct(of_rows)
+        """Return the ids of the rows' names; only names that occur in them are registered."""
+        position, used = find_distinct(self.name_index[self.index[rows]])
         return labels.name_ids(space, [self.names[i] for i in used])[position]
 
-    def text(self, row: int) -> str:
-        """The original text of one row."""
+    def get_text(self, row: int) -> str:
+        """Return the original text of one row."""
         return str(self.original[int(self.index[row])].as_py() or "")
 
 
 @dataclass
 class NvtxEvents:
-    """The events of a report. `rows` are those that can be shown, `domain` has the index of the domain of each."""
+    """The NVTX events of a report."""
 
     columns: Columns
     texts: Texts
     read: int
+    """Number of events, shown or not."""
     rows: IntArray
+    """Rows of the table that can be shown."""
     domain: IntArray
+    """Index of the domain of each of `rows`."""
     ends: IntArray
-    """End of every row of the table."""
+    """End of every row of the table (ns)."""
     domains: list[str]
     """Names of the domains, sorted; the default domain has an empty one."""
     categories: dict[tuple[int, int, int], str]
     """Name of each (process, domain id, category)."""
-    chosen: frozenset[str]
-    """Names of the domains that the user wants."""
+    selected: frozenset[str]
+    """Names of the domains that the user selected."""
     dropped: dict[str, int] = field(default_factory=dict)
 
-    def matching(self, pattern: str) -> IntArray:
-        """Rows of the ranges whose whole text, as the program gave it, matches a pattern with * and ?."""
+    def find_matching(self, pattern: str) -> IntArray:
+        """Return the rows of ranges with a text that matches a pattern with * and ?: the whole text of the program."""
         texts = self.texts.original.to_pylist()
-        wanted = np.array([match_patterns(str(text or ""), pattern) for text in texts], np.bool_)
+        matches = np.array([match_patterns(str(text or ""), pattern) for text in texts], np.bool_)
         is_range = np.isin(self.columns["eventType"][self.rows], (*PUSH_POP, *START_END))
-        return self.rows[is_range & wanted[self.texts.index[self.rows]]]
+        return self.rows[is_range & matches[self.texts.index[self.rows]]]
 
     def select_domain(self, domain: str, kinds: tuple[int, ...]) -> IntArray:
-        """Rows of a domain that are of some kinds."""
+        """Return the rows of a domain that are of some kinds."""
         rows = self.rows[self.domain == self.domains.index(domain)]
         return rows[np.isin(self.columns["eventType"][rows], kinds)]
 
-    def end(self, rows: IntArray) -> IntArray:
-        """End of ranges; NO_END for one without an end, unless it is within one that ends and so ends with it."""
+    def get_ends(self, rows: IntArray) -> IntArray:
+        """Return the ends of ranges (ns); NO_END for one without an end, unless a range around it ends."""
         return self.ends[rows]
 
 
 def read_nvtx_events(reader: ReportReader) -> NvtxEvents:
-    """The events of a report; call it through `reading.once`."""
+    """Read the NVTX events of a report; call it through `ReportReader.once`."""
     columns = reader.columns(NVTX)
     texts = Texts(reader, columns)
     is_event = ~np.isin(columns["eventType"], NAMING)
-    if "mpi" in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI here.
+    if "mpi" in reader.chosen:  # Reports before nsys 2023.4 have the calls of MPI in this table.
         is_event[reader.once(find_mpi_ranges).rows] = False
-    reasons = _unsound(columns)
+    reasons = _mark_unsound(columns)
     dropped = {reason: int((mask & is_event).sum()) for reason, mask in reasons.items()}
     rows = np.flatnonzero(is_event & ~np.logical_or.reduce(list(reasons.values())))
-    names = _domain_names(columns, texts, rows)
+    names = _read_domain_names(columns, texts, rows)
     process = get_process(columns["globalTid"][rows])
     index, pairs = find_distinct_rows(process, columns["domainId"][rows])
-    of_pair = [names[p, d] for p, d in pairs]
-    domains = sorted(set(of_pair))
-    domain = np.array([domains.index(name) for name in of_pair], np.int64)[index]
-    categories = _category_names(columns, texts)
-    chosen = frozenset(name for name in domains if _is_chosen(name, reader.options.nvtx_domains))
-    ends = _ends(columns, rows, domain)
+    pair_names = [names[p, d] for p, d in pairs]
+    domains = sorted(set(pair_names))
+    domain = np.array([domains.index(name) for name in pair_names], np.int64)[index]
+    categories = _read_category_names(columns, texts)
+    selected = frozenset(name for name in domains if _is_selected(name, reader.options.nvtx_domains))
+    ends = _find_ends(columns, rows, domain)
     read = int(is_event.sum())
-    return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, chosen, dropped)
+    return NvtxEvents(columns, texts, read, rows, domain, ends, domains, categories, selected, dropped)
 
 
-def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
-    """End of every row; push/pop ranges nest by thread and domain."""
+def _find_ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
+    """Return the end of every row (ns); push/pop ranges nest by thread and domain."""
     end = np.where(columns["end"] == NULL, NO_END, columns["end"])
     push_pop = np.isin(columns["eventType"][rows], PUSH_POP)
     nesting = rows[push_pop]
@@ -146,46 +151,45 @@ def _ends(columns: Columns, rows: IntArray, domain: IntArray) -> IntArray:
     return end
 
 
-def _is_chosen(domain: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a domain is one of those the user wants; the default domain is called `default` there."""
+def _is_selected(domain: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether the user selected a domain; the default domain is called `default` in patterns."""
     return not patterns or any(match_patterns(domain or "default", pattern) for pattern in patterns)
 
 
-def _unsound(columns: Columns) -> dict[str, BoolArray]:
-    """Rows that cannot be shown, by reason; the masks do not overlap."""
+def _mark_unsound(columns: Columns) -> dict[str, BoolArray]:
+    """Mark the rows that cannot be shown, by reason; the masks do not overlap."""
     kind, begin, end = columns["eventType"], columns["start"], columns["end"]
     reasons = {NO_THREAD: columns["globalTid"] == NULL}
-    left = ~reasons[NO_THREAD]
+    is_sound = ~reasons[NO_THREAD]
     for value in np.setdiff1d(kind, (*PUSH_POP, *START_END, *MARK, *NAMING)):
-        reasons[f"unknown event type {value}"] = left & (kind == value)
-        left = left & (kind != value)
-    # Marks and ranges without an end have only a begin to go wrong.
+        reasons[f"unknown event type {value}"] = is_sound & (kind == value)
+        is_sound = is_sound & (kind != value)
+    # Marks, and ranges without an end, have only a begin to check.
     has_end = np.isin(kind, (*PUSH_POP, *START_END)) & (end != NULL)
     for reason, mask in find_unsound_times(begin, np.where(has_end, end, np.maximum(begin, 1))).items():
-        reasons[reason] = left & mask
+        reasons[reason] = is_sound & mask
     return reasons
 
 
-def _domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, int], str]:
-    """Name of each (process, domain id): ids are per process, the default domain has none and is ''."""
+def _read_domain_names(columns: Columns, texts: Texts, rows: IntArray) -> dict[tuple[int, int], str]:
+    """Return the name of each (process, domain id). Ids are per process; the default domain is 0, its name ''."""
     process, domain = get_process(columns["globalTid"]), columns["domainId"]
     created = np.flatnonzero(columns["eventType"] == _DOMAIN_CREATE)
-    names = {(int(process[row]), int(domain[row])): texts.text(int(row)) for row in created}
+    names = {(int(process[row]), int(domain[row])): texts.get_text(int(row)) for row in created}
     codes, pairs = find_distinct_rows(process[rows], domain[rows])
-    for code, (its_process, its_domain) in enumerate(pairs):
-        known = (its_process, its_domain)
-        if known[1] == 0:
-            names[known] = ""
-        elif not names.get(known):
+    for code, (owner, number) in enumerate(pairs):
+        if number == 0:
+            names[owner, number] = ""
+        elif not names.get((owner, number)):
             # A capture that began after the domain was made lacks its name; NCCL's is known by its calls.
             used = np.unique(texts.name_index[texts.index[rows[codes == code]]])
             is_nccl = all(texts.names[i].startswith("nccl") for i in used)
-            names[known] = "NCCL" if is_nccl else f"domain {known[1]}"
+            names[owner, number] = "NCCL" if is_nccl else f"domain {number}"
     return names
 
 
-def _category_names(columns: Columns, texts: Texts) -> dict[tuple[int, int, int], str]:
-    """Name of each (process, domain id, category)."""
+def _read_category_names(columns: Columns, texts: Texts) -> dict[tuple[int, int, int], str]:
+    """Return the name of each (process, domain id, category)."""
     process, domain, category = get_process(columns["globalTid"]), columns["domainId"], columns["category"]
     rows = np.flatnonzero(np.isin(columns["eventType"], _CATEGORY_NAME))
-    return {(int(process[row]), int(domain[row]), int(category[row])): texts.text(int(row)) for row in rows}
+    return {(int(process[row]), int(domain[row]), int(category[row])): texts.get_text(int(row)) for row in rows}

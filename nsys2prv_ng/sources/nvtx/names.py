@@ -1,8 +1,8 @@
 """Names of NVTX ranges without the numbers that make every text unique.
 
 PyTorch's `emit_nvtx` writes `aten::to, op_id = 990347` or `aten::mul, seq = 45, op_id = 7, sizes = [[8]]`, and users
-write `step 3`: thousands of texts for a few dozen names. In a trace the name is the value of the range event and the
-number an event of its own, so that a histogram has one column per name.
+write `step 3`: thousands of texts for a few dozen names. In a trace the name is the value of the range's event and the
+number is an event of its own, so that a histogram has one column per name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 # One line, one blank between words: control characters (Cc), line and paragraph separators, all other blanks (Z).
 _BLANKS = r"[\p{Cc}\p{Z}]+"
-# The first PyTorch field and all that follows it. A number must end there or be followed by the next field.
+# The first PyTorch field and everything after it. A number must end there or be followed by the next field.
 _SUFFIX = r"^(?P<name>.*?)(?P<suffix>, (?:(?:seq|op_id) = -?[0-9]+(?:,.*)?|(?:sizes|input_op_ids) = \[.*))$"
 _FIELD = r", {} = (?P<number>-?[0-9]+)(?:,|$)"
 # An integer that is the last word, and the separators before it.
 _FINAL = r"^(?P<name>.*?)[ :=#]+(?P<number>-?[0-9]+)$"
-# What remains must say something: `7`, `10 20` and `12:30` are names as they are.
-_SAYS_SOMETHING = r"[^-0-9 :=#]"
+# The rest must contain more than numbers: `7`, `10 20` and `12:30` are names as they are.
+_MORE_THAN_NUMBERS = r"[^-0-9 :=#]"
 
 
 def split_numbers(
@@ -30,17 +30,17 @@ def split_numbers(
 ) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Split NVTX texts into names and numbers.
 
-    Returns three arrays as long as `texts`: the names (string), the numbers (int64; 0 where there is none), and whether
+    Return three arrays of n, the length of `texts`: names (string), numbers (int64; 0 where there is none), and whether
     there is a number. The rules, in this order:
 
-    1. Runs of blanks, tabs, newlines and control characters become one blank; those at both ends go.
-    2. The text is cut from the first of PyTorch's fields on: `, seq = N`, `, op_id = N`, `, sizes = [`,
+    1. Each run of blanks, tabs, newlines and control characters becomes one blank; those at both ends are removed.
+    2. The text is cut at the first of PyTorch's fields: `, seq = N`, `, op_id = N`, `, sizes = [`,
        `, input_op_ids = [`. The number is the op_id, else the seq.
-    3. An integer that is the last word, after a blank, `:`, `=` or `#`, is cut with the separators before it, and is
-       the number if rule 2 found none: `step 3`, `iter=3`, `ProfilerStep#3`. So `iter 3, op_id = 8` becomes `iter`
-       and 8. Digits within words stay (`layer0`, `bf16`, `v2.5`, `step_3`).
-    4. Nothing is cut that would leave no name (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays in
-       the name with all that rules 2 or 3 would have cut.
+    3. An integer that is the last word, after a blank, `:`, `=` or `#`, is cut with the separators before it. It is the
+       number if rule 2 found none: `step 3`, `iter=3`, `ProfilerStep#3`. So `iter 3, op_id = 8` becomes `iter` and 8.
+       Digits within words stay (`layer0`, `bf16`, `v2.5`, `step_3`).
+    4. A cut that would leave no name is not made (`7`, `10 20`, `, op_id = 3`). A number that does not fit int64 stays
+       in the name, with everything that rules 2 or 3 would have cut.
 
     A missing text (None) has a missing name and no number. The work is done once per distinct text.
     """
@@ -48,20 +48,20 @@ def split_numbers(
         texts = texts.combine_chunks()
     column = pa.array(texts, type=pa.string()) if not isinstance(texts, pa.Array) else texts.cast(pa.string())
     encoded = column.dictionary_encode()
-    names, numbers, found = _split_distinct(encoded.dictionary)
-    numbers, found = np.append(numbers, 0), np.append(found, False)  # the last entry stands for a missing text
-    places = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
-    return names.take(encoded.indices), numbers[places], found[places]
+    names, numbers, has_number = _split_distinct(encoded.dictionary)
+    numbers, has_number = np.append(numbers, 0), np.append(has_number, False)  # the last entry is for a missing text
+    index = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    return names.take(encoded.indices), numbers[index], has_number[index]
 
 
 def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """`split_numbers` for texts without None."""
+    """Split distinct texts, none of them missing, as `split_numbers` does."""
     whole = pc.utf8_trim(pc.replace_substring_regex(texts, _BLANKS, " "), " ")
 
-    # Rule 2. Without a match the suffix is empty and the name is all there is.
+    # Rule 2. Without a match the suffix is empty and the name is the whole text.
     parts = pc.extract_regex(whole, _SUFFIX)
     suffix = pc.fill_null(parts.field("suffix"), "") if len(whole) else whole
-    op_id, seq = (_text_of(pc.extract_regex(suffix, _FIELD.format(field))) for field in ("op_id", "seq"))
+    op_id, seq = (_get_number(pc.extract_regex(suffix, _FIELD.format(field))) for field in ("op_id", "seq"))
     digits = pc.if_else(pc.not_equal(op_id, ""), op_id, seq)
     cut = pc.and_(pc.not_equal(suffix, ""), pc.or_(pc.equal(digits, ""), _fits(digits)))
     stem = pc.utf8_trim(pc.fill_null(parts.field("name"), ""), " ")
@@ -69,26 +69,26 @@ def _split_distinct(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], n
     name = pc.if_else(cut, stem, whole)
     digits = pc.if_else(cut, digits, "")
 
-    # Rule 3, unless rule 2 was to cut and must not.
+    # Rule 3, unless rule 4 forbade the cut of rule 2.
     parts = pc.extract_regex(name, _FINAL)
-    final, stem = _text_of(parts), pc.fill_null(parts.field("name"), "")
-    last = pc.and_(_fits(final), pc.match_substring_regex(stem, _SAYS_SOMETHING))
+    final, stem = _get_number(parts), pc.fill_null(parts.field("name"), "")
+    last = pc.and_(_fits(final), pc.match_substring_regex(stem, _MORE_THAN_NUMBERS))
     last = pc.and_(last, pc.or_(cut, pc.equal(suffix, "")))
     name = pc.if_else(last, stem, name)
     digits = pc.if_else(pc.and_(last, pc.equal(digits, "")), final, digits)
 
-    found = pc.not_equal(digits, "")
-    numbers = pc.cast(pc.if_else(found, digits, "0"), pa.int64())
-    return name, numbers.to_numpy(zero_copy_only=False), found.to_numpy(zero_copy_only=False)
+    has_number = pc.not_equal(digits, "")
+    numbers = pc.cast(pc.if_else(has_number, digits, "0"), pa.int64())
+    return name, numbers.to_numpy(zero_copy_only=False), has_number.to_numpy(zero_copy_only=False)
 
 
-def _text_of(parts: pa.Array) -> pa.Array:
-    """The field `number` of a regex's matches, empty where there was no match."""
+def _get_number(parts: pa.Array) -> pa.Array:
+    """Return the field `number` of a regex's matches, empty where there was no match."""
     return pc.fill_null(parts.field("number"), "")
 
 
 def _fits(digits: pa.Array) -> pa.Array:
-    """Whether `-?[0-9]+` is an int64. Numbers of equal length compare as texts."""
+    """Return whether each `-?[0-9]+` fits int64. Numbers of equal length compare as texts."""
     magnitude = pc.utf8_ltrim(pc.utf8_ltrim(digits, "-"), "0")
     length = pc.utf8_length(magnitude)
     limit = pc.if_else(pc.starts_with(digits, "-"), "9223372036854775808", "9223372036854775807")

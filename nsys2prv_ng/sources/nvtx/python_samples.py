@@ -1,6 +1,6 @@
-"""Samples of Python: marks of nsys's own in an NVTX domain, with the functions on the stack as JSON.
+"""Samples of Python: marks of nsys in an NVTX domain of its own, with the functions on the stack as JSON.
 
-`Frames` begins with the innermost function; Function and File are ids of names, as everywhere in the export.
+`Frames` starts with the innermost function; Function and File are ids of names, as everywhere in the export.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ _FRAME = r'^(?P<function>[0-9]{1,18}),"File":(?P<file>[0-9]{1,18})[,}]'
 
 
 def read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
-    """The functions in the JSON of n samples, by level: a pair for each level at which some sample has one."""
+    """Return the functions in the JSON of n samples: a pair for each level at which some sample has one."""
     split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _BEGIN_OF_FRAME)
     parts, number = split.flatten(), pc.list_value_length(split).to_numpy()
-    before = np.cumsum(number) - number  # of each sample the index of what precedes its first frame
+    before = np.cumsum(number) - number  # index of the part before the first frame of each sample
     pairs = []
     for level, event_type in enumerate(types.SAMPLED_PYTHON[: reader.options.stack_depth]):
-        has = np.flatnonzero(number > level + 1)
-        if not has.size:
+        samples = np.flatnonzero(number > level + 1)
+        if not samples.size:
             break
-        found = pc.extract_regex(parts.take(pa.array(before[has] + 1 + level)), _FRAME)
-        function, file = (_integers(pc.struct_field(found, name)) for name in ("function", "file"))
+        frames = pc.extract_regex(parts.take(pa.array(before[samples] + 1 + level)), _FRAME)
+        function, file = (_parse_integers(pc.struct_field(frames, name)) for name in ("function", "file"))
         known = function != NULL
         value = np.zeros(len(texts), np.int64)
-        value[has[known]] = _named(reader, function[known], file[known], event_type.names)
+        value[samples[known]] = _register_names(reader, function[known], file[known], event_type.names)
         if known.any():
             pairs.append(Pair(reader.labels.handle(event_type), value, value > 0))
     return pairs
 
 
-def _integers(column: pa.Array) -> IntArray:
+def _parse_integers(column: pa.Array) -> IntArray:
+    """Return the integers in a column of texts; NULL for a missing text."""
     return np.asarray(pc.fill_null(pc.cast(column, pa.int64()), NULL).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _named(reader: ReportReader, function: IntArray, file: IntArray, space: str) -> IntArray:
-    """Ids of `function (file)`, without the folders of the file, in which ranks may differ."""
+def _register_names(reader: ReportReader, function: IntArray, file: IntArray, space: str) -> IntArray:
+    """Return the ids of names `function (file)`, without the folders of the file, which may differ between ranks."""
     codes, pairs = find_distinct_rows(function, file)
-    names, files = (reader.strings(np.array(each, np.int64)) for each in zip(*pairs, strict=True))
+    names, files = (reader.strings(np.array(ids, np.int64)) for ids in zip(*pairs, strict=True))
     labels = [f"{name} ({path.rpartition('/')[2]})" for name, path in zip(names, files, strict=True)]
     return reader.labels.name_ids(space, labels)[codes]

@@ -12,7 +12,7 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import read_trace
 
 NAMES_OF_SOURCES = "memory_operations,nvtx,nvtx_on_gpu"
@@ -54,7 +54,7 @@ def projections(report):
 
 
 def translated(reports, folder, sources="nvtx_on_gpu,kernels,memory_operations"):
-    summary = translate(reports, folder / "out.prv", Options(sources=select_sources(sources)))
+    summary = translate(reports, folder / "out.prv", TranslationPlan(sources=select_sources(sources)))
     assert not check_trace(folder / "out.prv").problems
     account = next(source for source in summary.sources if source.name == "nvtx_on_gpu")
     assert account.read == account.written + sum(account.dropped.values())
@@ -162,11 +162,11 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     database = Database(report)
     strings = Strings(database)
     reader = ReportReader(database, read_metadata(database, strings), strings, [nvtx_on_gpu.SOURCE], SourceOptions())
-    found, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu._launched(reader)
-    for domain in found.domains:
-        for rows in nvtx_on_gpu._nesting_sets(found, domain):
-            for row, _, begin, end in zip(*nvtx_on_gpu.project(found, rows, launched), strict=True):
-                limits = instances[f"{domain}:{found.texts.text(row)}"].setdefault(row, [begin, end])
+    events, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu.find_launched(reader)
+    for domain in events.domains:
+        for rows in nvtx_on_gpu.find_nesting_sets(events, domain):
+            for row, _, begin, end in zip(*nvtx_on_gpu.project(events, rows, launched), strict=True):
+                limits = instances[f"{domain}:{events.texts.get_text(row)}"].setdefault(row, [begin, end])
                 limits[:] = min(limits[0], begin), max(limits[1], end)
     got = {name: (len(rows), int(sum(e - b for b, e in rows.values()))) for name, rows in instances.items()}
     database.close()
@@ -182,8 +182,10 @@ def test_a_range_from_one_damaged_time_to_another(tmp_path, samples):
     sound = samples / "ddp-2x2.rank3.sqlite"
     selection = Selection(ranks=frozenset({3}))
     summary = translate(
-        [report, sound], tmp_path / "a.prv", Options(sources=select_sources(NAMES_OF_SOURCES), selection=selection)
+        [report, sound],
+        tmp_path / "a.prv",
+        TranslationPlan(sources=select_sources(NAMES_OF_SOURCES), selection=selection),
     )
-    (account,) = (each for each in summary.sources if each.name == "nvtx_on_gpu")
-    assert account.written > 0 and account.dropped["outside --ranks or --gpus"] > 0
+    (account,) = (source for source in summary.sources if source.name == "nvtx_on_gpu")
+    assert account.written > 0 and account.dropped["outside the selected ranks and GPUs"] > 0
     assert account.read == account.written + sum(account.dropped.values())
