@@ -143,6 +143,10 @@ class Report:
     def first_event(self) -> int | None:
         """Begin of the first event."""
         begins = [frame["begin"].min() for frame in (self.operations, self.calls, self.nvtx) if len(frame)]
+        # Making a graph and its nodes: in most reports these lie within calls.
+        for table in ("CUDA_GRAPH_EVENTS", "CUDA_GRAPH_NODE_EVENTS"):
+            if self.count(table):
+                begins.append(self.value(f"SELECT MIN(start) FROM {table}"))
         return int(min(begins)) if begins else None
 
     @property

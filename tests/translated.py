@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report, name_and_number
 from tests.trace_reader import Trace, intervals, read_trace
@@ -58,6 +59,10 @@ class Translated:
         return truth.operations(self.objects)
 
     @cached_property
+    def gpu_operations(self) -> pd.DataFrame:
+        return truth.gpu_operations(self.objects)
+
+    @cached_property
     def calls(self) -> pd.DataFrame:
         return truth.calls(self.objects)
 
@@ -83,8 +88,44 @@ def translated_set(
     selection = selection or Selection()
     source_options = SourceOptions(nvtx_range=selection.nvtx_range)
     chosen = select_sources(sources, derived=derived)
-    summary = translate(reports, output, Options(sources=chosen, source_options=source_options, selection=selection))
+    summary = translate(reports, output, TranslationPlan(sources=chosen, source_options=source_options, selection=selection))
     return Translated(summary, read_trace(output), Objects([Report(path) for path in reports]))
+
+
+class Translations:
+    """`translations(reports)`: the trace of all that most tests look at, made once for tests of several files.
+
+    Tests of the same reports run one after the other on one worker (tests/conftest.py). The last traces are kept, up to
+    some bytes of them.
+    """
+
+    _KEPT_BYTES = 60_000_000
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+        self._made: dict[tuple[tuple[Path, ...], str], Translated] = {}
+
+    def __call__(self, reports: Sequence[Path], sources: str = SOURCES) -> Translated:
+        key = tuple(reports), sources
+        translated = self._made.pop(key, None)
+        if translated is None:
+            self._count += 1
+            translated = translated_set(reports, self._folder / str(self._count), sources)
+        self._made[key] = translated  # the last one is the last to go
+        while len(self._made) > 1 and sum(t.summary.bytes for t in self._made.values()) > self._KEPT_BYTES:
+            self._remove(next(iter(self._made)))
+        return translated
+
+    def _remove(self, key: tuple[tuple[Path, ...], str]) -> None:
+        translated = self._made.pop(key)
+        for report in translated.objects.reports:
+            report.connection.close()
+        shutil.rmtree(translated.trace.path.parent)
+
+    def close(self) -> None:
+        for key in list(self._made):
+            self._remove(key)
 
 
 def changed(report: Path, copy: Path, statements: Iterable[str]) -> Path:

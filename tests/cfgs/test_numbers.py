@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -13,11 +11,9 @@ import pytest
 
 from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, Window, evaluate
 from tests.conftest import REPOSITORY, Unpacked
-from tests.report_truth import gpu_operations
 from tests.spans import common, gaps, parameters, total, union
-from tests.translated import KERNEL, NCCL_KERNEL, Translated, translated_set
+from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations
 
-SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,nvtx,launch_lines"
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 NCCL_CALL = 9500
 
@@ -32,17 +28,13 @@ SETS = {
 
 
 @pytest.fixture(scope="module", params=parameters(SETS))
-def translated(
-    request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Translated]:
-    folder = tmp_path_factory.mktemp("numbers")
-    yield translated_set([unpacked(path) for path in request.param], folder, SOURCES)
-    shutil.rmtree(folder)
+def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
+    return translations([unpacked(path) for path in request.param])
 
 
 @pytest.fixture(scope="module")
 def operations(translated: Translated) -> pd.DataFrame:
-    return gpu_operations(translated.objects)
+    return translated.gpu_operations
 
 
 # ---- what a preset shows ---------------------------------------------------------------------------------------------

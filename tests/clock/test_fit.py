@@ -11,6 +11,7 @@ from nsys2prv_ng.clock.alignment import AUTO, COLLECTIVES, fit_from_matches
 from nsys2prv_ng.clock.fit import DRIFT, MOST_DRIFT, OFFSET, UTC
 from nsys2prv_ng.clock.normal import NormalProblem, solve
 from tests.clock.simulated import Program, Run, random_program, run
+from tests.examples import examples
 
 
 def chain(nodes: int) -> list[list[int]]:
@@ -23,9 +24,7 @@ def test_equations_against_dense_least_squares(drifts: bool, seed: int) -> None:
     """Without outliers all weights are alike, and the first step is plain least squares with every true end unknown."""
     random = np.random.default_rng(seed)
     clocks, operations = 5, 40
-    members = [
-        np.sort(random.choice(clocks, random.integers(2, clocks + 1), replace=False)) for _ in range(operations)
-    ]
+    members = [np.sort(random.choice(clocks, random.integers(2, clocks + 1), replace=False)) for _ in range(operations)]
     first = np.concatenate([[0], np.cumsum([m.size for m in members])]).astype(np.int64)
     clock = np.concatenate(members).astype(np.int32)
     s = np.repeat(np.linspace(-1, 1, operations), np.diff(first))
@@ -66,7 +65,7 @@ def test_bounds_hold_in_95_of_100_programs() -> None:
     assert held_nodes >= 0.98 * nodes
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     nodes=st.integers(2, 64),
     seed=st.integers(0, 10**6),

@@ -11,6 +11,7 @@ from nsys2prv_ng.clock import collectives as kinds
 from nsys2prv_ng.clock.collectives import ANY_SIZE, Collectives, Evidence, Messages
 from nsys2prv_ng.clock.lag import Sequence, find_lag
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, match_rows
+from tests.examples import examples
 
 MS = 10**6
 
@@ -31,7 +32,7 @@ def seen(whole: Sequence, low: int, high: int, offset: int, drift: float, seed: 
     return Sequence(whole.operation[low:high], whole.bytes[low:high], np.rint(end).astype(np.int64))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     steps=st.integers(8, 60),
     period=st.integers(1, 6),

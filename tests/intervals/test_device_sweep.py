@@ -13,9 +13,10 @@ from nsys2prv_ng.intervals.device_sweep import (
     IN_FLIGHT,
     MEMORY,
     DeviceChanges,
-    cut_to_windows,
+    cut_changes,
     sweep_devices,
 )
+from tests.examples import examples
 
 KINDS = (COMPUTE, COMMUNICATION, MEMORY, IN_FLIGHT)
 LAST = 40
@@ -100,14 +101,14 @@ def test_nothing_is_nothing() -> None:
     assert sweep([]).time.size == 0
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(intervals_of_devices, st.lists(st.integers(0, LAST + 10), min_size=2, max_size=6, unique=True))
 @example([(0, 0, 0, COMPUTE), (0, 0, 1, IN_FLIGHT), (0, 2, 0, COMPUTE)], [0, 1])  # a flight ends with the window
 def test_what_windows_show_is_that_of_the_whole(intervals: list[Interval], limits: list[int]) -> None:
     limits = sorted(limits)[: len(limits) // 2 * 2]
     windows = list(zip(limits[::2], limits[1::2], strict=True))
     changes = sweep(intervals)
-    cut = cut_to_windows(changes, windows)
+    cut = cut_changes(changes, windows)
     assert cut.changes.device.size - cut.more + cut.outside == changes.device.size
     for device in range(3):
         of_device = [each for each in intervals if each[0] == device]

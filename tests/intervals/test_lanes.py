@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.intervals.lanes import assign_lanes, clamp_to_parents, mark_crossing
+from tests.examples import examples
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 6)), max_size=40)
 
@@ -17,7 +18,7 @@ def columns(intervals):
     return group, begin, begin + np.array([n for _, _, n in intervals], np.int64)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(INTERVALS)
 def test_intervals_of_a_lane_do_not_overlap_and_no_lower_lane_was_free(intervals):
     group, begin, end = columns(intervals)
@@ -36,7 +37,7 @@ def test_more_lanes_than_the_first_buffer_holds():
     assert lane.tolist() == list(range(n))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(INTERVALS)
 def test_what_does_not_cross_nests(intervals):
     group, begin, end = columns(intervals)
@@ -59,7 +60,7 @@ def test_deep_nesting_does_not_cross():
 FOREVER = 2**62
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(INTERVALS, st.lists(st.booleans(), min_size=40, max_size=40))
 def test_open_intervals_end_with_the_one_around_them(intervals, opens):
     group, begin, end = columns(intervals)

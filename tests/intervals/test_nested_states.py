@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
+from tests.examples import examples
 
 ROWS, SPAN = 3, 60
 ANY = st.lists(
@@ -30,7 +31,7 @@ def paint(flat: FlatStates) -> np.ndarray:
     return canvas
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(ANY, ANY)
 def test_what_is_laid_over_wins_everywhere_and_nothing_else_changes(below, above):
     under, over = flatten(*columns(below)), flatten(*columns(above))
@@ -57,7 +58,7 @@ def nested(draw):
     return draw(st.permutations(found))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(nested())
 def test_the_innermost_state_shows(states):
     row, begin, end, state = columns(states)
@@ -69,7 +70,7 @@ def test_the_innermost_state_shows(states):
     assert (paint(flatten_innermost(row, begin, end, state)) == expected).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(ANY)
 def test_innermost_of_intervals_that_do_not_nest_still_has_one_state_at_a_time(states):
     row, begin, end, state = columns(states)

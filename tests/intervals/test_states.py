@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten
+from tests.examples import examples
 
 SPAN = 40
 STATES = st.lists(
@@ -29,7 +30,7 @@ def painted(flat, rows=3):
     return canvas
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STATES)
 def test_the_state_that_began_first_wins(states):
     row, begin, end, state = columns(states)
@@ -60,7 +61,7 @@ def test_the_state_that_began_first_wins(states):
         assert (got == expected).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STATES)
 def test_gaps_are_filled_from_first_to_last(states):
     flat = flatten(*columns(states))

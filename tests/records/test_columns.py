@@ -12,6 +12,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_records
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.merge import merge_blocks
+from tests.examples import examples
 
 ROWS = RowNumbers(np.arange(1, 5), np.array([1, 1, 2, 2]), np.array([1, 2, 1, 2]))
 ENDS, POINTS, BEGINS = range(3)
@@ -42,7 +43,7 @@ def nested(draw_lengths):
     return [(begin, end) for _, begin, end in made]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=30), min_size=1, max_size=4))
 def test_sorted_intervals_replay_as_a_stack(rows):
     """Replaying the lines, every end closes the value on top of its row's stack: nesting survives every tie."""
@@ -157,7 +158,7 @@ def replay(records):
     return sorted(intervals), sorted(points), sorted(states), sorted(communications)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 10**6), st.integers(-5, 110), st.integers(1, 60))
 def test_clip_against_brute_force(seed, low, width):
     high = low + width
@@ -197,7 +198,7 @@ def test_clip_against_brute_force(seed, low, width):
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_digits_of_every_int64(number):
     buffer = np.zeros(32, np.uint8)
@@ -228,7 +229,7 @@ LINE = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(LINE, max_size=30), st.lists(st.integers(1, 10**6), min_size=12, max_size=12))
 def test_text_against_a_formatter_of_lines(given_lines, numbers):
     """Every byte, whatever the numbers, is what Python writes."""

@@ -21,6 +21,7 @@ from nsys2prv_ng.records.columns import (
     make_states,
 )
 from nsys2prv_ng.records.retime import retime_records
+from tests.examples import examples
 
 Line = tuple[object, ...]
 
@@ -56,7 +57,7 @@ def of_everything(times: list[tuple[int, int, int]], clock: ClockMap) -> Records
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     times=st.lists(
         st.tuples(st.integers(-(10**6), 10**13), st.sampled_from([0, 1, 1, 1, 2, 3, 10**6, 10**12]), st.integers(0, 3)),
@@ -76,7 +77,7 @@ def test_as_if_made_with_the_new_times(
     assert count_events(moved) == count_events(before)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(
     times=st.lists(st.integers(-(2**50), 2**50), min_size=2, max_size=50),
     drift=st.floats(-1e-3, 1e-3),

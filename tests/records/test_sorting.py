@@ -11,6 +11,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.merge import merge_blocks
 from nsys2prv_ng.records.sorting import sort_by_time
+from tests.examples import examples
 
 TIMES = {
     "few": st.integers(0, 5),
@@ -21,7 +22,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_time_order_is_the_stable_order_by_time_and_tie(times, data):
     keys = data.draw(st.lists(st.tuples(times, st.integers(0, 5)), max_size=60))
@@ -56,7 +57,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=20)
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(RECORDS, st.lists(st.integers(0, 10**6), max_size=30))
 def test_records_taken_in_any_order_and_repeatedly(records, indices):
     order = np.array(indices, np.int64)[: 30 * len(records)] % max(1, len(records))
@@ -64,7 +65,7 @@ def test_records_taken_in_any_order_and_repeatedly(records, indices):
     assert count_rows(records.take(order)) == [rows[i] for i in order]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(RECORDS, max_size=6))
 def test_merged_parts_are_in_order_and_equal_records_in_that_of_the_parts(parts):
     parts = [part.sorted() for part in parts]

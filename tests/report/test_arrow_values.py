@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.report import arrow_values
 from nsys2prv_ng.report.database import NULL, Database, Table
+from tests.examples import examples
 from tests.report.table_folders import KINDS, write_folder
 from tests.sources.small_reports import export
 
@@ -153,7 +154,7 @@ SQLITE = {
 }
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_any_values_are_read_as_from_sqlite(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("report")

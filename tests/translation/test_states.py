@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from tests import report_truth as truth
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.trace_reader import differences
-from tests.translated import Translated, changed, translated_set
+from tests.translated import Translated, Translations, changed, translated_set
 
 RUNNING, SYNCHRONIZATION, GROUP_COMMUNICATION, MEMORY_TRANSFER = 1, 5, 13, 17
 STATE_NAMES = {
@@ -84,17 +84,13 @@ def _sets() -> dict[str, list[Path]]:
 def _parameters() -> Iterator[object]:
     for name, reports in _sets().items():
         yield pytest.param(reports, id=name)
-    if not REPORTS.is_dir():
+    if not HAS_LARGE_REPORTS:
         yield pytest.param([], id="large reports", marks=pytest.mark.skip(NO_REPORTS))
 
 
 @pytest.fixture(scope="module", params=_parameters())
-def translated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked
-) -> Translated:
-    reports = [unpacked(path) for path in request.param]
-    sources = "kernels,memory_operations,cuda_graphs,cuda_api,nvtx"
-    return translated_set(reports, tmp_path_factory.mktemp("translated"), sources=sources)
+def translated(request: pytest.FixtureRequest, translations: Translations, unpacked: Unpacked) -> Translated:
+    return translations([unpacked(path) for path in request.param])
 
 
 def states(translated: Translated) -> pd.DataFrame:
@@ -129,7 +125,7 @@ def test_states_have_names(translated: Translated) -> None:
     names: dict[int, str] = {}
     lines = iter(translated.trace.path.with_suffix(".pcf").read_text().splitlines())
     for line in lines:
-        if line == "STATES":
+        if line.strip() == "STATES":
             break
     for line in lines:
         if not line:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import report_truth as truth
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.trace_reader import differences
 from tests.translated import (
@@ -27,6 +26,7 @@ from tests.translated import (
     MEMORY,
     NCCL_KERNEL,
     Translated,
+    Translations,
     changed,
     translated_set,
 )
@@ -53,6 +53,7 @@ def _sets() -> dict[str, list[Path]]:
         "cpu/2024.2.3-nccl_mimic",
         "bench/ddplong-2x2",
         "bench/torchrun-one-report",
+        "exercises/tpgraph-1x4",
     ):
         sets |= {together: sorted(REPORTS.glob(f"{together}*"))}
     return {name: reports for name, reports in sets.items() if reports}
@@ -61,17 +62,13 @@ def _sets() -> dict[str, list[Path]]:
 def _parameters() -> Iterator[object]:
     for name, reports in _sets().items():
         yield pytest.param(reports, id=name)
-    if not REPORTS.is_dir():
+    if not HAS_LARGE_REPORTS:
         yield pytest.param([], id="large reports", marks=pytest.mark.skip(NO_REPORTS))
 
 
 @pytest.fixture(scope="module", params=_parameters())
-def translated(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, unpacked: Unpacked
-) -> Iterator[Translated]:
-    folder = tmp_path_factory.mktemp("translated")
-    yield translated_set([unpacked(path) for path in request.param], folder)
-    shutil.rmtree(folder)
+def translated(request: pytest.FixtureRequest, translations: Translations, unpacked: Unpacked) -> Translated:
+    return translations([unpacked(path) for path in request.param])
 
 
 def per_group(events: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -85,8 +82,10 @@ def test_the_checker_finds_nothing(translated: Translated) -> None:
 
 
 def test_the_pcf_names_the_types_that_are_in_the_trace_and_no_others(translated: Translated) -> None:
-    """Paraver takes what the .pcf names for present, and asks about presets that use what is not."""
-    assert set(translated.trace.types) == set(translated.trace.events["type"])
+    """Paraver takes what the .pcf names for present, and asks about presets that use what is not. NCCL's kernels are
+    always named, for BasicAnalysis.
+    """
+    assert set(translated.trace.types) == {*translated.trace.events["type"], NCCL_KERNEL}
 
 
 def test_objects_are_those_of_the_reports(translated: Translated) -> None:
@@ -361,15 +360,19 @@ def test_each_row_has_a_cpu_of_its_node(translated: Translated) -> None:
 # ---- NVIDIA's own sums -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["ddplong-2x2.rank0", "mpi-4.rank0"])
+GOLD = {
+    "ddplong-2x2.rank0": REPORTS / "bench/ddplong-2x2.rank0.sqlite.xz",
+    "mpi-4.rank0": SAMPLES / "mpi-4.rank0.sqlite",
+}
+
+
+@pytest.fixture(scope="module", params=GOLD)
 def gold(
-    request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Translated, Path]]:
+    request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unpacked, translations: Translations
+) -> tuple[Translated, Path]:
     """The trace of one report, and the beginning of the names of what `nsys stats` says of it."""
-    (report,) = shared_reports.glob(f"*/{request.param}.sqlite*")
-    folder = tmp_path_factory.mktemp("gold")
-    yield translated_set([unpacked(report)], folder), shared_reports / "gold" / request.param
-    shutil.rmtree(folder)
+    report = GOLD[request.param]
+    return translations([unpacked(report)]), shared_reports / "gold" / request.param
 
 
 def _gold_sums(prefix: Path, statistic: str, count: str, name: str) -> pd.DataFrame:

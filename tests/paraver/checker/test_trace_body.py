@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from tests.examples import examples
 from tests.paraver.checker.trace_files import TraceFiles
 
 # CPU, task, thread of the rows of the sound trace.
@@ -78,7 +79,7 @@ def expected(records: list[Record]) -> dict[str, list[int]]:
     return {rule: lines for rule, lines in wrong.items() if lines}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=25), st.booleans(), st.sampled_from([1, 7, 40, 1 << 20]))
 def test_order_overlap_and_depth(records: list[Record], in_order: bool, block_bytes: int) -> None:
     # A state which ends before 0 cannot be written: cut, it may end where it begins.

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.checker.trace_lines import NOT_INTEGER, OVERFLOW, split_fields
+from tests.examples import examples
 
 FIELD = st.one_of(
     st.text("0123456789-+. \rex#\xff", max_size=24),
@@ -16,7 +17,7 @@ FIELD = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.lists(FIELD, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_fields_are_read_as_python_reads_integers(lines: list[list[str]]) -> None:
     text = "".join(":".join(fields) + "\n" for fields in lines).encode("latin-1")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.cuda import cuda_memory
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.examples import examples
 from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, account, export, trace_of
 from tests.trace_reader import Trace
 
@@ -267,7 +268,7 @@ def test_level_within_a_window(tmp_path: Path) -> None:
     assert levels == [(1, 1064), (16, 1072)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 100), max_size=30), st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True))
 def test_each_window_begins_with_what_is_in_use(times: list[int], limits: list[int]) -> None:
     limits = sorted(limits)[: len(limits) // 2 * 2]

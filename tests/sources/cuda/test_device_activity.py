@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,8 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.conftest import Unpacked
-from tests.report_truth import gpu_operations
 from tests.spans import common, gaps, parameters, total, union
-from tests.translated import KERNEL, NCCL_KERNEL, Translated, changed, translated_set
+from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations, changed, translated_set
 
 ACTIVITY, RUNNING, IN_FLIGHT, IDLE_STRETCH, QUEUE_DELAY = range(63000400, 63000405)
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
@@ -38,12 +36,8 @@ SETS = {
 
 
 @pytest.fixture(scope="module", params=parameters(SETS))
-def translated(
-    request: pytest.FixtureRequest, unpacked: Unpacked, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Translated]:
-    folder = tmp_path_factory.mktemp("devices")
-    yield translated_set([unpacked(path) for path in request.param], folder, SOURCES)
-    shutil.rmtree(folder)
+def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
+    return translations([unpacked(path) for path in request.param])
 
 
 # ---- what the trace says, and what the reports say -------------------------------------------------------------------
@@ -68,7 +62,7 @@ def time_in(activity: pd.DataFrame, bit: int) -> dict[int, int]:
 
 
 def by_gpu(translated: Translated) -> Iterator[tuple[int, pd.DataFrame]]:
-    operations = gpu_operations(translated.objects)
+    operations = translated.gpu_operations
     assert len(operations)
     yield from operations.groupby("gpu_row")
 
@@ -134,7 +128,7 @@ def test_queue_delay_is_from_the_end_of_the_call_to_the_begin(translated: Transl
     trace = translated.trace
     found = translated.intervals(KERNEL, NCCL_KERNEL)
     found["delay"] = found["line"].map(trace.attribute_at(QUEUE_DELAY))
-    expected = gpu_operations(translated.objects)
+    expected = translated.gpu_operations
     expected = expected[expected["table"] == "KERNEL"]
     wanted = sorted(zip(expected["row"], expected["begin"], expected["delay"].fillna(-1).astype(np.int64), strict=True))
     assert sorted(zip(found["row"], found["begin"], found["delay"].fillna(-1).astype(np.int64), strict=True)) == wanted

@@ -17,6 +17,7 @@ from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Com
 from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.result import Result
+from tests.examples import examples
 
 ANY = None
 
@@ -189,7 +190,7 @@ runs = st.builds(
 
 
 @given(runs)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched(run: Run) -> None:
     everyone = set(range(run.tasks))
     found, result = matched(run, everyone, everyone, everyone)
@@ -209,7 +210,7 @@ def test_only_what_met_is_matched(run: Run) -> None:
         any_tag=st.sampled_from([0.0, 0.5]),
     )
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_everything_is_matched_without_receives_from_any_source(run: Run) -> None:
     everyone = set(range(run.tasks))
     found, _ = matched(run, everyone, everyone, everyone)
@@ -217,7 +218,7 @@ def test_everything_is_matched_without_receives_from_any_source(run: Run) -> Non
 
 
 @given(runs, st.sets(st.integers(0, 3), max_size=3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: set[int]) -> None:
     recorded = set(range(run.tasks)) - missing
     if not recorded:
@@ -228,7 +229,7 @@ def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: s
 
 
 @given(runs, st.integers(0, 10**9))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched_where_partners_are_hidden(run: Run, seed: int) -> None:
     """As MPI_Mrecv hides them. Nothing is said of what was received up to MPI_Finalize."""
     chance = random.Random(seed)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.report.database import NULL, Columns, Database
 from nsys2prv_ng.report.nvtx_payload import ENTRIES, ENUM_ENTRIES, ENUMS, SCHEMAS, PayloadLayout
+from tests.examples import examples
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, PEER, RANK, RANKS, ROOT, SIZE, Call, Kernel
@@ -208,7 +209,7 @@ def test_a_report_without_nccl_has_none(samples: Path, tmp_path: Path) -> None:
 _SIZED = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 8: "Q", 12: "B", 16: "I", 17: "q", 18: "Q", 20: "d", 22: "Q"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.sampled_from(sorted(_SIZED)), min_size=1, max_size=8),
     st.booleans(),

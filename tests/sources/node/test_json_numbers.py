@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.node.json_numbers import find_numbers
+from tests.examples import examples
 
 NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*", re.ASCII)
 
@@ -86,7 +87,7 @@ def number_of(value: object) -> str | None:
     return matched[1] if matched and not re.search(r"[^ \t\n\r0-9.eE+-]", matched[0]) else None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.dictionaries(TEXT, VALUE, max_size=4), min_size=1, max_size=4),
     st.lists(TEXT, min_size=1, max_size=3),
@@ -110,7 +111,7 @@ def escaped_number(value: object) -> str | None:
     return None if isinstance(value, str) and re.search(r"[\t\n\r]", value) else number_of(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(TEXT, VALUE, min_size=1, max_size=4), st.data())
 def test_what_is_cut_or_changed_is_never_a_wrong_number(members: dict, data: st.DataObject) -> None:
     """Of a text that is damaged either what json finds in it is found, or nothing is where json finds no object."""

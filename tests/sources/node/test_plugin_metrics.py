@@ -20,6 +20,7 @@ from nsys2prv_ng.sources.node import plugin_metrics
 from nsys2prv_ng.sources.node.json_numbers import find_numbers, find_values
 from nsys2prv_ng.sources.shared.samples import TOO_LARGE
 from tests.conftest import NO_REPORTS, REPORTS
+from tests.examples import examples
 from tests.sources.node.node_reports import (
     DATA,
     EVENTS,
@@ -259,7 +260,7 @@ VALUE = (
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(list(OF_TYPE)), st.dictionaries(st.sampled_from("vw"), VALUE)), max_size=12),
     st.integers(1, 5),
@@ -300,7 +301,7 @@ def test_values_are_the_same_however_many_texts_are_read_at_once(
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.dictionaries(TEXT, st.lists(st.integers(-(1 << 62), 1 << 62), min_size=4, max_size=4), min_size=1, max_size=4)
 )

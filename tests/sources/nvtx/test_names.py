@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from tests.conftest import REPORTS, SAMPLES
+from tests.examples import examples
 
 MAX = 2**63 - 1
 
@@ -193,7 +194,7 @@ PIECES = st.sampled_from(FIELDS + WORDS + NUMBERS)
 TEXTS = st.one_of(st.lists(PIECES, max_size=8).map("".join), st.text(max_size=30))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(st.lists(st.one_of(TEXTS, st.none()), max_size=12))
 def test_agrees_with_brute_force(texts: list[str | None]) -> None:
     texts = [None if text is None else text.encode("utf-8", "replace").decode() for text in texts]
@@ -204,7 +205,7 @@ def test_agrees_with_brute_force(texts: list[str | None]) -> None:
     assert found.tolist() == [number is not None for _, number in expected]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(TEXTS, max_size=12))
 def test_names_are_single_lines(texts: list[str]) -> None:
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
