@@ -6,7 +6,7 @@ of another type than declared. So everything is selected by column name, and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import TableFolder
 from nsys2prv_ng.report.table_reader import NULL, Among, RealArray, TableReader
 
@@ -67,7 +66,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._table_reader: TableReader = TableFolder(path) if path.is_dir() else SqliteFile(path)
+        self._table_reader = _open_tables(path)
         self.tables = self._table_reader.tables
         if "StringIds" not in self.tables:
             self.close()
@@ -169,6 +168,20 @@ class Database:
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
         names = _integers_of(table, present)
         return _with_defaults(table, names, self._table_reader.integers(table.name, names))
+
+
+def load_libraries(exports: Iterable[Path]) -> None:
+    """Import what reads these exports, so that processes that are forked later need not do it again."""
+    if not all(path.is_dir() for path in exports):
+        import nsys2prv_ng.report.sqlite_file  # noqa: F401 (imports SQLAlchemy)
+
+
+def _open_tables(path: Path) -> TableReader:
+    if path.is_dir():
+        return TableFolder(path)
+    from nsys2prv_ng.report.sqlite_file import SqliteFile  # imports SQLAlchemy
+
+    return SqliteFile(path)
 
 
 def _integers_of(table: Table, present: frozenset[str]) -> list[str]:

@@ -22,7 +22,6 @@ from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, wrote_incompletely
 from nsys2prv_ng.report.nsys import Children, Nsys, find_nsys, parse_release, read_export_help
-from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_folder import SUFFIXES
 
 KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
@@ -172,6 +171,8 @@ class _Maker:
         if target.exists() or "--tables" not in self._help:
             return
         self._export("sqlite", apart, "--tables=META_DATA_.*")
+        from nsys2prv_ng.report.sqlite_file import SqliteFile  # imports SQLAlchemy
+
         table_reader = SqliteFile(apart)
         try:
             there = _CAPTURE in table_reader.tables

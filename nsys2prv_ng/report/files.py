@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
+from nsys2prv_ng.report.database import load_libraries
 from nsys2prv_ng.report.export_all import export_all
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.runtime.progress import Progress
@@ -114,7 +115,9 @@ def export_each(
     to_export = [report for report in reports if needs_export(report)]
     if to_export:
         found |= export_all(to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep)
-    _refuse_twice([export for export in found.values() if isinstance(export, Path)])
+    exports = [export for export in found.values() if isinstance(export, Path)]
+    _refuse_twice(exports)
+    load_libraries(exports)
     return found
 
 

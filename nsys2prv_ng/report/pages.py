@@ -54,10 +54,10 @@ class _UnusualError(Exception):
 class PageReader:
     """Reads columns of one file, as long as that stays what it was when the reader was made."""
 
-    def __init__(self, path: Path, small: int = SMALL) -> None:
-        """`small`: least number of leaf pages of the tables that are read."""
+    def __init__(self, path: Path, small: int | None = None) -> None:
+        """`small`: least number of leaf pages of the tables that are read, by default SMALL."""
         self._path = path
-        self._small = small
+        self._small = SMALL if small is None else small
         try:
             self._state: _State | None = _state(path.stat())
         except OSError:

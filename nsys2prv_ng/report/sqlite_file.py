@@ -1,6 +1,9 @@
 """An export to SQLite, opened without touching it.
 
-Values may be of another type than their column declares, so each is asked for its own.
+SQLAlchemy reads the schema and the small tables of metadata, PageReader and sqlite3 the columns of large tables. Values
+may be of another type than their column declares, so each is asked for its own.
+
+Only what opens an SQLite file imports this module (see `database`): SQLAlchemy takes 0.2 to 0.3 s to import.
 """
 
 from __future__ import annotations
@@ -41,19 +44,23 @@ T = TypeVar("T")
 
 
 class SqliteFile:
-    """A Room. Raises ReportError for a file that is not an SQLite database, or is damaged."""
+    """The TableReader of an SQLite file. Raises ReportError for a file that is not an SQLite database, or is damaged.
 
-    def __init__(self, path: Path) -> None:
+    `small`: least number of leaf pages of the tables that are read without sqlite3.
+    """
+
+    def __init__(self, path: Path, small: int | None = None) -> None:
         self.path = path
         _check_file(path)
         try:
-            self._pages = PageReader(path)
+            self._pages = PageReader(path, small)
             self._connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
             self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
             self._engine = sa.create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
-            self.tables = frozenset(sa.inspect(self._engine).get_table_names())
+            self._schema = sa.inspect(self._engine)
+            self.tables = frozenset(self._schema.get_table_names())
         except _ERRORS as error:
             raise make_damage_error(path, error) from None
 
@@ -63,10 +70,10 @@ class SqliteFile:
 
     def list_columns(self, table: str) -> frozenset[str]:
         try:
-            found = sa.inspect(self._engine).get_columns(table)
+            columns = self._schema.get_columns(table)
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
-        return frozenset(column["name"] for column in found)
+        return frozenset(column["name"] for column in columns)
 
     def count_rows(self, table: str) -> int:
         try:
@@ -77,16 +84,16 @@ class SqliteFile:
         return int(rows)
 
     def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
-        conditions = (f"{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items())
-        where = " WHERE " + " AND ".join(conditions) if among else ""
-        statement = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)}{where}"
+        conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
+        statement = sa.select(*map(sa.column, columns)).select_from(sa.table(table)).where(*conditions)
+        sql = str(statement.compile(self._engine, compile_kwargs={"literal_binds": True}))
         try:
-            rows = self._connection.execute(statement).fetchall()
+            rows = self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
-        # By hand: pandas would make real numbers of integers that have NULL among them, and ids are larger than these.
-        values = zip(*rows, strict=True) if rows else [()] * len(columns)
-        return pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in zip(columns, values, strict=True)})
+        # Not by pandas.read_sql: it makes real numbers of integers that have NULL among them, and ids are larger than
+        # real numbers can hold.
+        return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
     def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         try:

@@ -1,0 +1,62 @@
+"""Commands import only the libraries that they need: these take from 0.2 to 0.5 seconds each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.paraver.checker.cfg_text import typed
+from tests.paraver.checker.trace_files import TraceFiles
+from tests.report.table_folders import tables_of, write_folder
+
+LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow"}
+
+PROGRAM = """
+import os, sys
+from nsys2prv_ng.cli.program import main
+os._exit = sys.exit
+try:
+    main()
+finally:
+    print("imported", *sys.modules, file=sys.stderr)
+"""
+
+
+def run(*arguments: object, cwd: Path) -> tuple[int, set[str]]:
+    """Run a command in a process of its own; return its exit code and which of LIBRARIES it imported."""
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+    *_, imported = done.stderr.splitlines()
+    assert imported.startswith("imported "), done.stderr
+    return done.returncode, LIBRARIES & set(imported.split())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]])
+def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
+    assert run(*arguments, cwd=tmp_path) == (0, set())
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--bogus"], ["inspekt"], ["report.sqlite", "out.txt"], ["out.prv"], ["summary"], ["cfgs", "x"]]
+)
+def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
+    assert run(*arguments, cwd=tmp_path) == (2, set())
+
+
+def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
+    trace = TraceFiles().write(tmp_path)
+    cfg = typed("window_filter_module evt_type 1 9600").write(tmp_path)
+    code, imported = run("check", trace, "--cfg", cfg, cwd=tmp_path)
+    assert code == 0
+    assert not imported & {"sqlalchemy", "pandas"}
+
+
+def test_only_reports_in_sqlite_import_sqlalchemy(tmp_path: Path) -> None:
+    report = SAMPLES / "mpi-4.rank0.sqlite"
+    folder = write_folder(tmp_path / "report_pqtdir", tables_of(report), "parquet")
+    assert run("inspect", report, cwd=tmp_path) == (0, LIBRARIES)
+    assert run("inspect", folder, cwd=tmp_path) == (0, LIBRARIES - {"sqlalchemy"})
