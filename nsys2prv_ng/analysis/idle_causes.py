@@ -1,9 +1,9 @@
-"""Why GPUs were idle: where the host thread was that launched what ended each gap.
+"""Why GPUs were idle: where the host thread was that launched the operation at the end of each gap.
 
-A gap is ended by the operation that begins then; of several at once by the one that was launched first. If its launch
-call had returned before the gap began, the host was ahead and did not keep the GPU waiting. Else the gap is that
-thread's: each part of it goes to the innermost NVTX push/pop range and the outermost call (of CUDA, MPI or the
-operating system) that the thread was in.
+The operation that begins at the end of a gap ends it; if several begin at once, it is the one that was launched first.
+If its launch call had returned before the gap began, the host was ahead and did not keep the GPU waiting. Otherwise the
+gap is attributed to that thread: each part of it to the innermost NVTX push/pop range and the outermost call (of CUDA,
+MPI or the operating system) that the thread was in.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from nsys2prv_ng.records.store import Store
 
 HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
 """Causes: the thread that launched next; launched before; between nodes of a CUDA graph; no launch was recorded; the
-gap goes on after the chosen time. What was launched before the chosen time counts as launched before."""
+gap goes on after the selected time. An operation launched before the selected time counts as launched before."""
 
 KEYS = ["row", "cause", "range", "call"]
 NEEDED = ("launch_lines", "cuda_api")
-"""Sources without which nothing is known of any cause."""
+"""Sources without which no cause is known."""
 
 
 def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
-    """Time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST by `range` and `call` ("" for none).
+    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
-    `group`: all reports, by index, of the GPUs. A gap in several parts counts in each.
+    `group`: the indices of all reports of the GPUs. A gap in several parts counts in each part.
     """
     parts = []
     if job.windows:
@@ -58,9 +58,9 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
         parts.append(_attribute_to_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
         gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
     for index in group:
-        of_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
-        parts.append(_count_whole(gaps.take(np.flatnonzero(of_graph)), GRAPH))
-        gaps = gaps.take(np.flatnonzero(~of_graph))
+        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
+        parts.append(_count_whole(gaps.take(np.flatnonzero(is_graph)), GRAPH))
+        gaps = gaps.take(np.flatnonzero(~is_graph))
     parts.append(_count_whole(gaps, UNKNOWN))
     table: pd.DataFrame = pd.concat(parts, ignore_index=True).groupby(KEYS, as_index=False)[["ns", "gaps"]].sum()
     return table
@@ -76,7 +76,7 @@ _NO_CALL = np.iinfo(np.int64).max
 
 
 class _Launches(NamedTuple):
-    """Launches of what ended gaps, of n: index of the gap, place of the thread, when the call returned (ns)."""
+    """Launches of operations that ended gaps, in columns of n: gap (index), thread (place), return of the call (ns)."""
 
     gap: IntArray
     thread: IntArray
@@ -86,9 +86,9 @@ class _Launches(NamedTuple):
 def _find_launches(
     report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
 ) -> _Launches:
-    """The first launch of what begins at the end of each gap, where a report has it and its call.
+    """Find the first launch of what begins at the end of each gap, if the report has the launch and its call.
 
-    `begins` of windows: a line from a launch before one begins there, where the call is not.
+    `begins` of windows: the line of a launch before a window begins at the window's begin, where no call begins.
     """
     lines = load_source_records(report, "launch_lines", store)
     words = lines.first[:-1]
@@ -98,7 +98,7 @@ def _find_launches(
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
     rows = rows[~mark_duplicates(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
-    longest_first = np.argsort(-calls.length, kind="stable")  # of calls that began at once the outermost
+    longest_first = np.argsort(-calls.length, kind="stable")  # if calls began at once, the outermost
     place, begin = calls.place[longest_first], calls.begin[longest_first]
     first = longest_first[~mark_duplicates(place, begin)]
     call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
@@ -108,12 +108,12 @@ def _find_launches(
 
 
 def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
-    """Whether each gap ends with a node of a graph. (The first one of a launch has a line from it.)"""
+    """Mark the gaps that end with a node of a graph. (The first node of a launch has a line from it.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
-        found = load_opened_events(report, source, store)
-        nodes = np.flatnonzero(found.values(types.GRAPH_NODE_ID) != ABSENT)
-        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[found.place[nodes]], found.begin[nodes]])
+        operations = load_opened_events(report, source, store)
+        nodes = np.flatnonzero(operations.get_values(types.GRAPH_NODE_ID) != ABSENT)
+        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[operations.place[nodes]], operations.begin[nodes]])
         ended[gap[gap >= 0]] = True
     return ended
 
@@ -122,12 +122,13 @@ def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Ga
 
 
 class _Layer(NamedTuple):
-    """What threads were in, one thing at a time, and the names of it."""
+    """What threads were in, one range or call at a time, and the names of these."""
 
     flat: FlatStates
     names: list[str]
 
-    def of(self, thread: int) -> StepFunction:
+    def get_steps(self, thread: int) -> StepFunction:
+        """Return the index of the name that the thread was in, over time."""
         low, high = np.searchsorted(self.flat.row, [thread, thread + 1])
         return make_steps(self.flat.begin[low:high], self.flat.end[low:high], self.flat.state[low:high])
 
@@ -135,37 +136,37 @@ class _Layer(NamedTuple):
 def _attribute_to_host(
     report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntArray, store: Store
 ) -> pd.DataFrame:
-    """Parts of the gaps by what the thread of each was in."""
+    """Attribute the parts of gaps to what the thread of each gap was in."""
     threads = np.unique(thread)
     ranges, calls = _load_ranges(report, threads, store), _load_calls(report, cuda, threads, store)
     parts = []
-    for each in threads.tolist():
-        mine = np.flatnonzero(thread == each)
-        of_range = split_at_steps(gaps.begin[mine], gaps.end[mine], ranges.of(each))
-        of_call = split_at_steps(of_range.begin, of_range.end, calls.of(each))
+    for number in threads.tolist():
+        own_gaps = np.flatnonzero(thread == number)
+        in_ranges = split_at_steps(gaps.begin[own_gaps], gaps.end[own_gaps], ranges.get_steps(number))
+        in_calls = split_at_steps(in_ranges.begin, in_ranges.end, calls.get_steps(number))
         parts.append(
             pd.DataFrame(
                 {
-                    "gap": mine[of_range.of[of_call.of]],
-                    "range": of_range.value[of_call.of],
-                    "call": of_call.value,
-                    "ns": of_call.end - of_call.begin,
+                    "gap": own_gaps[in_ranges.interval[in_calls.interval]],
+                    "range": in_ranges.value[in_calls.interval],
+                    "call": in_calls.value,
+                    "ns": in_calls.end - in_calls.begin,
                 }
             )
         )
     pieces = pd.concat([pd.DataFrame(columns=["gap", "range", "call", "ns"], dtype=np.int64), *parts])
     in_gap = pieces.groupby(["gap", "range", "call"], as_index=False)["ns"].sum()
     in_gap["row"] = gaps.row[in_gap["gap"].to_numpy(np.int64)]
-    found = in_gap.groupby(["row", "range", "call"], as_index=False).agg(ns=("ns", "sum"), gaps=("gap", "size"))
+    table = in_gap.groupby(["row", "range", "call"], as_index=False).agg(ns=("ns", "sum"), gaps=("gap", "size"))
     for column, names in (("range", ranges.names), ("call", calls.names)):
-        found[column] = [names[i] if i >= 0 else "" for i in found[column].tolist()]
-    return found.assign(cause=HOST)
+        table[column] = [names[i] if i >= 0 else "" for i in table[column].tolist()]
+    return table.assign(cause=HOST)
 
 
 def _load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> _Layer:
-    found = load_opened_events(report, "nvtx", store)
-    push_pop = [each for each in found.types("nvtx") if each.number == families.make_nvtx_range("").number]
-    intervals, names = _collect_intervals([(found, push_pop)], threads)
+    events = load_opened_events(report, "nvtx", store)
+    push_pop = [nvtx for nvtx in events.list_types("nvtx") if nvtx.number == families.make_nvtx_range("").number]
+    intervals, names = _collect_intervals([(events, push_pop)], threads)
     return _Layer(flatten_innermost(*intervals), names)
 
 
@@ -182,19 +183,19 @@ def _load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, st
 def _collect_intervals(
     parts: Iterable[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
 ) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str]]:
-    """(place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
+    """Return (place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = []
-    for found, event_types in parts:
-        on_threads = np.isin(found.place, threads)
+    for events, event_types in parts:
+        on_threads = np.isin(events.place, threads)
         for event_type in event_types:
-            value = found.values(event_type)
+            value = events.get_values(event_type)
             lines = np.flatnonzero(on_threads & (value != ABSENT))
-            known = found.names(event_type)
+            known = events.get_names(event_type)
             index = np.full(max(known, default=0) + 1, -1, np.int64)
             index[list(known)] = len(names) + np.arange(len(known))
             names += [shorten_range_name(event_type.member, name) for name in known.values()]
-            columns.append((found.place[lines], found.begin[lines], found.end[lines], index[value[lines]]))
+            columns.append((events.place[lines], events.begin[lines], events.end[lines], index[value[lines]]))
     place, begin, end, index = (
         (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else _NO_INTERVALS
     )
@@ -205,5 +206,8 @@ _NO_INTERVALS = tuple(np.zeros(0, np.int64) for _ in range(4))
 
 
 def shorten_range_name(domain: str, name: str) -> str:
-    """A range with its domain, as in NVIDIA's tables; those of the default domain and all calls by their name."""
+    """Return the name of a range with its domain, as in NVIDIA's tables.
+
+    Ranges of the default domain and all calls are shown by their name alone.
+    """
     return f"{domain}:{name}" if domain else name

@@ -1,1 +1,1 @@
-"""Types of columns, and rows that are compared by one integer."""
+"""Types of columns, and comparison of rows by one integer."""

@@ -1,4 +1,4 @@
-"""Rows that are alike in several columns of integers, told by one integer for each: far cheaper than tuples."""
+"""Compares rows of several columns of integers by one integer for each row: far cheaper than tuples."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 
 def combine_columns(*columns: IntArray) -> IntArray:
-    """An integer for each row of one or more columns, equal where the rows are and ordered as they are, by the first
-    column first."""
+    """Return an integer for each row of one or more columns: equal for equal rows, and ordered as the rows are.
+
+    Rows are ordered by the first column first.
+    """
     if len(columns) == 1 or not columns[0].size:
         return columns[0]
     low = [int(column.min()) for column in columns]
@@ -28,34 +30,36 @@ def combine_columns(*columns: IntArray) -> IntArray:
 
 
 def find_distinct(values: IntArray) -> tuple[IntArray, IntArray]:
-    """(index into the distinct values for each value, distinct values, sorted), as by np.unique; fast where they are
-    few."""
-    codes, found = pd.factorize(values)
-    order = np.argsort(found)
+    """Return (index into the distinct values for each value, sorted distinct values).
+
+    The same as np.unique gives, but fast where there are few distinct values.
+    """
+    codes, distinct = pd.factorize(values)
+    order = np.argsort(distinct)
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
-    return rank[codes], found[order]
+    return rank[codes], distinct[order]
 
 
 def encode_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
-    """(dense code of each row, first row of each code): rows that are alike share a code, in the order of the first."""
+    """Return (dense code of each row, first row of each code): equal rows share a code, in the order of the first."""
     codes = pd.factorize(combine_columns(*columns))[0].astype(np.int64, copy=False)
     return codes, np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
 
 
 def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ...]]]:
-    """(index into the distinct rows for each row, distinct rows in the order in which they first occur)."""
+    """Return (index into the distinct rows for each row, distinct rows in the order in which they first occur)."""
     codes, first = encode_rows(*columns)
     return codes, list(zip(*(column[first].tolist() for column in columns), strict=True))
 
 
 def mark_duplicates(*columns: IntArray) -> BoolArray:
-    """Rows that are like an earlier one."""
+    """Mark rows that equal an earlier one."""
     return pd.Series(combine_columns(*columns)).duplicated().to_numpy(np.bool_)
 
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:
-    """Index, among some rows that all differ, of the one like each that is wanted; -1 where there is none."""
+    """Return the index of each wanted row among rows that all differ; -1 where it is not among them."""
     both = combine_columns(*(np.concatenate(pair) for pair in zip(rows, wanted, strict=True)))
     index = pd.Index(both[: rows[0].size])
     return index.get_indexer(pd.Index(both[rows[0].size :])).astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Columns that are compared: what came last before a time."""
+"""Looks up in one column of times what came last before the times of another."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 
-def find_latest(group: IntArray, time: IntArray, of_group: IntArray, at: IntArray) -> IntArray:
-    """For each (of_group, at) the index of the last (group, time) of its group that is not later; -1 for none."""
-    both_groups, both_times = np.concatenate([group, of_group]), np.concatenate([time, at])
-    is_query = np.repeat([0, 1], [group.size, of_group.size])
+def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_time: IntArray) -> IntArray:
+    """Return for each query the index of the last entry (group, time) of its group that is not later; -1 for none."""
+    both_groups, both_times = np.concatenate([group, query_group]), np.concatenate([time, query_time])
+    is_query = np.repeat([0, 1], [group.size, query_group.size])
     order = np.lexsort((is_query, both_times, both_groups))
     is_entry = is_query[order] == 0
     last = np.maximum.accumulate(np.where(is_entry, np.arange(order.size), -1))
-    found = np.where(last >= 0, order[last], -1)
-    found = np.where((found >= 0) & (both_groups[found] == both_groups[order]), found, -1)
-    result = np.empty(of_group.size, np.int64)
-    result[order[~is_entry] - group.size] = found[~is_entry]
-    return result
+    entry = np.where(last >= 0, order[last], -1)
+    entry = np.where((entry >= 0) & (both_groups[entry] == both_groups[order]), entry, -1)
+    latest = np.empty(query_group.size, np.int64)
+    latest[order[~is_entry] - group.size] = entry[~is_entry]
+    return latest

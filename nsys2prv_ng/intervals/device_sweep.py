@@ -1,10 +1,10 @@
-"""What a device does as a whole: one sweep over the operations of all its streams and processes.
+"""Sweeps over the operations of all streams and processes of a device: what the device does as a whole.
 
-Definitions are those of NVIDIA's recipes. Compute is the union of the kernels that are not NCCL's and of graphs traced
-as a whole, communication that of NCCL's kernels (nccl_gpu_overlap_trace). A device is idle from the end of the i-th
-operation that ends to the begin of the (i + 1)-th that begins, if that is later (gpu_gaps, which takes each process by
-itself and counts flushes of the profiler as busy): never before its first operation nor after its last. A kernel is in
-flight from the begin of its launch call to its end.
+The definitions are those of NVIDIA's recipes. Compute is the union of graphs traced as a whole and of all kernels but
+NCCL's; communication is the union of NCCL's kernels (nccl_gpu_overlap_trace). A device is idle from the end of the i-th
+operation to end until the start of the (i + 1)-th to start, if that is later (gpu_gaps, which takes each process by
+itself and counts flushes of the profiler as busy). It is never idle before its first operation nor after its last. A
+kernel is in flight from the start of its launch call to its own end.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
-"""What a device does is the sum of what runs on it, or IDLE."""
+"""The activity of a device is the sum of the kinds that run on it, or IDLE."""
 IN_FLIGHT = 0
 """Kind of the intervals from launch to end."""
 
 
 class DeviceChanges(NamedTuple):
-    """Times at which anything changes on a device, of n, by device and time; each column lasts until the next change.
+    """The n times at which anything changes on a device, by device and time; a value lasts until the next change.
 
     `activity`: sum of the kinds of operation that run, IDLE between operations, 0 before the first and after the last.
-    `kernels`: number that run. `in_flight`: number launched and not yet finished. `idle`: where an idle stretch ends,
-    its length (ns), else 0. `changed`: which of activity, kernels and in_flight differ from before, as bits 1, 2 and 4.
+    `kernels`: number of kernels that run. `in_flight`: number of kernels launched and not yet finished. `idle`: length
+    (ns) of the idle stretch that ends there, else 0. `changed`: which of activity, kernels and in_flight differ from
+    before, as bits 1, 2 and 4.
     """
 
     device: IntArray
@@ -40,40 +41,41 @@ class DeviceChanges(NamedTuple):
     changed: IntArray
 
     def differs(self, bit: int) -> BoolArray:
+        """Return where the column of this bit of `changed` differs from before."""
         return (self.changed & bit) != 0
 
 
 def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> DeviceChanges:
-    """Changes of devices, from their operations (kind COMPUTE, COMMUNICATION or MEMORY) and flights (IN_FLIGHT), of n.
+    """Return the changes of devices from n operations (kind COMPUTE, COMMUNICATION or MEMORY) and flights (IN_FLIGHT).
 
-    `begin` <= `end` (ns). Times of a device at which nothing changes are left out.
+    `begin` <= `end` (ns). Times of a device at which nothing changes are not among them.
     """
     starts = np.lexsort((begin, device))
     ends = np.lexsort((end, device))
     columns = np.zeros((6, 2 * device.size), np.int64)
-    who = np.empty(2 * device.size, np.int64)
-    count = _sweep(device, begin, end, kind, starts, ends, who, columns)
-    return DeviceChanges(who[:count], *columns[:, :count])
+    devices = np.empty(2 * device.size, np.int64)
+    count = _sweep(device, begin, end, kind, starts, ends, devices, columns)
+    return DeviceChanges(devices[:count], *columns[:, :count])
 
 
 @compiled
-def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignore[no-untyped-def]
+def _sweep(device, begin, end, kind, starts, ends, devices, columns):  # type: ignore[no-untyped-def]
     n = device.size
     count = i = j = 0
     while i < n:
-        of_device = device[starts[i]]
-        last = i  # past the last operation of the device to begin
+        current = device[starts[i]]
+        last = i  # past the last operation of the device to start
         high = i
-        while high < n and device[starts[high]] == of_device:
+        while high < n and device[starts[high]] == current:
             high += 1
             if kind[starts[high - 1]] != IN_FLIGHT:
                 last = high
         running = np.zeros(5, np.int64)  # by kind
         activity = kernels = in_flight = 0
         idle_since = np.int64(0)
-        seen = False
+        has_started = False
         while j < high:
-            # Every interval that begins also ends, so the next end is never before the time swept so far.
+            # Every interval that starts also ends, so the next end is never before the time swept so far.
             time = end[ends[j]]
             if i < high and begin[starts[i]] < time:
                 time = begin[starts[i]]
@@ -92,8 +94,8 @@ def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignor
                 + COMMUNICATION * (running[COMMUNICATION] > 0)
                 + MEMORY * (running[MEMORY] > 0)
             )
-            seen = seen or begun
-            if new_activity == 0 and seen and i < last:
+            has_started = has_started or begun
+            if new_activity == 0 and has_started and i < last:
                 new_activity = IDLE
             stretch = time - idle_since if begun and activity == IDLE else 0
             changed = (new_activity != activity) + 2 * (new_kernels != kernels) + 4 * (running[IN_FLIGHT] != in_flight)
@@ -101,7 +103,7 @@ def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignor
                 idle_since = time
             activity, kernels, in_flight = new_activity, new_kernels, running[IN_FLIGHT]
             if changed or stretch:
-                who[count] = of_device
+                devices[count] = current
                 columns[0, count] = time
                 columns[1, count] = activity
                 columns[2, count] = kernels
@@ -112,37 +114,43 @@ def _sweep(device, begin, end, kind, starts, ends, who, columns):  # type: ignor
     return count
 
 
-class Cut(NamedTuple):
-    """Changes in windows of time: how many of those before are in none, and how many more their limits make."""
+class CutChanges(NamedTuple):
+    """Changes within windows of time.
+
+    `outside`: number of the original changes that are in no window. `more`: number of changes that the limits of the
+    windows add.
+    """
 
     changes: DeviceChanges
     outside: int
     more: int
 
 
-def cut_to_windows(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> Cut:
-    """Changes within windows (ns), which are sorted and apart, limits included.
+def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> CutChanges:
+    """Return the changes within windows (ns), which are sorted and apart, limits included.
 
-    At the begin of a window stands what is then in force, at its end everything becomes 0. An idle stretch that
-    straddles a limit is cut there, and so is its length.
+    A window starts with the values that are then in force; at its end all become 0. An idle stretch that straddles a
+    limit is cut there, and so is its length.
     """
     lows, highs = np.array(windows, np.int64).reshape(-1, 2).T
-    devices = np.unique(changes.device).size
-    columns = np.zeros((6, changes.device.size + 2 * devices * lows.size), np.int64)
-    who = np.empty(columns.shape[1], np.int64)
+    device_count = np.unique(changes.device).size
+    columns = np.zeros((6, changes.device.size + 2 * device_count * lows.size), np.int64)
+    devices = np.empty(columns.shape[1], np.int64)
     before = np.stack([changes.time, changes.activity, changes.kernels, changes.in_flight, changes.idle])
-    count, kept = _cut(changes.device, before, lows, highs, who, columns)
-    return Cut(DeviceChanges(who[:count], *columns[:, :count]), changes.device.size - kept, count - kept)
+    count, kept = _cut(changes.device, before, lows, highs, devices, columns)
+    return CutChanges(
+        DeviceChanges(devices[:count], *columns[:, :count]), outside=changes.device.size - kept, more=count - kept
+    )
 
 
 @compiled
-def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-def]
-    """Number of lines, and of the changes that have one of their own."""
+def _cut(device, before, lows, highs, devices, columns):  # type: ignore[no-untyped-def]
+    """Return the number of lines, and of the changes that have a line of their own."""
     n = device.size
     count = kept = i = 0
     nothing = np.zeros(3, np.int64)
     while i < n:
-        of_device = device[i]
+        current = device[i]
         now = np.zeros(3, np.int64)  # activity, kernels, in flight
         idle_since = np.int64(0)
         for w in range(lows.size):
@@ -150,12 +158,12 @@ def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-
             shown = np.zeros(3, np.int64)
             entered = kept_last = False
             rest = np.int64(0)
-            while i < n and device[i] == of_device and before[0, i] <= high:
+            while i < n and device[i] == current and before[0, i] <= high:
                 time, stretch = before[0, i], before[4, i]
                 if time > low and not entered:
-                    count = _say(who, columns, count, of_device, low, now, shown, 0)
+                    count = _add_line(devices, columns, count, current, low, now, shown, 0)
                 entered = entered or time >= low
-                if time == high:  # the window ends here, whatever begins
+                if time == high:  # the window ends here, whatever starts
                     kept_last = True
                     rest = high - max(idle_since, low) if shown[0] == IDLE else 0
                 if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
@@ -163,27 +171,27 @@ def _cut(device, before, lows, highs, who, columns):  # type: ignore[no-untyped-
                 now[:] = before[1:4, i]
                 if entered and time < high:
                     lines = count
-                    count = _say(who, columns, count, of_device, time, now, shown, min(stretch, time - low))
+                    count = _add_line(devices, columns, count, current, time, now, shown, min(stretch, time - low))
                     kept += count - lines
                 i += 1
             if not entered:  # nothing changes within the window
-                count = _say(who, columns, count, of_device, low, now, shown, 0)
+                count = _add_line(devices, columns, count, current, low, now, shown, 0)
             if not kept_last:
                 rest = high - max(idle_since, low) if shown[0] == IDLE else 0
             lines = count
-            count = _say(who, columns, count, of_device, high, nothing, shown, rest)
+            count = _add_line(devices, columns, count, current, high, nothing, shown, rest)
             kept += count - lines if kept_last else 0
-        while i < n and device[i] == of_device:
+        while i < n and device[i] == current:
             i += 1
     return count, kept
 
 
 @compiled
-def _say(who, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
-    """A line for what differs from what was shown, and for an idle stretch that ends; returns the number of lines."""
+def _add_line(devices, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
+    """Add a line for what differs from before, and for an idle stretch that ends; return the number of lines."""
     changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
     if changed or stretch > 0:
-        who[count] = device
+        devices[count] = device
         columns[0, count] = time
         columns[1:4, count] = value
         columns[4, count] = stretch

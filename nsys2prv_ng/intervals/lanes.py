@@ -1,4 +1,4 @@
-"""Intervals that share a row must nest, or Paraver shows the wrong one: sort out those that do not."""
+"""Sorts out intervals that do not nest: those that share a row must, or Paraver shows the wrong one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Lane (from 0) of each interval, such that those of one group and lane do not overlap.
+    """Return a lane (from 0) for each interval, such that those of one group and lane do not overlap.
 
-    Intervals are taken by their begin, those of equal begin in the order of the columns, and take the first free lane.
+    Intervals take the first free lane by their begin, those of equal begin in the order of the columns.
     """
     order = np.lexsort((begin, group))
     return _free_lanes(group, begin, end, order)
@@ -39,9 +39,9 @@ def _free_lanes(group, begin, end, order):  # type: ignore[no-untyped-def]
 
 
 def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Intervals that begin within an earlier one of their group and end after it: they do not nest.
+    """Mark the intervals that begin within an earlier one of their group and end after it: they do not nest.
 
-    Without them the others nest. Of equal intervals the first in the columns is the outer one.
+    Without them the others nest. The first of equal intervals in the columns is the outer one.
     """
     order = np.lexsort((-end, begin, group))
     return _crossing(group, begin, end, order)
@@ -69,7 +69,7 @@ def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
 
 
 def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: int) -> IntArray:
-    """Ends of intervals of which some have none (`forever`): within an earlier one that ends, they end with it."""
+    """Return the ends of intervals. One without an end (`forever`) ends with the earlier one around it, if any."""
     order = np.lexsort((-end, begin, group))
     return _ends_within_parents(group, begin, end, order, forever)
 

@@ -11,9 +11,10 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """Return for each interval in how many of its group it begins, itself among them: 1 for an outermost one.
+    """Return in how many intervals of its group each interval begins, itself included: 1 for an outermost one.
 
-    One that ends when another begins does not hold it. Of equal intervals the first in the columns is the outer one.
+    An interval that ends when another begins does not hold it. The first of equal intervals in the columns is the outer
+    one.
     """
     order = np.lexsort((-end, begin, group))
     return _depths(group, begin, end, order)

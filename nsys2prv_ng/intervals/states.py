@@ -1,8 +1,8 @@
-"""States of rows (record kind 1): flat, from what the events of a row ask for.
+"""Makes flat states of rows (record kind 1) from the states that the events of a row ask for.
 
-Paraver's states are no stack: a row has one state at a time, and where it has none it is idle. Of nested events that
-each ask for a state the outermost has it; the profiler's own time is laid over all of them. A host thread is running
-from its first event to its last wherever nothing else is said.
+Paraver's states are no stack: a row has one state at a time, and where it has none it is idle. Where nested events each
+ask for a state, the outermost gets it; the profiler's own time is laid over all of them. A host thread is running from
+its first event to its last wherever no event asks for another state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nsys2prv_ng.runtime.jit import compiled
 
 
 class FlatStates(NamedTuple):
-    """States that do not overlap: row, begin and end (ns), state, of n."""
+    """n states that do not overlap: row, begin and end (ns), state."""
 
     row: IntArray
     begin: IntArray
@@ -25,10 +25,10 @@ class FlatStates(NamedTuple):
 
 
 def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
-    """States of n without overlaps, ordered by row and begin.
+    """Return n states without overlaps, ordered by row and begin.
 
-    What lies within an earlier state of its row is left out; what begins within one and ends after it, begins at its
-    end.
+    A state within an earlier state of its row is dropped; one that begins within an earlier state and ends after it
+    begins at the end of that.
     """
     order = np.lexsort((-end, begin, row))
     row, begin, end, state = row[order], begin[order], end[order], state[order]
@@ -52,9 +52,9 @@ def _flatten(row, begin, end, kept):  # type: ignore[no-untyped-def]
 
 
 def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> FlatStates:
-    """States of n that nest, flat: of those at a time the innermost shows.
+    """Return n nested states as flat ones: at each time the innermost shows.
 
-    What ends after the state that it began within ends with that.
+    A state that ends after the one that it began within ends with that.
     """
     long = end > begin
     row, begin, end, state = row[long], begin[long], end[long], state[long]
@@ -67,7 +67,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
 
 @compiled
 def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
-    """Pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
+    """Return the pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
     n = row.size
     index = np.empty(2 * n, np.int64)
     piece_begin = np.empty(2 * n, np.int64)
@@ -98,7 +98,7 @@ def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
 
 
 def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
-    """Flat states of which those of `over` replace what of `under` they cover, ordered by row and begin.
+    """Return flat states, ordered by row and begin, where those of `over` replace the parts of `under` that they cover.
 
     Both are ordered by row and begin.
     """
@@ -111,7 +111,7 @@ def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
 
 @compiled
 def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-untyped-def]
-    """What is left of each interval outside `over`: (its index, begin, end) of each piece."""
+    """Return what remains of each interval outside `over`: (its index, begin, end) of each piece."""
     # An interval of `over` lies between two pieces of at most one interval, and so adds at most one piece.
     most = row.size + over_row.size
     index = np.empty(most, np.int64)
@@ -137,12 +137,12 @@ def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-un
 
 
 def fill_gaps(flat: FlatStates, first: IntArray, last: IntArray, filling: int) -> FlatStates:
-    """The gaps between flat states, from first[r] to last[r] of each row r, as states `filling`.
+    """Return the gaps between flat states, from first[r] to last[r] of each row r, as states `filling`.
 
     The states of a row lie within its limits. A row with first[r] > last[r] is not filled.
     """
     filled = np.flatnonzero(first <= last)
-    # Around each row's states its limits, so that every gap lies between two neighbours.
+    # The limits of each row are put around its states, so that every gap lies between two neighbours.
     row = np.concatenate([filled, flat.row, filled])
     begin = np.concatenate([first[filled], flat.begin, last[filled]])
     end = np.concatenate([first[filled], flat.end, last[filled]])

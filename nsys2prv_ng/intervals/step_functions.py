@@ -1,4 +1,4 @@
-"""Step functions: what is so until it changes. Cutting intervals by them, time by value, peaks of sums."""
+"""Step functions, where a value holds until the next: intervals cut by them, time by value, peaks of sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 
 NOTHING = -1
-"""Value where none is in force."""
+"""Value where no value is in force."""
 
 
 class StepFunction(NamedTuple):
@@ -21,29 +21,29 @@ class StepFunction(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Pieces of intervals, of n: index of the interval that each is of, begin and end (ns), and the value in force."""
+    """n pieces of intervals: index of the interval, begin and end (ns), and the value in force."""
 
-    of: IntArray
+    interval: IntArray
     begin: IntArray
     end: IntArray
     value: IntArray
 
 
 def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
-    """Steps of intervals that are in order and do not overlap; NOTHING is between them."""
+    """Return the steps of intervals that are in order and do not overlap; NOTHING is in force between them."""
     time = np.stack([begin, end], axis=1).ravel()
     values = np.stack([value, np.full(value.size, NOTHING, np.int64)], axis=1).ravel()
-    last = np.append(time[1:] != time[:-1], True)[: time.size]  # of what changes at one time
+    last = np.append(time[1:] != time[:-1], True)[: time.size]  # of several changes at one time
     return StepFunction(time[last], values[last])
 
 
 def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Pieces:
-    """Intervals, begin < end (ns), cut where a step function changes."""
+    """Cut intervals, begin < end (ns), where a step function changes."""
     first = np.searchsorted(steps.time, begin, "right")
     count = 1 + np.searchsorted(steps.time, end, "left") - first
     index = np.repeat(np.arange(begin.size), count)
     nth = np.arange(index.size) - np.repeat(np.cumsum(count) - count, count)
-    step = first[index] + nth  # the next one; the last of all is followed by none
+    step = first[index] + nth  # the next one; nothing follows the last of all
     time, value = np.append(steps.time, np.iinfo(np.int64).max), np.append(steps.value, NOTHING)
     return Pieces(
         index,
@@ -54,7 +54,7 @@ def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Piece
 
 
 def measure_durations(row: IntArray, time: IntArray) -> IntArray:
-    """How long (ns) each value of several rows lasts, in the order of rows and times; 0 for the last of a row."""
+    """Return how long (ns) each value of several rows lasts, by row and time; 0 for the last of a row."""
     length = np.zeros(row.size, np.int64)
     same = row[1:] == row[:-1]
     length[:-1][same] = (time[1:] - time[:-1])[same]
@@ -62,7 +62,7 @@ def measure_durations(row: IntArray, time: IntArray) -> IntArray:
 
 
 def find_peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
-    """(highest sum, when first) of the levels of all parts of each row, which are 0 until they are first told."""
+    """Return (highest sum, when first) of the levels of all parts of each row; a level is 0 until its first value."""
     order = np.lexsort((time, part, row))
     row, part, time, level = row[order], part[order], time[order], level[order]
     change = level.copy()
@@ -73,10 +73,10 @@ def find_peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -
     row, time, change = row[order], time[order], change[order]
     total = np.cumsum(change)
     limits = [0, *(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), row.size] if row.size else []
-    found = {}
+    peaks = {}
     for low, high in pairwise(limits):
         sums = total[low:high] - (total[low - 1] if low else 0)
-        said = np.append(time[low + 1 : high] != time[low : high - 1], True)  # all changes of a time happen at once
-        at = int(np.argmax(np.where(said, sums, np.iinfo(np.int64).min)))
-        found[int(row[low])] = int(sums[at]), int(time[low + at])
-    return found
+        is_last = np.append(time[low + 1 : high] != time[low : high - 1], True)  # all changes of a time happen at once
+        at = int(np.argmax(np.where(is_last, sums, np.iinfo(np.int64).min)))
+        peaks[int(row[low])] = int(sums[at]), int(time[low + at])
+    return peaks

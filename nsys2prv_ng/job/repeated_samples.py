@@ -76,7 +76,7 @@ def _shared(read: Sequence[ReportRecords]) -> Iterator[list[tuple[ReportRecords,
         if parts:
             first, last = spans[i] = report.spans()
             for number, place in parts:
-                if first[number] <= last[number] and not place.of_report:
+                if first[number] <= last[number] and not place.is_own:
                     watched.setdefault((report.node, place), []).append((i, number))
     places: dict[int, dict[int, list[int]]] = {}
     for (node, _), places_of in watched.items():

@@ -1,4 +1,4 @@
-"""Where the events of one report happened, as dense ids that become rows of the trace once all reports are read."""
+"""Where the events of a report happened: dense ids, which become rows of the trace once all reports are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsys2prv_ng.arrays.types import IntArray
 
 
 class Thread(NamedTuple):
-    """A host thread, by its globalTid."""
+    """A host thread, by nsys's globalTid."""
 
     global_tid: int
 
@@ -25,7 +25,7 @@ class Thread(NamedTuple):
 class Stream(NamedTuple):
     """A CUDA stream of a process. `device` is the process's own ordinal.
 
-    `lane` > 0 holds operations that began before an earlier one of the stream had ended.
+    A `lane` above 0 holds operations that started before an earlier one of the stream had ended.
     """
 
     process: int
@@ -42,30 +42,30 @@ class Device(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The node itself: what belongs to no process."""
+    """The node itself, for what belongs to no process."""
 
 
 class NodePart(NamedTuple):
-    """A part of the node that has values of its own, as a network card or a core.
+    """A part of the node that has values of its own, such as a network card or a core.
 
-    Reports of a node that agree in all of this mean the same part; names alone are not unique.
+    Reports of a node that agree in all fields mean the same part; names alone are not unique.
     """
 
     name: str
     key: tuple[int, ...]
-    """What nsys tells it by from others of its name."""
+    """What nsys distinguishes it by from others of its name."""
     port: int = 0
     suffix: str = ""
-    """What tells the port in the name of its row."""
-    of_report: bool = False
-    """Whether other reports that know such a part mean another one, unless they are of another time."""
+    """How the name of its row shows the port."""
+    is_own: bool = False
+    """Whether it is the report's own: other reports with such a part mean another, unless they are of another time."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
 
 
 class Places:
-    """The places of one report: ids in order of registration, and what their events say of the processes."""
+    """The places of one report: ids in order of registration, and what their events show of the processes."""
 
     def __init__(self) -> None:
         self.all: list[Place] = []
@@ -75,11 +75,12 @@ class Places:
         self.application: set[int] = set()
         """Processes that have GPU, MPI or NCCL events: the ranks are among them."""
         self.instrumented: set[int] = set()
-        """Processes that have more than calls of the operating system, which every launcher makes too."""
+        """Processes that have more than operating-system calls, which every launcher makes too."""
         self.only_observed: set[int] = set()
-        """Ids of threads that made no call and were merely watched, as by the scheduler: they have no row."""
+        """Ids of threads that made no call and were merely observed, as by the scheduler: they have no row."""
 
-    def _id(self, place: Place) -> int:
+    def _register(self, place: Place) -> int:
+        """Return the id of a place, a new one for a new place."""
         known = self._ids.get(place)
         if known is None:
             known = self._ids[place] = len(self.all)
@@ -87,54 +88,57 @@ class Places:
         return known
 
     def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
-        """Ids of the threads with these globalTids, which made calls; `system_calls` are of the operating system."""
+        """Return ids of the threads with these globalTids, which made calls.
+
+        `application`: GPU, MPI or NCCL events are among them; `system_calls`: they are calls of the operating system.
+        """
         codes, distinct = pd.factorize(global_tid)
-        ids = np.array([self._id(Thread(int(tid))) for tid in distinct], np.int64)
+        ids = np.array([self._register(Thread(int(tid))) for tid in distinct], np.int64)
         self.only_observed.difference_update(ids.tolist())
-        self._call({int(tid) >> 24 for tid in distinct}, application, system_calls)
+        self._note_tasks({int(tid) >> 24 for tid in distinct}, application, system_calls)
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
-        """These threads (or, by globalPid, processes) made calls that the trace does not show."""
+        """Note that these threads (or, by globalPid, processes) made calls that the trace does not show."""
         known = {self._ids.get(Thread(int(tid)), -1) for tid in global_tid}
         self.only_observed -= known
-        self._call({int(tid) >> 24 for tid in global_tid}, application, system_calls)
+        self._note_tasks({int(tid) >> 24 for tid in global_tid}, application, system_calls)
 
     def observed_threads(self, global_tid: IntArray) -> IntArray:
-        """Ids of threads with these globalTids, of which something is known that is no call of theirs.
+        """Return ids of threads with these globalTids, about which something is known that is no call of theirs.
 
-        It makes no task of their processes. A thread of which nothing else is known has no row.
+        It makes no task of their processes. A thread about which nothing else is known has no row.
         """
         codes, distinct = pd.factorize(global_tid)
         threads = [Thread(int(tid)) for tid in distinct]
         unknown = [thread for thread in threads if thread not in self._ids]
-        ids = np.array([self._id(thread) for thread in threads], np.int64)
-        self.only_observed.update(self._id(thread) for thread in unknown)
+        ids = np.array([self._register(thread) for thread in threads], np.int64)
+        self.only_observed.update(self._register(thread) for thread in unknown)
         return ids[codes]
 
     def streams(
         self, process: IntArray, device: IntArray, context: IntArray, stream: IntArray, lane: IntArray
     ) -> IntArray:
-        """Ids of the streams that these operations ran on."""
+        """Return ids of the streams that these operations ran on."""
         codes, distinct = find_distinct_rows(process, device, context, stream, lane)
-        ids = np.array([self._id(Stream(*key)) for key in distinct], np.int64)
-        self._call({key[0] for key in distinct}, application=True)
+        ids = np.array([self._register(Stream(*key)) for key in distinct], np.int64)
+        self._note_tasks({key[0] for key in distinct}, application=True)
         return ids[codes]
 
     def devices(self, gpu: IntArray) -> IntArray:
-        """Ids of the GPUs as a whole with these numbers of nsys's."""
+        """Return ids of the GPUs as a whole with these numbers of nsys's."""
         codes, distinct = pd.factorize(gpu)
-        return np.array([self._id(Device(int(number))) for number in distinct], np.int64)[codes]
+        return np.array([self._register(Device(int(number))) for number in distinct], np.int64)[codes]
 
     def node(self) -> int:
-        """Id of the node itself."""
-        return self._id(Node())
+        """Return the id of the node itself."""
+        return self._register(Node())
 
     def node_parts(self, parts: Sequence[NodePart]) -> IntArray:
-        """Ids of parts of the node."""
-        return np.array([self._id(part) for part in parts], np.int64)
+        """Return ids of parts of the node."""
+        return np.array([self._register(part) for part in parts], np.int64)
 
-    def _call(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
+    def _note_tasks(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
         self.called |= processes
         if not system_calls:
             self.instrumented |= processes

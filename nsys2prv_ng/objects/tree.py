@@ -174,7 +174,7 @@ class _Locator:
             return owner, RowKey(RowKind.DEVICE, gpu.number, make_gpu_key(gpu))
         if isinstance(place, NodePart):
             part = *_split_numbers(place.name), place.key, self.part_repeats.get((report, place), 0)
-            return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.of_report))
+            return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.is_own))
         return node_task, RowKey(RowKind.NODE, -1, ())
 
 
@@ -331,7 +331,7 @@ def _number_repeated_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[Report
     ends: dict[tuple[int, NodePart], list[int]] = {}
     for report in sorted(reports, key=lambda report: report.first):
         for place in report.places.all:
-            if isinstance(place, NodePart) and place.of_report:
+            if isinstance(place, NodePart) and place.is_own:
                 last = ends.setdefault((report.node, place), [])
                 number = next((i for i, end in enumerate(last) if end < report.first), len(last))
                 last[number:] = [report.last, *last[number + 1 :]]

@@ -33,7 +33,7 @@ def test_pieces_cover_the_intervals_and_have_the_value_of_each_instant(
     pieces = split_at_steps(begin, begin + length, make_steps(*columns(flat, 3)))
     assert np.all(pieces.begin < pieces.end)
     for index, (low, size) in enumerate(spans):
-        of = np.flatnonzero(pieces.of == index)
+        of = np.flatnonzero(pieces.interval == index)
         assert pieces.begin[of[0]] == low and pieces.end[of[-1]] == low + size
         assert np.array_equal(pieces.begin[of[1:]], pieces.end[of[:-1]])
         for instant in range(low, low + size):

@@ -20,7 +20,7 @@ from nsys2prv_ng.intervals.device_sweep import (
     IN_FLIGHT,
     MEMORY,
     DeviceChanges,
-    cut_to_windows,
+    cut_changes,
     sweep_devices,
 )
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
@@ -120,7 +120,7 @@ def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
         # Before windows add lines of their own, which are none of those that were read.
         wanted = parts[0].kept[changes.device // len(captured)]
         result.drop(NOT_SELECTED, int((~wanted).sum()))
-        cut = cut_to_windows(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
+        cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
         result.records = [_records(cut.changes, cut.changes.device // len(captured))]
         result.pieces = cut.more
         result.drop(OUTSIDE_TRACE, cut.outside)

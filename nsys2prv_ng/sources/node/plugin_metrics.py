@@ -131,7 +131,7 @@ def _add(reader: ReportReader, result: Result, events: IntArray, described: _Des
     found = found or _of_numbers(reader, result, of_events, described)
 
     def row(device: Key) -> NodePart | None:
-        return None if device[0] == NULL else NodePart(_row(reader, described, *device), device, of_report=True)
+        return None if device[0] == NULL else NodePart(_row(reader, described, *device), device, is_own=True)
 
     def metric(kind: Key) -> EventType | None:
         if NULL in kind:
