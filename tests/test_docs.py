@@ -2,46 +2,97 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer.main
 
+from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "cfgs/README.md"]
+DOCS = ROOT / "docs"
+OTHERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "cfgs/README.md"]
+PAGES = [*OTHERS, *sorted(DOCS.rglob("*.md"))]
 COMMANDS = typer.main.get_command(app).commands
+
+
+def load_script(name: str) -> ModuleType:
+    """Import a program of docs/."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+QUOTES = load_script("quotes")
 
 
 def words_of(command: str) -> dict[str, set[str]]:
     """Long and short words of each option of a command."""
-    return {each.name: set(each.opts) for each in COMMANDS[command].params if each.param_type_name == "option"}
+    return {option.name: set(option.opts) for option in COMMANDS[command].params if option.param_type_name == "option"}
 
 
-def documented() -> dict[str, list[set[str]]]:
-    """By command: the words in the first cell of each row of its table of options."""
-    sections = re.split(r"^## ", (ROOT / "docs/reference/options.md").read_text(), flags=re.MULTILINE)[1:]
-    found = {}
+def documented(page: str) -> dict[str, list[set[str]]]:
+    """By section of a page: the words in the first cell of each row of its tables of options."""
+    sections = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)[1:]
+    options = {}
     for section in sections:
         rows = re.findall(r"^\| (`-.*?`) \|", section, re.MULTILINE)
-        found[section.splitlines()[0].strip()] = [set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row)) for row in rows]
-    return found
+        options[section.splitlines()[0].strip()] = [set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", row)) for row in rows]
+    return options
+
+
+# ---- pages that programs write ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "page"), [("event_types", "reference/event-types.md"), ("commands", "reference/commands.md")]
+)
+def test_pages_that_programs_write_are_as_they_write_them(script: str, page: str) -> None:
+    command = [sys.executable, str(DOCS / f"{script}.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert (DOCS / page).read_text() == printed
+
+
+def test_event_types_are_listed_once() -> None:
+    assert (DOCS / "reference/event-types.md").read_text().count("\n| 9101 |") == 1
 
 
 def test_every_command_and_option_is_documented_and_no_other() -> None:
-    pages = documented()
-    assert set(pages) == set(COMMANDS)
-    for command, rows in pages.items():
-        expected = set().union(*words_of(command).values()) - {"--help"}
-        assert set().union(*rows) == expected, command
+    sections = documented("reference/commands.md")
+    assert set(sections) - {"The program"} == set(COMMANDS)
+    for command in COMMANDS:
+        expected = set().union(*words_of(command).values())
+        assert set().union(*sections[command]) - {"--help", "-h"} == expected - {"--help", "-h"}, command
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_of_translate_is_explained_and_no_other() -> None:
+    explained = {word for rows in documented("guides/choosing.md").values() for row in rows for word in row}
+    assert explained == set().union(*words_of("translate").values()) - {"--help", "-h"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "<!-- prints:" in page.read_text()], ids=lambda page: page.name
+)
+def test_quoted_output_is_what_the_program_prints(page: Path) -> None:
+    text = page.read_text()
+    assert QUOTES.mask_times(QUOTES.fill_page(text)) == QUOTES.mask_times(text), "python docs/quotes.py writes it"
+
+
+# ---- links and mentions ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if "://" in target:
@@ -49,6 +100,8 @@ def test_links_lead_somewhere(page: Path) -> None:
         path, _, anchor = target.partition("#")
         linked = (page.parent / path).resolve() if path else page
         assert linked.exists(), target
+        if DOCS in page.parents:
+            assert DOCS in linked.parents, f"{target}: not in the site"
         if anchor:
             titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}, (
@@ -56,27 +109,114 @@ def test_links_lead_somewhere(page: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_options_that_pages_speak_of_exist(page: Path) -> None:
-    known = set().union(*(words for command in COMMANDS for words in words_of(command).values())) | {"--version"}
+    known = set().union(*(words for command in COMMANDS for words in words_of(command).values())) | {
+        "--version",
+        "--help",
+    }
     ours = "\n".join(re.findall(r"`nsys2prv-ng [^`]*`|^ *nsys2prv-ng .*$", page.read_text(), re.MULTILINE))
     ours = re.sub(r" -- .*", "", ours)
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", ours)) <= known
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_pages_speak_of_exist(page: Path) -> None:
+    rooms = "nsys2prv_ng|tests|cfgs|samples|benchmarks|docs"
+    modules = [path.name for path in (ROOT / "nsys2prv_ng").iterdir() if path.is_dir()]
+    for path in re.findall(rf"`((?:{rooms}|{'|'.join(modules)})/[\w./-]*)`", page.read_text()):
+        folders = [ROOT, ROOT / "nsys2prv_ng", ROOT / "cfgs/generate", ROOT / "cfgs"]
+        assert any((folder / path).exists() or list(folder.glob(f"{path.rstrip('/')}.*")) for folder in folders), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_presets_that_pages_speak_of_exist(page: Path) -> None:
+    names = {preset.name for preset in list_presets()}
+    spoken_of = re.findall(r"`(?:presets/)?((?:views|basics|analysis|hwcounters)/[\w-]+)(?:\.cfg)?`", page.read_text())
+    assert set(spoken_of) - names - {path for path in spoken_of if (ROOT / "nsys2prv_ng" / path).exists()} == set()
+
+
+def test_the_number_of_presets() -> None:
+    for page in (ROOT / "README.md", ROOT / "CHANGELOG.md"):
+        assert re.findall(r"(\d+) presets", page.read_text()) == [str(len(list_presets()))], page
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
 def test_the_table_of_sources_has_every_source() -> None:
-    table = re.findall(r"^\| `(\w+)` \| .*\| .*\|$", (ROOT / "docs/reference/sources.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| `(\w+)` \| .*\| .*\|$", (DOCS / "reference/sources.md").read_text(), re.MULTILINE)
     assert sorted(table) == sorted(source.name for source in (*SOURCES, *DERIVED))
 
 
-def test_event_types_are_those_of_the_program() -> None:
-    command = [sys.executable, str(ROOT / "docs/event_types.py")]
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/development/architecture.md"])
+def test_the_map_has_every_room(page: str) -> None:
+    contracts = (ROOT / "pyproject.toml").read_text()
+    contract = contracts.partition('containers = ["nsys2prv_ng"]')[2].partition("layers = [")[2].partition("]")[0]
+    floors = [set(re.findall(r"\w+", floor)) for floor in re.findall(r'"(.*?)"', contract)]
+    rows = re.findall(r"^\| \d+ \| (`.*?`) \|", (ROOT / page).read_text(), re.MULTILINE)
+    assert [set(re.findall(r"`(\w+?)(?:\.py|/)`", row)) - {"__main__"} for row in rows] == floors
+
+
+def test_every_page_is_in_the_navigation_and_the_readme() -> None:
+    navigation, readme = (ROOT / "mkdocs.yml").read_text(), (ROOT / "README.md").read_text()
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert set(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == pages
+    linked = set(re.findall(r"\(docs/(\S+?\.md)\)", readme))
+    assert linked <= pages
+    assert {page for page in pages if not page.startswith("development/")} - {"index.md"} <= linked
+
+
+def test_troubleshooting_explains_messages_that_exist() -> None:
+    text = "\n".join(
+        constant for path in (ROOT / "nsys2prv_ng").rglob("*.py") for constant in list_texts(path.read_text())
+    )
+    parts = re.split(r"^## ", (DOCS / "guides/troubleshooting.md").read_text(), flags=re.MULTILINE)[1:]
+    for part in parts:
+        if part.startswith(("Reports", "Memory")):
+            messages = re.findall(r"^\| (.+?) \|", part, re.MULTILINE)[1:]
+            assert messages
+            for message in messages:
+                for piece in message.split("..."):
+                    assert piece.strip() in text, message
+
+
+def list_texts(source: str) -> list[str]:
+    """The texts of a module; f-strings without what they show."""
+    texts = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            texts.append(
+                "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)  # type: ignore
+            )
+    return texts
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def json_fields(section: str) -> set[str]:
+    """Names in the first column of a section's table in the reference of JSON outputs."""
+    text = (DOCS / "reference/json.md").read_text()
+    part = next(part for part in re.split(r"^## ", text, flags=re.MULTILINE) if part.startswith(section))
+    cells = re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+
+@pytest.mark.parametrize(
+    ("section", "arguments"),
+    [
+        ("Stats", ["samples/mpi-4.rank0.sqlite", "{folder}/out.prv", "--stats", "{folder}/out.json"]),
+        ("Summary", ["summary", "samples/mpi-4.rank0.sqlite", "--json"]),
+        ("Inspection", ["inspect", "samples/mpi-4.rank0.sqlite", "--json"]),
+    ],
+)
+def test_json_outputs_have_the_documented_fields(section: str, arguments: list[str], tmp_path: Path) -> None:
+    words = [argument.format(folder=tmp_path) for argument in arguments]
+    command = [sys.executable, "-m", "nsys2prv_ng", *words]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert (ROOT / "docs/reference/event-types.md").read_text() == printed
-    assert printed.count("\n| 9101 |") == 1
-
-
-def test_every_page_is_in_the_navigation() -> None:
-    text = (ROOT / "mkdocs.yml").read_text()
-    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
-    assert [page for page in pages if not re.search(rf": {page}$", text, re.MULTILINE)] == []
+    output = tmp_path / "out.json"
+    fields = json.loads(output.read_text() if output.exists() else printed)
+    assert set(fields) == json_fields(section)

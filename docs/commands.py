@@ -1,0 +1,85 @@
+"""List every command with its options: python docs/commands.py > docs/reference/commands.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import typer.main
+
+from nsys2prv_ng.cli.app import app
+
+_HEAD = """# Commands and options
+
+`python docs/commands.py` writes this page from the program; a test keeps them equal. The same text is in
+`nsys2prv-ng COMMAND --help`. If the first word is not a command, it is the first report, so
+`nsys2prv-ng REPORT... OUT.prv` translates.
+
+[Choose what to translate](../guides/choosing.md) explains the options of `translate` at more length.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the input or the output is at fault |
+| 2 | the command line is at fault |
+| 128 + n | ended by signal n |
+
+An error is one line on standard error: the file, what is wrong, and the remedy. A trace appears whole or not at all.
+
+## The program
+
+"""
+
+
+def describe_program() -> str:
+    """Return the whole page."""
+    group: Any = typer.main.get_command(app)  # of click, or of the copy of click that newer versions of typer contain
+    settings = group.context_settings
+    parts = [_HEAD + _list_options(group, "nsys2prv-ng", settings)]
+    parts += [
+        _describe_command(name, command, settings) for name, command in group.commands.items() if not command.hidden
+    ]
+    return "\n".join(parts)
+
+
+def _describe_command(name: str, command: Any, settings: Mapping[str, Any]) -> str:
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    usage = " ".join([f"nsys2prv-ng {name}", "[OPTION...]", *(argument.metavar for argument in arguments)])
+    text = [f"## {name}", "", "```", usage, "```", "", _unwrap(command.help), ""]
+    text += [f"`{argument.metavar}`: {_describe_parameter(argument)}\n" for argument in arguments if argument.help]
+    return "\n".join(text) + "\n" + _list_options(command, f"nsys2prv-ng {name}", settings)
+
+
+def _list_options(command: Any, name: str, settings: Mapping[str, Any]) -> str:
+    context = command.context_class(command, info_name=name, **settings)
+    options = [parameter for parameter in command.get_params(context) if parameter.param_type_name == "option"]
+    rows = [f"| {_write_words(option)} | {_describe_parameter(option)} |" for option in options if not option.hidden]
+    return "\n".join(["| option | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _write_words(option: Any) -> str:
+    """Return the words of an option, the long one first and with what follows it: `--jobs N`, `-j N`."""
+    value = "" if option.is_flag or option.metavar is None else f" {option.metavar}"
+    words = sorted((*option.opts, *option.secondary_opts), key=len, reverse=True)
+    return ", ".join(f"`{word}{value}`" for word in words).replace("|", "\\|")
+
+
+def _describe_parameter(parameter: Any) -> str:
+    """Return its help and its default in words."""
+    default = getattr(parameter, "show_default", None)
+    if not isinstance(default, str):
+        shown = default and parameter.default not in (None, "", False, ()) and not getattr(parameter, "is_flag", False)
+        default = str(parameter.default) if shown else ""
+    text = _unwrap(parameter.help) + (f" Default: {default}." if default else "")
+    return re.sub(r"(?<!\\)([|*])", r"\\\1", text)
+
+
+def _unwrap(text: str) -> str:
+    """Return the paragraphs of a help text, each in one line."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")]
+    return "\n\n".join(paragraphs)
+
+
+if __name__ == "__main__":
+    print(describe_program(), end="")

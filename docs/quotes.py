@@ -1,0 +1,91 @@
+"""Write into the pages what the program prints: python docs/quotes.py (`--check` only names the pages that differ).
+
+A page quotes a command by a comment before a block of code, `<!-- prints: nsys2prv-ng ... -->`. The comment may choose
+paragraphs of the output, by number from 1, and how many lines of each, or how many of its last ones with a minus sign:
+`<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_QUOTE = re.compile(
+    r"(?<=<!-- prints: )([^|\n]+?)(?: \| ([\d,-]+))?(?: \| (-?\d+))?( -->\n```\n)(.*?)(?=```\n)", re.DOTALL
+)
+"""Command, paragraphs, number of lines, what is between these and the block, the block."""
+_SECONDS = re.compile(r"in \d+\.\d s\b")
+
+
+def fill_page(text: str) -> str:
+    """Return a page with what the program prints now."""
+    return _QUOTE.sub(_quote, text)
+
+
+def mask_times(text: str) -> str:
+    """Return a text without how long the program took."""
+    return _SECONDS.sub("in N s", text)
+
+
+def _quote(match: re.Match[str]) -> str:
+    command, paragraphs, lines, between, _ = match.groups()
+    printed = _run(command)
+    if paragraphs:
+        parts = printed.rstrip("\n").split("\n\n")
+        limits = _choose_lines(int(lines or 0))
+        chosen = [parts[number - 1].split("\n")[limits] for number in _numbers(paragraphs)]
+        printed = "\n\n".join("\n".join(part) for part in chosen) + "\n"
+    return match[0][: match.start(4) - match.start()] + between + printed
+
+
+def _choose_lines(count: int) -> slice:
+    """Return the slice of the first lines, of the last ones (below 0), or of all (0)."""
+    return slice(count, None) if count < 0 else slice(count or None)
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list such as 1,3-4."""
+    limits = [part.split("-") for part in text.split(",")]
+    return [number for limit in limits for number in range(int(limit[0]), int(limit[-1]) + 1)]
+
+
+@functools.cache
+def _run(command: str) -> str:
+    """Return what a command prints on standard output, in a folder of its own that has the samples."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "samples").symlink_to(ROOT / "samples")
+        words = [sys.executable, "-m", "nsys2prv_ng"]
+        for word in shlex.split(command)[1:]:
+            files = sorted(path.relative_to(folder).as_posix() for path in Path(folder).glob(word))
+            words += files or [word]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=folder, env=environment)
+    return done.stdout
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    differ = 0
+    for page in PAGES:
+        text = page.read_text()
+        filled = fill_page(text)
+        if mask_times(filled) != mask_times(text):
+            print(f"{'differs' if arguments else 'wrote'}: {page.relative_to(ROOT)}")
+            differ += 1
+            if not arguments:
+                page.write_text(filled)
+    return 1 if arguments and differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
