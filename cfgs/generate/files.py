@@ -11,19 +11,18 @@ PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
 README = """\
 # Presets for Paraver
 
-Load a trace in wxParaver, then a preset with File > Load Configuration; begin with `views/cuda_activities`. Each
-works with any trace, and shows an empty window where the trace has none of its events. What to look at, units and
-definitions are in the description at its top, which wxParaver shows when the file is chosen.
+Open a trace in wxParaver, then a preset with File > Load Configuration; start with `views/cuda_activities`. Each preset
+works with any trace, and shows an empty window if the trace has none of its events. The description at the top of the
+file says what to look at, with units and definitions; wxParaver shows it when you select the file.
 
 Most windows have a row for each thread, stream and GPU. To see only some, choose Select Objects in the window's menu
-and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs. Where a trace lacks some of a preset's
-events, Paraver asks whether to go on.
+and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs. If a trace lacks some of a preset's events,
+Paraver asks whether to continue.
 
 {table}
 
-Presets are generated from the declarations in `generate/`: `python -m cfgs.generate` writes them, and with `--check`
-says which differ. To add one, declare it in the module of its folder, with event types from `event_types.py` and
-colours from `palette.py`. Then generate, run the tests, and commit the declaration together with what was written.
+`python -m cfgs.generate` writes the presets and this page from the declarations in `generate/`; with `--check` it lists
+the files that differ. [Add a preset](../docs/development/adding-a-preset.md) describes how to declare one.
 """
 
 

@@ -11,18 +11,18 @@ from nsys2prv_ng.bundled.presets import Preset, list_presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
-Each preset, evaluated by Paraver's own `paramedir` on traces of the reports in `samples/`, and of four
-that are not among them: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with samples of the CPU; `um-1`,
-with unified memory and switches of contexts; `autograd-1`, with the plugin that watches network interfaces. Of a
-timeline the figure is the time in which it is not 0, summed over its rows, and its highest value in the unit of the
-preset; of a histogram the sum of its cells, in the unit of its statistic. Of a preset with several windows or
-histograms it is the last one's. A dash is an empty window: the trace has none of the preset's events. Of OpenACC,
-UCX, system calls, video and network cards no capture was at hand.
+Paraver's own `paramedir` evaluated each preset on traces of the reports in `samples/`, and of four that are not in the
+repository: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with CPU samples; `um-1`, with unified memory and
+context switches; `autograd-1`, with the plugin that samples network interfaces.
 
-What presets show is tested against the reports, or against reports that are made for it, in
-`tests/cfgs`: activity, gaps, overlap, kernels in flight and their concurrency, queue delays, kernels
-by name, copies, NCCL calls, iterations, samples of the CPU, page faults, metrics of nodes, and calls of the kinds
-above. Of the others the tests know that the file is sound.
+For a timeline the table shows the time in which it is not 0, summed over its rows, and its highest value in the unit of
+the preset. For a histogram it shows the sum of the cells, in the unit of the statistic. If a preset has several windows
+or histograms, the last one counts. A dash is an empty window: the trace has none of the preset's events. No capture was
+at hand for OpenACC, UCX, system calls, video and network cards.
+
+`tests/cfgs` compares what presets show with the reports, or with reports made for the test: activity, gaps, overlap,
+kernels in flight and their concurrency, queue delays, kernels by name, copies, NCCL calls, iterations, CPU samples,
+page faults, metrics of nodes, and calls of the kinds above. For the other presets it checks that the file is sound.
 
 To repeat it, translate the reports, build paraver-kernel, and run
 
