@@ -1,7 +1,49 @@
-"""Translate Nsight Systems reports into Paraver traces: translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")."""
+"""Translate Nsight Systems reports into Paraver traces.
 
-from nsys2prv_ng.api import translate
+import nsys2prv_ng
+
+result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
+"""
+
+from typing import TYPE_CHECKING
+
+from nsys2prv_ng.api import check, inspect, summarize, translate
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.version import __version__
 
-__all__ = ["ReportError", "TranslationError", "UsageError", "__version__", "translate"]
+if TYPE_CHECKING:
+    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.paraver.checker.trace import CheckResult
+    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.translation.result import TranslationResult
+
+__all__ = [
+    "CheckResult",
+    "Inspection",
+    "JobSummary",
+    "ReportError",
+    "TranslationError",
+    "TranslationResult",
+    "UsageError",
+    "__version__",
+    "check",
+    "inspect",
+    "summarize",
+    "translate",
+]
+
+_RESULTS = {
+    "CheckResult": "paraver.checker.trace",
+    "Inspection": "inspection.inspect",
+    "JobSummary": "summary.model",
+    "TranslationResult": "translation.result",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the class of a result when it is first named: these import numpy and more."""
+    if name not in _RESULTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_RESULTS[name]}"), name)

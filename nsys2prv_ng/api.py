@@ -1,178 +1,268 @@
-"""What programs call: a translation with the options of the command line as keyword arguments."""
+"""The Python interface: translate, summarize, inspect and check reports and traces.
+
+Keywords are the options of the commands, as options.py declares them, with times in ns and sizes in bytes. Every call
+prints nothing and raises TranslationError with one line of text: UsageError for what was asked for, ReportError for a
+report that cannot be read.
+"""
 
 from __future__ import annotations
 
+import inspect as introspection
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Union
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import (
+    AnyPath,
+    CheckOptions,
+    InspectOptions,
+    JobOptions,
+    SummaryOptions,
+    TranslateOptions,
+    describe_keywords,
+)
+from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.runtime.progress import Progress
+    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.sources.shared.source import Source, SourceOptions
+    from nsys2prv_ng.summary.model import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
+    from nsys2prv_ng.translation.translate import TranslationPlan
 
 # Numba, pandas and pyarrow are imported where they are used, so that the command line's --help answers at once.
 
-AnyPath = Union[str, "os.PathLike[str]"]
+Reports = AnyPath | Iterable[AnyPath]
+Keywords = ParamSpec("Keywords")
+Options = TypeVar("Options")
+Answer = TypeVar("Answer")
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 
-def translate(
-    reports: AnyPath | Iterable[AnyPath],
-    output: AnyPath,
-    *,
-    sources: Iterable[str] | None = None,
-    derived: bool = True,
-    align: AnyPath = "auto",
-    align_report: AnyPath | None = None,
-    time: tuple[int | None, int | None] | None = None,
-    nvtx_range: str = "",
-    ranks: Iterable[int] | None = None,
-    gpus: Iterable[int] | None = None,
-    min_duration: Mapping[str, int] | None = None,
-    nvtx_domain: Iterable[str] = (),
-    kernel_names: Literal["short", "demangled"] = "short",
-    metrics: Iterable[str] = (),
-    metrics_changes: bool = False,
-    osrt_min: int = 10_000,
-    stack_depth: int = 1,
-    labels_from: AnyPath | None = None,
-    jobs: int | None = None,
-    memory: int | None = None,
-    tmp: AnyPath | None = None,
-    strict: bool = False,
-    force: bool = False,
-    summary: AnyPath | None = None,
-    overview: bool = False,
-    progress: Progress | None = None,
-) -> TranslationResult:
-    """Translate reports, of one job and in any order, into a Paraver trace; returns what was read, written and dropped.
+def _takes(
+    options: Callable[Keywords, Options],
+) -> Callable[[Callable[[One, Options], Answer]], Callable[Concatenate[One, Keywords], Answer]]:
+    """Make a call that takes a class of options take the fields of that class as keywords, with their types."""
 
-    The keywords are the options of `nsys2prv-ng translate`. Times and lengths are ns, memory is bytes.
+    def decorate(call: Callable[[One, Options], Answer]) -> Callable[Concatenate[One, Keywords], Answer]:
+        @wraps(call)
+        def take(one: One, /, *arguments: Keywords.args, **keywords: Keywords.kwargs) -> Answer:
+            return call(one, options(*arguments, **keywords))
 
-    reports: .nsys-rep files, or their exports (.sqlite, _pqtdir, _arwdir). output: OUT.prv or OUT.prv.gz; the .pcf and
-        the .row are written beside it.
-    sources: names of the kinds of event to translate; None for all. derived: also what is made of all operations of a
-        GPU together (its activity, its gaps).
-    align: "auto", "utc", "collectives" or "none", or a file that `align_report` named before. align_report: a file to
-        write offset and drift of each node's clock to.
-    time: only from .. to, counted from the start of the trace; None for no limit. nvtx_range: only while an NVTX range
-        of this text (* and ?) is open on any rank.
-    ranks, gpus: only these, GPUs by their number on the node. min_duration: by source, leave out shorter intervals.
-    nvtx_domain, metrics: patterns (* and ?) of the NVTX domains and of the GPU metrics to show; none for all.
-        metrics_changes: of GPU metrics only the values that changed.
-    kernel_names: "short", or "demangled" with template arguments. osrt_min: leave out shorter calls of the operating
-        system; 0 keeps all. stack_depth: how many levels of call stacks, from 1, are shown.
-    labels_from: another trace's .pcf, whose numbers of types and names are kept.
-    jobs: cores to use; None for all. memory: for events, past which they wait in a file in the folder `tmp`; None for
-        a quarter of the machine's or the job's, and for the folder of the trace.
-    strict: raise an error if one of several reports cannot be read, instead of leaving it out (`Summary.left_out`).
-    force: replace a trace of the same name. summary: a file to write the returned value to as JSON.
-    overview: sum up the first numbers of the job as well (`Summary.overview`).
-    progress: what shows how far it is, and warnings (`Summary.warnings` has them too); None for nothing.
+        _document(take, call, options)
+        return take
 
-    Raises TranslationError, with one line of text: UsageError for what was asked for, ReportError for a report that
-    cannot be read. Nothing is left under the name of the trace then, unless it is `align_report` or `summary` that
-    cannot be written.
+    return decorate
+
+
+def _takes_two(
+    options: Callable[Keywords, Options],
+) -> Callable[[Callable[[One, Other, Options], Answer]], Callable[Concatenate[One, Other, Keywords], Answer]]:
+    """Do as `_takes` does for a call with two arguments before its keywords."""
+
+    def decorate(
+        call: Callable[[One, Other, Options], Answer],
+    ) -> Callable[Concatenate[One, Other, Keywords], Answer]:
+        @wraps(call)
+        def take(one: One, other: Other, /, *arguments: Keywords.args, **keywords: Keywords.kwargs) -> Answer:
+            return call(one, other, options(*arguments, **keywords))
+
+        _document(take, call, options)
+        return take
+
+    return decorate
+
+
+def _document(take: Callable[..., object], call: Callable[..., object], options: Callable[..., object]) -> None:
+    """Give a call the signature that it takes, and its keywords to its docstring."""
+    positional = [
+        parameter.replace(kind=introspection.Parameter.POSITIONAL_ONLY)
+        for name, parameter in introspection.signature(call).parameters.items()
+        if name != "options"
+    ]
+    keywords = introspection.signature(options).parameters.values()
+    take.__signature__ = introspection.Signature([*positional, *keywords])  # type: ignore[attr-defined]
+    take.__doc__ = f"{call.__doc__}\n    Keywords:\n\n{describe_keywords(options)}\n"
+
+
+# ---- the calls -------------------------------------------------------------------------------------------------------
+
+
+@_takes_two(TranslateOptions)
+def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> TranslationResult:
+    """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
+
+    `reports`: .nsys-rep files or their exports (.sqlite, _pqtdir, _arwdir), in any order. `output`: OUT.prv or
+    OUT.prv.gz; the .pcf and the .row are written beside it. After an error nothing is left under these names, unless it
+    is `align_report` or `stats` that cannot be written.
     """
-    from nsys2prv_ng.clock.alignment import parse_alignment
-    from nsys2prv_ng.job.selection import Selection
-    from nsys2prv_ng.paraver.event_types import STACK_LEVELS
-    from nsys2prv_ng.runtime import jit as compiling
-    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
-    from nsys2prv_ng.runtime.progress import Progress
-    from nsys2prv_ng.sources import select_sources
-    from nsys2prv_ng.sources.shared.source import SourceOptions
-    from nsys2prv_ng.translation.translate import Options
+    from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.translate import translate as run
 
-    given = [Path(reports)] if isinstance(reports, (str, os.PathLike)) else list(map(Path, reports))
+    given = _list_reports(reports)
     _check_names(given, Path(output))
-    lists = {"sources": sources, "ranks": ranks, "gpus": gpus, "nvtx_domain": nvtx_domain, "metrics": metrics}
-    _check_values(lists, {"jobs": (jobs, 1), "memory": (memory, 0), "osrt_min": (osrt_min, 0)})
-    if kernel_names not in ("short", "demangled"):
-        raise UsageError(f"--kernel-names {kernel_names}: short or demangled")
-    if not 1 <= stack_depth <= STACK_LEVELS:
-        out = "; to leave samples out, name other --sources" if stack_depth == 0 else ""
-        raise UsageError(f"--stack-depth {stack_depth}: from 1 to {STACK_LEVELS}{out}")
-    if metrics_changes and (time is not None or nvtx_range):
-        raise UsageError("--metrics-changes does not go with --time or --nvtx-range: values in force would be lost")
-    source_options = SourceOptions(
-        nvtx_domains=tuple(nvtx_domain),
-        nvtx_range=nvtx_range,
-        demangled_names=kernel_names == "demangled",
-        metrics=tuple(metrics),
-        metrics_changes=metrics_changes,
-        osrt_min=osrt_min,
-        stack_depth=stack_depth,
-    )
-    chosen = select_sources(None if sources is None else ",".join(sources), derived=derived)
-    shortest = dict(min_duration or {})
-    _check_sources(chosen, source_options, shortest)
-    options = Options(
-        sources=chosen,
-        source_options=source_options,
+    progress = options.progress or Progress()
+    with announce_compilation(progress.note):
+        return run(given, Path(output), _make_plan(options), progress)
+
+
+@_takes(SummaryOptions)
+def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
+    """Sum up what the GPUs and ranks of a job did, without writing a trace.
+
+    `reports`: as for translate. `JobSummary.save` and `JobSummary.load` keep the numbers as JSON.
+    """
+    from nsys2prv_ng.job.open_job import open_job
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.summary.compute import compute_summary
+
+    given = _list_reports(reports)
+    if not given:
+        raise UsageError("give at least one report", parameter="reports")
+    progress = options.progress or Progress()
+    read_options = _make_read_options(options)
+    with announce_compilation(progress.note), open_job(given, Path(), read_options, progress) as job:
+        return compute_summary(job)
+
+
+@_takes(InspectOptions)
+def inspect(reports: Reports, options: InspectOptions) -> Inspection:
+    """Find out what reports contain, without translating them.
+
+    `reports`: as for translate. Reports that cannot be read are part of the answer (`Inspection.faults`), no error.
+    """
+    from nsys2prv_ng.inspection.inspect import inspect as run
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.limits import count_usable_cores
+
+    progress = options.progress or Progress()
+    with announce_compilation(progress.note):
+        return run(_list_reports(reports), progress, options.jobs or count_usable_cores())
+
+
+@_takes(CheckOptions)
+def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
+    """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
+
+    `trace`: a .prv or .prv.gz with its .pcf and .row beside it. What breaks a rule is part of the answer, no error.
+    """
+    from nsys2prv_ng.paraver.checker.cfg import check_cfg
+    from nsys2prv_ng.paraver.checker.trace import check_trace
+    from nsys2prv_ng.runtime.jit import announce_compilation
+
+    path = Path(trace)
+    progress = options.progress or Progress()
+    size = path.stat().st_size if path.is_file() else 0
+    with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:
+        result = check_trace(path, progress=step.update)
+    contents = result.contents
+    for cfg in options.cfg or ():
+        result.cfgs[Path(cfg)] = check_cfg(Path(cfg), contents.config, contents.header, contents.types)
+    return result
+
+
+# ---- options, as the rooms below take them ---------------------------------------------------------------------------
+
+
+def _make_read_options(options: JobOptions) -> ReadOptions:
+    """Return what to read for the options that all calls on a job share."""
+    from nsys2prv_ng.clock.alignment import parse_alignment
+    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.selection import Selection
+    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
+    from nsys2prv_ng.sources.shared.source import SourceOptions
+
+    return ReadOptions(
+        source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
-            window=time,
-            nvtx_range=nvtx_range,
-            ranks=None if ranks is None else frozenset(ranks),
-            gpus=None if gpus is None else frozenset(gpus),
-            shortest=shortest,
+            window=options.time,
+            nvtx_range=options.nvtx_range,
+            ranks=None if options.ranks is None else frozenset(options.ranks),
         ),
-        align=parse_alignment(os.fspath(align)),
-        align_report=_path(align_report),
-        summary=_path(summary),
-        labels_from=_path(labels_from),
-        strict=strict,
-        force=force,
-        overview=overview,
+        align=parse_alignment(os.fspath(options.align)),
+        strict=options.strict,
         resources=Resources(
-            jobs=jobs or count_usable_cores(),
-            memory=get_default_memory() if memory is None else memory,
-            folder=_path(tmp),
+            jobs=options.jobs or count_usable_cores(),
+            memory=get_default_memory() if options.memory is None else options.memory,
+            folder=_to_path(options.tmp),
         ),
     )
-    shown = progress or Progress()
-    with compiling.announce_compilation(shown.note):
-        return run(given, Path(output), options, shown)
+
+
+def _make_plan(options: TranslateOptions) -> TranslationPlan:
+    from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+    from nsys2prv_ng.sources import select_sources
+    from nsys2prv_ng.translation.translate import TranslationPlan
+
+    if options.stack_depth > STACK_LEVELS:
+        raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
+    shared = _make_read_options(options)
+    sources = select_sources(None if options.sources is None else list(options.sources), derived=options.derived)
+    source_options = replace(
+        shared.source_options,
+        nvtx_domains=tuple(options.nvtx_domain or ()),
+        demangled_names=options.kernel_names == "demangled",
+        metrics=tuple(options.metrics or ()),
+        metrics_changes=options.metrics_changes,
+        osrt_min=options.osrt_min,
+        stack_depth=options.stack_depth,
+    )
+    shortest = dict(options.min_duration or {})
+    _check_sources(sources, source_options, shortest)
+    gpus = None if options.gpus is None else frozenset(options.gpus)
+    selection = replace(shared.selection, gpus=gpus, shortest=shortest)
+    return TranslationPlan(
+        sources=sources,
+        source_options=source_options,
+        selection=selection,
+        align=shared.align,
+        strict=shared.strict,
+        resources=shared.resources,
+        align_report=_to_path(options.align_report),
+        stats=_to_path(options.stats),
+        labels_from=_to_path(options.labels_from),
+        force=options.force,
+        summary=options.summary,
+    )
+
+
+def _check_sources(selected: Sequence[Source], options: SourceOptions, shortest: Mapping[str, int]) -> None:
+    """Refuse options of sources that are not selected."""
+    names = [source.name for source in selected if not source.derived]
+    for parameter, value, source in (
+        ("nvtx_range", options.nvtx_range, "nvtx"),
+        ("nvtx_domain", options.nvtx_domains, "nvtx"),
+        ("metrics", options.metrics, "gpu_metrics"),
+        ("metrics_changes", options.metrics_changes, "gpu_metrics"),
+    ):
+        if value and source not in names:
+            raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
+    for source in shortest:
+        if source not in names:
+            known = ", ".join(names)
+            raise UsageError(f"{source} is none of the selected sources: {known}", parameter="min_duration")
+
+
+def _list_reports(reports: Reports) -> list[Path]:
+    return [Path(reports)] if isinstance(reports, (str, os.PathLike)) else list(map(Path, reports))
 
 
 def _check_names(reports: Sequence[Path], output: Path) -> None:
     if not output.name.endswith((".prv", ".prv.gz")):
-        raise UsageError(f"{output}: is no name of a trace: give OUT.prv or OUT.prv.gz")
+        raise UsageError(f"{output}: the trace must be named *.prv or *.prv.gz")
     if not reports:
-        raise UsageError(f"no report given to translate into {output}")
+        raise UsageError(f"give at least one report to translate into {output}")
     for report in reports:
         if report.name.endswith((".prv", ".prv.gz")):
-            raise UsageError(f"{report}: a trace among the reports")
+            raise UsageError(f"{report}: a trace among the reports; only the last argument names one")
 
 
-def _check_values(lists: Mapping[str, object], numbers: Mapping[str, tuple[int | None, int]]) -> None:
-    for name, value in lists.items():
-        if isinstance(value, str):  # which iterates over its letters
-            raise UsageError(f"{name}={value!r}: give a list, [{value!r}]")
-    for name, (number, least) in numbers.items():
-        if number is not None and number < least:
-            raise UsageError(f"{name}={number}: at least {least}")
-
-
-def _check_sources(chosen: Sequence[Source], options: SourceOptions, shortest: Mapping[str, int]) -> None:
-    """Refuse options of sources that are not chosen."""
-    names = [source.name for source in chosen if not source.derived]
-    for option, value, source in (
-        ("--nvtx-range", options.nvtx_range, "nvtx"),
-        ("--nvtx-domain", options.nvtx_domains, "nvtx"),
-        ("--metrics", options.metrics, "gpu_metrics"),
-        ("--metrics-changes", options.metrics_changes, "gpu_metrics"),
-    ):
-        if value and source not in names:
-            raise UsageError(f"{option} needs the source {source} among --sources")
-    for source in shortest:
-        if source not in names:
-            raise UsageError(f"--min-duration {source}: none of the sources that are translated: {', '.join(names)}")
-
-
-def _path(path: AnyPath | None) -> Path | None:
+def _to_path(path: AnyPath | None) -> Path | None:
     return None if path is None else Path(path)

@@ -1,4 +1,4 @@
-"""What goes wrong, in a user's words. The command line prints these without a traceback."""
+"""What goes wrong, in a user's words. The command line prints these errors without a traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def escape_unprintable(text: str) -> str:
-    """Text of reports and names of files on one line, without what a terminal obeys or no encoding has."""
+    """Return text from reports and file names on one line, without what a terminal obeys or no encoding has."""
     return _UNPRINTABLE.sub("?", text)
 
 
@@ -26,6 +26,22 @@ class ReportError(TranslationError):
 
 
 class UsageError(TranslationError):
-    """The command was not meant the way it was typed. Exit code 2."""
+    """The program was asked for something that it cannot do. Exit code 2.
+
+    `parameter` is the keyword of the Python call that is at fault, and `value` what it was, if the message is about a
+    single one: the command line prints its own option and what was typed instead.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, *, parameter: str = "", value: object = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.parameter = parameter
+        self.value = value
+
+    def __str__(self) -> str:
+        if not self.parameter:
+            return super().__str__()
+        given = "" if self.value is None else f"={self.value!r}"
+        return escape_unprintable(f"{self.parameter}{given}: {self.message}")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Profiles a Slurm job with Nsight Systems and translates all of its reports into one Paraver trace.
-# Printed by `nsys2prv-ng slurm`. Set what follows, then: sbatch slurm.sh
+# `nsys2prv-ng slurm` printed this script. Adapt the settings below, then run: sbatch slurm.sh
 #SBATCH --job-name=profile
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -8,37 +8,38 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=00:30:00
 #SBATCH --output=%x-%j.out
-# So many seconds before the time limit the program is ended and nsys writes its reports. Large ones need more.
+# 120 seconds before the time limit, the program is ended and nsys writes its reports. Large reports need more time.
 #SBATCH --signal=B:TERM@120
 
-# ==== What to set =====================================================================================================
+# ==== Settings ========================================================================================================
 
-# Where the ranks of PyTorch meet: on the first node, which runs this script.
+# The ranks of PyTorch meet on the first node, which runs this script.
 export MASTER_ADDR=${MASTER_ADDR:-$(uname -n)} MASTER_PORT=${MASTER_PORT:-$((20000 + ${SLURM_JOB_ID:-0} % 10000))}
-# What each task runs.
+# The command that each task runs.
 COMMAND=(python train.py)
-# rank: each task is a rank and has a report. node: each task starts the ranks of its node, which share a report.
+# rank: each task is a rank and writes a report. node: each task starts all ranks of its node, which share a report.
 REPORT_PER=rank
 # yes: profile only from cudaProfilerStart() to cudaProfilerStop().
 CAPTURE_RANGE=no
-# Options of nsys for all tasks, and for the first of each node alone: of these, what does not work there is left out.
+# Options of nsys for all tasks, and more options for the first task of each node. An option of the latter that does not
+# work on a node is dropped there.
 PROFILE=(--trace="cuda,nvtx,osrt,mpi" --sample=none --cpuctxsw=none)
 PROFILE_OF_NODE=(--gpu-metrics-devices=all --nic-metrics=true)
-# Modules to load, and the virtual environment of nsys2prv-ng.
+# Modules to load, and the virtual environment that has nsys2prv-ng.
 MODULES=()
 VENV=
-# A container with nsys and the program: options of srun, or a command that starts each task.
+# A container with nsys and the program: either options of srun, or a command that starts each task.
 #   SRUN_OPTIONS=(--container-image=IMAGE --container-mounts="$PWD" --container-workdir="$PWD")
 #   PREFIX=(apptainer exec --nv IMAGE.sif)
 SRUN_OPTIONS=()
 PREFIX=()
-# yes: translate in a job of its own, also if this one is killed at its time limit or loses a node.
+# yes: translate in a second job, which runs even if this one is killed at its time limit or loses a node.
 DEPENDENT=no
 DEPENDENT_OPTIONS=(--time=01:00:00 --cpus-per-task=4)
 # Options of nsys2prv-ng.
 TRANSLATE_OPTIONS=()
 
-# ==== What each task does =============================================================================================
+# ==== Each task =======================================================================================================
 
 # shellcheck disable=SC2016 # the tasks expand it
 TASK='
@@ -48,11 +49,11 @@ fi
 profile=()
 while [ "$1" != -- ]; do profile+=("$1"); shift; done
 shift
-# Only one nsys on a node can sample its GPUs. Where that is not permitted it does not start the program, so try first.
+# Only one nsys per node can sample its GPUs. Where that is not permitted, nsys does not start the program: try first.
 if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
     trial=$(mktemp -d)
     for option in $NODE_OPTIONS; do
-        # The second is what older versions call it.
+        # The second name is that of older versions of nsys.
         for name in "$option" "${option/--gpu-metrics-devices=/--gpu-metrics-device=}"; do
             if nsys profile --trace=none --sample=none --cpuctxsw=none --force-overwrite=true \
                 "--output=$trial/trial" "$name" true >"$trial/log" 2>&1; then
@@ -71,7 +72,7 @@ exec nsys profile "${profile[@]}" "--output=$REPORTS/profile_%q{SLURM_PROCID}" "
 
 say() { echo "profile: $*" >&2; }
 
-# Modules and environments may use variables that are not set.
+# Modules and environments may use unset variables.
 set +u
 if [ ${#MODULES[@]} -gt 0 ]; then module load "${MODULES[@]}"; fi
 # shellcheck disable=SC1091
@@ -83,10 +84,10 @@ if [ -z "${SLURM_JOB_ID-}" ]; then
     exit 2
 fi
 if ! command -v nsys2prv-ng >/dev/null; then
-    say "no nsys2prv-ng here: set VENV or MODULES at the top of the script"
+    say "nsys2prv-ng not found: set VENV or MODULES at the top of the script"
     exit 2
 fi
-# A folder that all nodes see. "${array[@]+...}": empty arrays count as not set before bash 4.4.
+# All nodes must see this folder. "${array[@]+...}": before bash 4.4, empty arrays count as unset.
 REPORTS=${2-$PWD/profile-$SLURM_JOB_ID}
 mkdir -p "$REPORTS" || exit
 launch=(srun ${SRUN_OPTIONS[@]+"${SRUN_OPTIONS[@]}"})
@@ -104,11 +105,11 @@ use_nsys_of_container() {
 translate() {
     local reports=("$REPORTS"/profile_*.nsys-rep)
     if [ ! -e "${reports[0]}" ]; then
-        say "no report in $REPORTS; see what nsys says above"
+        say "no report in $REPORTS; see the messages of nsys above"
         return 1
     fi
     if [ ${#SRUN_OPTIONS[@]} -gt 0 ] || [ ${#PREFIX[@]} -gt 0 ]; then use_nsys_of_container; fi
-    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --summary "$REPORTS/summary.json" --overview \
+    nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json" --summary \
         ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
 }
 
@@ -118,7 +119,7 @@ submit_translation() {
     options+=(${DEPENDENT_OPTIONS[@]+"${DEPENDENT_OPTIONS[@]}"})
     cp "$0" "$REPORTS/job.sh" || return
     (
-        # What Slurm says of this job must not be taken for wishes of the other.
+        # sbatch would take Slurm's variables of this job as options for the other.
         for name in "${!SLURM_@}"; do if [ "$name" != SLURM_CONF ]; then unset "$name"; fi; done
         sbatch "${options[@]}" --wrap="bash $(printf '%q ' "$REPORTS/job.sh" translate "$REPORTS")"
     )
@@ -129,26 +130,26 @@ if [ "${1-}" = translate ]; then
     exit
 fi
 
-# Submitted before the program starts, so that it runs whatever ends this job.
+# Submitted before the program starts, so that it runs no matter how this job ends.
 if [ "$DEPENDENT" = yes ] && ! submit_translation; then
-    say "no job can be submitted from here: translating in this one"
+    say "jobs cannot be submitted from here: translating in this one"
     DEPENDENT=no
 fi
 
-# --kill=none: where a capture ends before the program, the program goes on.
+# --kill=none: if the capture ends before the program, the program continues.
 profile=(${PROFILE[@]+"${PROFILE[@]}"} --kill=none --force-overwrite=true)
 if [ "$CAPTURE_RANGE" = yes ]; then profile+=(--capture-range=cudaProfilerApi --capture-range-end=stop); fi
 export REPORTS REPORT_PER NODE_OPTIONS="${PROFILE_OF_NODE[*]-}"
 
-# nsys ends in order at a SIGTERM. It must go to the tasks: srun kills them if it is sent one.
+# A SIGTERM makes nsys write its report and end. It must go to the tasks: if srun receives it, it kills them.
 trap 'say "the time limit is near, ending the program"; scancel --signal=TERM "$SLURM_JOB_ID"' TERM
-# When a rank has failed the others get 10 minutes, to end or to write their reports.
+# After a rank fails, the others have 10 minutes to end and to write their reports.
 "${launch[@]}" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --wait=600 \
     ${PREFIX[@]+"${PREFIX[@]}"} bash -c "$TASK" task "${profile[@]}" -- "${COMMAND[@]}" &
 step=$!
 wait "$step"
 status=$?
-while kill -0 "$step" 2>/dev/null; do # it was the signal that ended the wait
+while kill -0 "$step" 2>/dev/null; do # the signal has ended the wait, not the step
     wait "$step"
     status=$?
 done

@@ -14,11 +14,11 @@ import typer.main
 
 import nsys2prv_ng
 from nsys2prv_ng.cli.app import app
+from tests.conftest import SAMPLES
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
 
-OF_COMMAND_LINE = {"compress", "quiet", "verbose"}
+COMMAND_LINE_ONLY = {"compress", "quiet", "verbose"}
 """Options that a program has otherwise: by the name of the trace, by `progress`, by the returned value."""
 
 
@@ -26,8 +26,7 @@ def options() -> dict[str, list[str]]:
     """Words of each option of the command by its keyword here."""
     command = typer.main.get_command(app)
     translate = command.commands["translate"]
-    found = {each.name: each.opts for each in translate.params if each.name not in OF_COMMAND_LINE | {"paths"}}
-    return {{"no_derived": "derived"}.get(name, name): words for name, words in found.items()}
+    return {option.name: option.opts for option in translate.params if option.name not in COMMAND_LINE_ONLY | {"paths"}}
 
 
 def test_keywords_are_the_options_in_their_order() -> None:
@@ -39,7 +38,7 @@ def test_keywords_are_the_options_in_their_order() -> None:
 def test_every_keyword_is_documented() -> None:
     documented = re.findall(r"\w+(?=`?[:,;])", inspect.getdoc(nsys2prv_ng.translate) or "")
     left = set(inspect.signature(nsys2prv_ng.translate).parameters) - set(documented)
-    assert not left
+    assert left == {"progress"}
 
 
 def command_line(folder: Path, *words: str | Path) -> dict[str, bytes]:
@@ -83,9 +82,9 @@ def test_same_bytes_as_the_command_line(tmp_path: Path, case: str) -> None:
     words, keywords = CASES[case]
     for name in ("shell", "program"):
         (tmp_path / name).mkdir()
-    expected = command_line(tmp_path / "shell", *DDP, "trace.prv", *words.split(), "--summary", "trace.json")
+    expected = command_line(tmp_path / "shell", *DDP, "trace.prv", *words.split(), "--stats", "trace.json")
     folder = tmp_path / "program"
-    summary = nsys2prv_ng.translate(DDP, folder / "trace.prv", **keywords, summary=folder / "trace.json")
+    summary = nsys2prv_ng.translate(DDP, folder / "trace.prv", **keywords, stats=folder / "trace.json")
     found = files(folder)
     said, written = json.loads(expected.pop("trace.json")), json.loads(found.pop("trace.json"))
     assert found == expected
@@ -119,18 +118,26 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("reports", "output", "keywords", "message"),
     [
-        (DDP, "trace.txt", {}, "trace.txt: is no name of a trace"),
-        ([], "trace.prv", {}, "no report given"),
+        (DDP, "trace.txt", {}, "trace.txt: the trace must be named *.prv or *.prv.gz"),
+        ([], "trace.prv", {}, "give at least one report"),
         (["a.prv"], "trace.prv", {}, "a.prv: a trace among the reports"),
-        (DDP, "trace.prv", {"sources": ["kernel"]}, "--sources kernel: unknown kernel; known are"),
-        (DDP, "trace.prv", {"sources": []}, "--sources : unknown name"),
-        (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "--metrics needs the source gpu_metrics"),
-        (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "--min-duration kernel: none of the sources"),
-        (DDP, "trace.prv", {"kernel_names": "long"}, "--kernel-names long"),
-        (DDP, "trace.prv", {"align": "mpi"}, "--align mpi"),
-        (DDP, "trace.prv", {"time": (2, 1)}, "--time"),
-        (DDP, "trace.prv", {"jobs": 0}, "jobs=0"),
-        (DDP, "trace.prv", {"metrics_changes": True, "time": (0, 1)}, "--metrics-changes does not go with --time"),
+        (DDP, "trace.prv", {"sources": ["kernel"]}, "sources: no source is called kernel; did you mean kernels?"),
+        (DDP, "trace.prv", {"sources": []}, "sources: the sources are cuda_api,"),
+        (DDP, "trace.prv", {"sources": "kernels"}, "sources='kernels': give a list, ['kernels']"),
+        (DDP, "trace.prv", {"ranks": 0}, "ranks=0: give a list, [0]"),
+        (DDP, "trace.prv", {"ranks": "0-1"}, "ranks='0-1': give a list"),
+        (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "metrics: needs the source gpu_metrics"),
+        (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "min_duration: kernel is none of the selected sources"),
+        (DDP, "trace.prv", {"kernel_names": "long"}, "kernel_names='long': must be short or demangled"),
+        (DDP, "trace.prv", {"align": "mpi"}, "align='mpi': must be one of"),
+        (DDP, "trace.prv", {"time": (2, 1)}, "time=(2, 1): FROM must be earlier than TO"),
+        (DDP, "trace.prv", {"time": (0, 0.2)}, "time=(0, 0.2): give two integers in ns"),
+        (DDP, "trace.prv", {"time": "0:200ms"}, "time='0:200ms': give two integers in ns"),
+        (DDP, "trace.prv", {"jobs": 0}, "jobs=0: must be at least 1"),
+        (DDP, "trace.prv", {"jobs": "2"}, "jobs='2': give an integer"),
+        (DDP, "trace.prv", {"stack_depth": 101}, "stack_depth=101: must be at most 100"),
+        (DDP, "trace.prv", {"metrics_changes": True, "time": (0, 1)}, "metrics_changes: cannot be combined with time"),
+        (DDP, "trace.prv", {"ranks": [7]}, "ranks: none of them is in the reports, which hold 0, 1, 2, 3"),
     ],
 )
 def test_what_cannot_be_asked_for(tmp_path: Path, reports, output, keywords, message) -> None:
@@ -161,3 +168,43 @@ def test_from_another_thread(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     assert int(done.stdout) > 0
+
+
+def test_summarize_is_what_the_command_prints(tmp_path: Path) -> None:
+    summary = nsys2prv_ng.summarize(DDP, time=(0, 10**9), ranks=[0, 2])
+    assert isinstance(summary, nsys2prv_ng.JobSummary)
+    command = [sys.executable, "-m", "nsys2prv_ng", "summary", "--json", "-q", "--time", ":1s", "--ranks", "0,2"]
+    printed = subprocess.run([*command, *map(str, DDP)], capture_output=True, text=True, timeout=300, check=True).stdout
+    assert json.loads(printed) == json.loads(json.dumps(summary.to_dict()))
+
+
+def test_inspect_is_what_the_command_prints() -> None:
+    inspection = nsys2prv_ng.inspect(DDP, jobs=1)
+    assert isinstance(inspection, nsys2prv_ng.Inspection)
+    command = [sys.executable, "-m", "nsys2prv_ng", "inspect", "--json", "-q", *map(str, DDP)]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    assert json.loads(printed) == json.loads(json.dumps(inspection.to_dict()))
+
+
+def test_check_answers_what_breaks_a_rule(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.prv"
+    nsys2prv_ng.translate(DDP[:1], trace, sources=["kernels"])
+    cfg = sorted((SAMPLES.parent / "cfgs/basics").glob("*.cfg"))[0]
+    result = nsys2prv_ng.check(trace, cfg=[cfg])
+    assert isinstance(result, nsys2prv_ng.CheckResult)
+    assert result.problems == [] and list(result.cfgs) == [cfg] and result.cfgs[cfg].problems == []
+    trace.write_text(trace.read_text() + "nonsense\n")
+    assert len(nsys2prv_ng.check(trace).problems) == 1
+
+
+@pytest.mark.parametrize("call", [nsys2prv_ng.summarize, nsys2prv_ng.inspect, nsys2prv_ng.check])
+def test_other_calls_refuse_keywords_that_they_lack(call) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        call("a.sqlite", colour="red")
+
+
+def test_results_are_found_by_name() -> None:
+    for name in nsys2prv_ng.__all__:
+        assert getattr(nsys2prv_ng, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'Summary'"):
+        _ = nsys2prv_ng.Summary

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_program import SAMPLES, run
+from tests.cli.program_runs import run
+from tests.cli.test_program import SAMPLES
 
 SECRET = "hunter2swordfish"
 VARIABLES = ("AWS_SECRET_ACCESS_KEY", "SLURM_JWT", "MY_RANK", "RANKS", "PATH", "HOME", "USER", "_", "X_SLURM_JOB")
@@ -45,7 +46,7 @@ def test_nothing_of_the_environment_gets_out(tmp_path: Path, options: tuple[str,
     reports = [with_secrets(SAMPLES / name, folder / name) for name in REPORTS]
     cut = folder / "cut.sqlite"
     cut.write_bytes(reports[0].read_bytes()[: reports[0].stat().st_size // 2])
-    side_files = ("--summary", out / "s.json", "--align-report", out / "c.toml", "--verbose")
+    side_files = ("--stats", out / "s.json", "--align-report", out / "c.toml", "--verbose")
     done = run(*reports, cut, out / "out.prv", *side_files, *options)
     assert done.returncode == {"--no-such-option": 2, "--ranks": 2}.get((*options, "")[0], 0), done.stderr
     assert SECRET not in done.stdout + done.stderr

@@ -1,13 +1,15 @@
-"""The Slurm script that profiles a job and translates its reports: samples/slurm.sh with a user's values."""
+"""Renders the Slurm script that profiles a job and translates its reports: samples/slurm.sh with a user's values."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from nsys2prv_ng.bundled.files import locate_bundled
+from nsys2prv_ng.text.option import Option
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
@@ -17,26 +19,30 @@ _TORCHRUN = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ScriptOptions:
-    """What the script is printed for. The defaults are those of slurm.sh itself."""
+    """The job that the script is for. The defaults are those of slurm.sh itself."""
 
+    nodes: Annotated[int, Option("Number of nodes.", metavar="N", minimum=1)] = 2
+    gpus_per_node: Annotated[int, Option("GPUs of each node, with one rank each.", metavar="N", minimum=1)] = 4
+    per_node: Annotated[bool, Option("Run one task per node, with one report: the command starts its ranks.")] = False
+    capture_range: Annotated[bool, Option("Profile only between cudaProfilerStart and cudaProfilerStop.")] = False
+    dependent: Annotated[bool, Option("Translate in a job of its own, however the first one ends.")] = False
+    container: Annotated[
+        str,
+        Option("Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"),
+    ] = ""
+    venv: Annotated[str, Option("Virtual environment of nsys2prv-ng.", metavar="DIR")] = ""
+    modules: Annotated[
+        Iterable[str] | None,
+        Option("Module to load, such as that of nsys; can be repeated.", metavar="NAME", flag="--module", repeats=True),
+    ] = None
     command: Sequence[str] = ()
     """What each task runs; by default a training with PyTorch."""
-    nodes: int = 2
-    gpus_per_node: int = 4
-    per_node: bool = False
-    """A task and report for each node, not for each GPU."""
-    capture_range: bool = False
-    dependent: bool = False
-    container: str = ""
-    """An image: a file `.sif` is for Apptainer, all else for the container plugin of srun."""
-    venv: str = ""
-    modules: Sequence[str] = ()
 
 
 def render_script(job: ScriptOptions) -> str:
-    """The script as text."""
+    """Return the script as text."""
     tasks = 1 if job.per_node else job.gpus_per_node
     lines = {
         "#SBATCH --nodes=": str(job.nodes),
@@ -47,7 +53,7 @@ def render_script(job: ScriptOptions) -> str:
         "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
         "DEPENDENT=": "yes" if job.dependent else "no",
         "VENV=": shlex.quote(str(Path(job.venv).expanduser())) if job.venv else "",
-        "MODULES=": f"({shlex.join(job.modules)})",
+        "MODULES=": f"({shlex.join(job.modules or ())})",
     }
     if job.command:
         lines["COMMAND="] = f"({shlex.join(job.command)})"

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import NoReturn
 
 from nsys2prv_ng.cli.app import app
-from nsys2prv_ng.errors import TranslationError, escape_unprintable
+from nsys2prv_ng.cli.options import spell
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 
 COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 
@@ -23,7 +24,7 @@ def main() -> NoReturn:
     _open_closed_streams()
     arguments = sys.argv[1:]
     # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
-    if arguments and arguments[0] not in (*COMMANDS, "--help", "--version"):
+    if arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
         if mistyped := _mistyped(arguments[0]):
             sys.exit(_fail(mistyped, 2))
         arguments.insert(0, "translate")
@@ -66,6 +67,8 @@ def _run(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
         sys.stdout.flush()
+    except UsageError as error:
+        return _fail(spell(error), error.exit_code)
     except TranslationError as error:
         return _fail(str(error), error.exit_code)
     except _Terminated as error:

@@ -37,7 +37,8 @@ def parse_alignment(text: str) -> str | Path:
     path = Path(text)
     if path.is_file():
         return path
-    raise UsageError(f"--align {text}: one of {', '.join(WAYS)}, or a file that --align-report wrote")
+    message = f"must be one of {', '.join(WAYS)}, or a file of clocks that an earlier translation wrote"
+    raise UsageError(message, parameter="align", value=text)
 
 
 def uses_collectives(way: str | Path) -> bool:

@@ -1,9 +1,8 @@
-"""What of the reports the user wants in the trace: a time, ranks, GPUs, intervals of some length."""
+"""Restricts a job to what the user selected: a time, ranks, GPUs, intervals of some length."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,17 +18,13 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 Window = tuple[int | None, int | None]
 
-_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-_MOST_NUMBERS = 10**6
-_TIME = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|ms|s)")
-
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user wants; what is None or empty restricts nothing.
+    """What the user selected; None and empty values restrict nothing.
 
-    `window`: limits in ns from the start of the trace. `nvtx_range`: only while such a range is open on any rank (its
-    times are found by the NVTX source). `shortest`: by source, intervals of less than so many ns are left out.
+    `window`: limits in ns from the start of the trace. `nvtx_range`: only while such a range is open on any rank (the
+    NVTX source finds its times). `shortest`: by source, the length (ns) below which intervals are dropped.
     """
 
     window: Window | None = None
@@ -37,60 +32,6 @@ class Selection:
     ranks: frozenset[int] | None = None
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a window that is none."""
-        low, high = self.window or (None, None)
-        if (low or 0) < 0 or (high is not None and high <= (low or 0)):
-            typed = ":".join("" if limit is None else f"{limit}ns" for limit in (low, high))
-            raise UsageError(f"--time {typed}: FROM must be before TO, and neither before the trace")
-
-
-# ---- as it is typed --------------------------------------------------------------------------------------------------
-
-
-def parse_time(text: str) -> int:
-    """Nanoseconds of a time with a unit, like 1.5s. Raises UsageError."""
-    match = _TIME.fullmatch(text.strip())
-    if not match:
-        raise UsageError(f"'{text}' is no time with a unit (ns, us, ms, s), like 250ms")
-    unit = _UNITS[match[3]]
-    fraction = match[2] or ""
-    return int(match[1]) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
-
-
-def parse_window(text: str) -> Window:
-    """Limits of FROM:TO, either of which may be left out."""
-    limits = text.split(":")
-    if len(limits) != 2:
-        raise UsageError(f"--time {text}: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:")
-    low, high = (parse_time(limit) if limit else None for limit in limits)
-    return low, high
-
-
-def parse_numbers(option: str, text: str) -> frozenset[int]:
-    """Numbers of a list like 0-3,8."""
-    numbers: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise UsageError(f"{option} {text}: '{part}' is no number and no span of numbers, like 0-3,8")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= _MOST_NUMBERS:
-            raise UsageError(f"{option} {text}: '{part}' is longer than any job")
-        numbers.update(range(first, last + 1))
-    return frozenset(numbers)
-
-
-def parse_min_durations(texts: Iterable[str]) -> dict[str, int]:
-    """Lengths by source, of SOURCE=TIME."""
-    shortest = {}
-    for text in texts:
-        source, _, length = text.partition("=")
-        if not source or not length:
-            raise UsageError(f"--min-duration {text}: write SOURCE=TIME, like cuda_api=10us")
-        shortest[source] = parse_time(length)
-    return shortest
 
 
 # ---- on what was read ------------------------------------------------------------------------------------------------
@@ -100,7 +41,7 @@ def drop_short(result: Result, shortest: int) -> None:
     """Leave out intervals that last less than `shortest` (ns); nesting and states stay as they were."""
     before = result.written
     result.records = [drop_short_intervals(records, shortest) for records in result.records]
-    result.drop("shorter than --min-duration", before - result.written)
+    result.drop("shorter than the selected minimum", before - result.written)
 
 
 def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
@@ -113,14 +54,16 @@ def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, l
     high = last if high is None else first + high
     if low >= last:
         length = (last - first) / 1e9
-        raise UsageError(f"--time begins {(low - first) / 1e9:g} s after the start of a trace of {length:g} s")
+        after = (low - first) / 1e9
+        raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
     if not len(every):
         raise UsageError(
-            f"--nvtx-range '{selection.nvtx_range}': no NVTX range has this text in any report; where the texts end in"
-            f" numbers, try '{selection.nvtx_range}*'"
+            f"no NVTX range in any report has this text; if the texts end in numbers, try '{selection.nvtx_range}*'",
+            parameter="nvtx_range",
+            value=selection.nvtx_range,
         )
     begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
     long = end > begin
@@ -165,14 +108,13 @@ def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
         kept &= wanted[tree.task_of_row]
         if not kept.any():
             known = ", ".join(str(rank) for rank in sorted(set(ranks.tolist())) if rank >= 0)
-            raise UsageError(f"--ranks: none of them is in the reports, which hold {known or 'no ranks'}")
+            raise UsageError(f"none of them is in the reports, which hold {known or 'no ranks'}", parameter="ranks")
     if selection.gpus is not None:
         kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(selection.gpus))
         if not (kept & (tree.gpu_of_row >= 0)).any():
             known = ", ".join(map(str, sorted(set(tree.gpu_of_row[tree.gpu_of_row >= 0].tolist()))))
-            raise UsageError(
-                f"--gpus: none of them is in the chosen reports, which hold {f'GPU {known}' if known else 'no GPU'}"
-            )
+            held = f"GPU {known}" if known else "no GPU"
+            raise UsageError(f"none of them is in the selected reports, which hold {held}", parameter="gpus")
     return kept
 
 

@@ -36,13 +36,12 @@ def compiled(function: Callable[..., Any]) -> Any:
     except AttributeError:  # numba's private parts are others: its own cache, or none
         with suppress(RuntimeError):
             dispatcher.enable_caching()
-    kept: Function = dispatcher
-    return kept
+    return dispatcher
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a function as a part of each compiled function that calls it."""
-    dispatcher: Function = nb.njit(nogil=True, forceinline=True)(function)
+    dispatcher: Any = nb.njit(nogil=True, forceinline=True)(function)
     return dispatcher
 
 

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from nsys2prv_ng.errors import UsageError
-
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])i?B?", re.IGNORECASE)
 
 _TO_READ = 8
 """Bytes of memory that reading takes for each byte of an export: 2 to 3 where most are numbers, more for texts."""
 
 _MOST_THREADS = 16
 """Threads that format: they keep up with any disk, and the blocks that they have in hand are in memory."""
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size for --memory with a unit, like 2G. Raises UsageError."""
-    match = _SIZE.fullmatch(text.strip())
-    if not match:
-        raise UsageError(f"--memory {text}: write a size with a unit (K, M, G, T), like 2G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def count_usable_cores() -> int:

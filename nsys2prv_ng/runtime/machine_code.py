@@ -79,7 +79,7 @@ def _find_user_cache() -> Path | None:
     return next((Path(folder) for folder in folders if Path(folder).is_absolute()), None)
 
 
-def _replace_user_folder(locators: list[type]) -> list[type]:
+def _replace_user_folder(locators: list[Any]) -> list[Any]:
     """Return numba's locators (0.64 renamed them), with `_UserFolder` before that of the user's folder."""
     return [
         type("UserFolder", (_UserFolder, locator), {}) if locator.__name__.endswith("UserWideCacheLocator") else locator

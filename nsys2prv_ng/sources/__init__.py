@@ -1,5 +1,8 @@
 """One module for each kind of event: from columns of a report to records of a trace."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources.cuda import (
     cuda_api,
@@ -72,20 +75,23 @@ WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
 """Sources that tell of clocks; they are read for that also where they are not chosen."""
 
 
-def select_sources(names: str | None, *, derived: bool = True) -> tuple[Source, ...]:
-    """Sources by their names, separated by commas; all of them for None. Raises UsageError for a name that is none.
+def select_sources(names: str | Iterable[str] | None, *, derived: bool = True) -> tuple[Source, ...]:
+    """Return sources by their names, or by one text with commas; all of them for None.
 
-    `derived`: with what is made of the chosen ones.
+    `derived`: also what is made of the operations that these read. Raises UsageError for a name that no source has.
     """
-    chosen = SOURCES if names is None else _named(names)
-    has_operations = any(source in _DERIVED_FROM for source in chosen)
-    return chosen + DERIVED if derived and has_operations else chosen
+    selected = SOURCES if names is None else _find_sources(names.split(",") if isinstance(names, str) else names)
+    has_operations = any(source in _DERIVED_FROM for source in selected)
+    return selected + DERIVED if derived and has_operations else selected
 
 
-def _named(names: str) -> tuple[Source, ...]:
+def _find_sources(names: Iterable[str]) -> tuple[Source, ...]:
     known = {source.name: source for source in SOURCES}
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = [name.strip() for name in names if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        raise UsageError(f"--sources {names}: unknown {', '.join(unknown) or 'name'}; known are {', '.join(known)}")
+        guesses = [guess for name in unknown for guess in get_close_matches(name, known, n=1)]
+        remedy = f"did you mean {', '.join(guesses)}? " if guesses else ""
+        message = f"no source is called {', '.join(unknown)}; " if unknown else ""
+        raise UsageError(f"{message}{remedy}the sources are {', '.join(known)}", parameter="sources")
     return tuple(source for source in SOURCES if source.name in wanted)

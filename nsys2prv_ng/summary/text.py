@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.idle_causes import shorten_range_name
-from nsys2prv_ng.paraver.event_type import one_line
+from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges
 from nsys2prv_ng.text.tables import format_table
@@ -98,7 +98,7 @@ def _table(
 def _clean(name: str) -> str:
     """Return a name as one line; blanks that indent it stay."""
     stem = name.lstrip(" ")
-    return name[: len(name) - len(stem)] + one_line(stem) if stem else ""
+    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
 
 
 def _wrap(text: str, width: int) -> list[str]:
@@ -227,7 +227,7 @@ def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
     rows = [_range_row(repeated) for repeated in ranges[:_MOST_ROWS]]
     titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "spread"]
     caption = "NVTX ranges that repeat; spread: (slowest - fastest mean of a task) / mean of all:"
-    return [caption, *_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
+    return [*_wrap(caption, width), *_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
 
 
 def _range_row(repeated: RepeatedRange) -> list[str]:

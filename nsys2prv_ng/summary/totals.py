@@ -69,7 +69,7 @@ def _named(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.DataFr
 def sum_kernels(report: ReportRecords, store: Store) -> pd.DataFrame:
     """Kernels by `name` and `kernel_class`, and graphs that were traced as a whole."""
     found = load_opened_events(report, "kernels", store)
-    kernel_class = found.values(types.KERNEL_CLASS)
+    kernel_class = found.get_values(types.KERNEL_CLASS)
     parts = [
         _kinds(found, types.KERNEL, kernel_class),
         _kinds(found, types.NCCL_KERNEL, kernel_class),
@@ -79,22 +79,22 @@ def sum_kernels(report: ReportRecords, store: Store) -> pd.DataFrame:
 
 
 def _kinds(found: OpenedEvents, event_type: EventType, kernel_class: IntArray | None = None) -> pd.DataFrame:
-    value = found.values(event_type)
+    value = found.get_values(event_type)
     of_type = np.flatnonzero(value != ABSENT)
     keys = {"name": value[of_type]}
     if kernel_class is not None:
         keys["kernel_class"] = kernel_class[of_type]
-    table = _named(_by(keys, found.length[of_type]), "name", found.names(event_type))
-    return table if kernel_class is None else _named(table, "kernel_class", found.names(types.KERNEL_CLASS))
+    table = _named(_by(keys, found.length[of_type]), "name", found.get_names(event_type))
+    return table if kernel_class is None else _named(table, "kernel_class", found.get_names(types.KERNEL_CLASS))
 
 
 def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
     """Copies and sets by `operation`; of those that no window cut the `bytes` and the time `rated_ns`."""
     found = load_opened_events(report, "memory_operations", store)
-    value, whole = found.values(types.MEMORY_OPERATION), found.whole(windows)
-    moved = _given(found.values(types.MEMORY_BYTES)) * whole
+    value, whole = found.get_values(types.MEMORY_OPERATION), found.mark_whole(windows)
+    moved = _given(found.get_values(types.MEMORY_BYTES)) * whole
     table = _by({"operation": value}, found.length, bytes=moved, rated_ns=found.length * whole)
-    return _named(table, "operation", found.names(types.MEMORY_OPERATION))
+    return _named(table, "operation", found.get_names(types.MEMORY_OPERATION))
 
 
 # ---- communication ---------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
     and of those whose calls told the bytes, and no window cut, the time `carried_ns` and the bytes `carried_bytes`."""
     payload = load_opened_events(report, "nccl", store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
-    size: IntArray = np.sum([_given(payload.values(each)) for each in sizes], axis=0)
+    size: IntArray = np.sum([_given(payload.get_values(each)) for each in sizes], axis=0)
     is_stream = np.array([isinstance(place, Stream) for place in report.places.all], np.bool_)
     on_stream = is_stream[payload.place]
 
@@ -117,14 +117,14 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
         return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
 
     calls, call, functions = _functions(load_opened_events(report, "nvtx", store), families.make_nvtx_range(_NCCL))
-    called = np.where(calls.whole(windows)[call], size_of(calls, call, ~on_stream), -1)
+    called = np.where(calls.mark_whole(windows)[call], size_of(calls, call, ~on_stream), -1)
     told = (called >= 0).astype(np.int64)
     made = pd.DataFrame({"function": functions, "calls": 1, "told": told, "bytes": np.maximum(called, 0)})
     made = made[made["function"] != NO_FUNCTION]
 
     kernel, line, functions = _functions(load_opened_events(report, "kernels", store), types.NCCL_KERNEL)
     carried, length = size_of(kernel, line, on_stream), kernel.length[line]
-    carried = np.where(kernel.whole(windows)[line], carried, 0)
+    carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
     rated = {"carried_ns": np.where(carried > 0, length, 0), "carried_bytes": np.maximum(carried, 0)}
     ran = pd.DataFrame({"function": functions, "kernels": 1, "ns": length, **rated})
     table = add_up([pd.concat([made, ran], ignore_index=True).fillna(0).astype(np.int64)], ["function"])
@@ -133,9 +133,9 @@ def sum_nccl(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFr
 
 def _functions(found: OpenedEvents, event_type: EventType) -> tuple[OpenedEvents, IntArray, IntArray]:
     """(all, the lines that have a type, NCCL's function by the name on each)."""
-    value = found.values(event_type)
+    value = found.get_values(event_type)
     lines = np.flatnonzero(value != ABSENT)
-    names = found.names(event_type)
+    names = found.get_names(event_type)
     of_name = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
         of_name[number] = parse_function(name)
@@ -149,18 +149,20 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
     """
     found = load_opened_events(report, "mpi", store)
     of_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
-    values = [found.values(each) for each in of_types]
-    whole = found.whole(windows)
+    values = [found.get_values(each) for each in of_types]
+    whole = found.mark_whole(windows)
     told = np.any([value != ABSENT for value in values], axis=0) * whole
     size, sent, *both_received = (_given(value) * whole for value in values)
     received = both_received[0] + both_received[1]
     parts = []
     for event_type in types.MPI_CALLS.values():
-        value = found.values(event_type)
+        value = found.get_values(event_type)
         lines = np.flatnonzero(value != ABSENT)
         sums = {"told": told[lines], "size": size[lines], "sent": sent[lines], "received": received[lines]}
         sums["rated_ns"] = told[lines] * found.length[lines]
-        parts.append(_named(_by({"name": value[lines]}, found.length[lines], **sums), "name", found.names(event_type)))
+        parts.append(
+            _named(_by({"name": value[lines]}, found.length[lines], **sums), "name", found.get_names(event_type))
+        )
     table = add_up(parts, ["name"])
     roles = np.array([get_role(name) for name in table["name"]], np.int64)
     receives = (roles & (SENDS | RECEIVES)) == RECEIVES  # of a Sendrecv the size is of what it sends
@@ -181,14 +183,14 @@ def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: S
     """
     found = load_opened_events(report, "nvtx", store)
     lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
-    of_family = [each for each in found.types("nvtx") if each.member != _NCCL]
+    of_family = [each for each in found.list_types("nvtx") if each.member != _NCCL]
     push_pop = [each for each in of_family if each.number == families.make_nvtx_range("").number]
     parts = []
     for event_type in push_pop + [each for each in of_family if each.number in lanes]:
-        value = found.values(event_type)
+        value = found.get_values(event_type)
         lines = np.flatnonzero(value != ABSENT)
         frame = pd.DataFrame({"line": lines, "value": value[lines], "nests": event_type in push_pop})
-        names = found.names(event_type)
+        names = found.get_names(event_type)
         parts.append(frame.assign(domain=event_type.member, name=frame["value"].map(names)))
     if not parts:
         return pd.DataFrame(columns=["task", "domain", "name", "depth", *_SUMS])
@@ -198,7 +200,7 @@ def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: S
     nested = np.flatnonzero(ranges["nests"].to_numpy(np.bool_))
     at = line[nested]
     ranges.loc[nested, "depth"] = measure_depths(found.place[at], found.begin[at], found.end[at])
-    ranges = ranges[(ranges["depth"] <= DEEPEST) & found.whole(windows)[line]]
+    ranges = ranges[(ranges["depth"] <= DEEPEST) & found.mark_whole(windows)[line]]
     by_thread = ranges.groupby(["place", "domain", "name"])["ns"]
     ranges = ranges[by_thread.transform("size") >= FEWEST]
     ranges = ranges.assign(task=task_of_place[ranges["place"].to_numpy(np.int64)])

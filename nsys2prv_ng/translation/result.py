@@ -1,4 +1,8 @@
-"""What a translation did: events read, written and dropped by source, and the size of the trace."""
+"""What a translation did: events read, written and dropped by source, and the size of the trace.
+
+The fields are the keys of the JSON that `translate --stats` writes. Programs rely on them: a key that changes, or its
+meaning, needs another RESULT_VERSION.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,12 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.text.formatting import count_noun, format_utc
+from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
     from nsys2prv_ng.summary.model import JobSummary
 
-SUMMARY_VERSION = 1
+RESULT_VERSION = 1
 
 
 @dataclass
@@ -28,30 +33,31 @@ class SourceAccount:
     closed_at_end: int = 0
 
     def drop(self, reason: str, count: int) -> None:
+        """Count events that are not in the trace, by the reason."""
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
 @dataclass
 class NsysMessages:
-    """What nsys itself complained about: warnings and errors, and how many of the reports have some."""
+    """What nsys itself complained about: warnings and errors, and the number of reports that have some."""
 
     warnings: int
     errors: int
     reports: int
     lost: int
-    """How many tell for sure that data is missing."""
+    """The number of messages that are sure that data is missing."""
 
     def __str__(self) -> str:
-        told = [(self.warnings, "warning"), (self.errors, "error")]
-        given = " and ".join(count_noun(number, noun) for number, noun in told if number)
-        lost = f", {self.lost:,} of which say that data is missing" if self.lost else ""
-        return f"nsys gave {given} in {count_noun(self.reports, 'report')}{lost}"
+        kinds = [(self.warnings, "warning"), (self.errors, "error")]
+        counts = " and ".join(count_noun(number, noun) for number, noun in kinds if number)
+        lost = f"; {self.lost:,} report lost data" if self.lost else ""
+        return f"nsys gave {counts} in {count_noun(self.reports, 'report')}{lost}"
 
 
 @dataclass
 class TranslationResult:
-    """A translation: what it read and what it wrote. Times in ns."""
+    """What a translation read and wrote. Times are ns, sizes bytes."""
 
     output: str
     sources: list[SourceAccount]
@@ -66,13 +72,14 @@ class TranslationResult:
     events: int
     communications: int
     bytes: int
-    """Length of the .prv's text, and of its file, which may be compressed."""
+    """Length of the text of the .prv; `file_bytes` is that of its file, which may be compressed."""
     file_bytes: int
     seconds: float
     warnings: list[str]
     messages: NsysMessages = field(default_factory=lambda: NsysMessages(0, 0, 0, 0))
     clocks: Alignment | None = None
-    overview: JobSummary | None = None
+    summary: JobSummary | None = None
+    """The first numbers of the job, if they were asked for."""
 
     @property
     def start_utc(self) -> str:
@@ -80,41 +87,38 @@ class TranslationResult:
         return format_utc(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        fields = asdict(replace(self, clocks=None, overview=None))
-        for name, part in (("clocks", self.clocks), ("overview", self.overview)):
+        """Return the fields as `json.dumps` takes them."""
+        fields = asdict(replace(self, clocks=None, summary=None))
+        for name, part in (("clocks", self.clocks), ("summary", self.summary)):
             fields[name] = part.to_dict() if part is not None else None
-        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **fields}
+        return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields}
 
     def text(self, *, verbose: bool = False) -> str:
-        """For a terminal or a log; `verbose` adds a line for each report."""
+        """Return the accounts for a terminal or a log; `verbose` adds the clocks and a line for each report."""
         rows = [("source", "read", "written", "dropped")]
         for source in self.sources:
             if source.read:
                 dropped = sum(source.dropped.values())
                 rows.append((source.name, f"{source.read:,}", f"{source.written:,}", f"{dropped:,}"))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = [
-            row[0].ljust(widths[0])
-            + "".join(f"  {cell.rjust(width)}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        ]
+        lines = format_table(rows)
         for source in self.sources:
             for reason, count in sorted(source.dropped.items()):
                 lines.append(f"  {source.name}: {count:,} dropped: {reason}")
             if source.closed_at_end:
-                lines.append(f"  {source.name}: {source.closed_at_end:,} without an end, closed when the trace ends")
+                lines.append(
+                    f"  {source.name}: {source.closed_at_end:,} without an end, closed at the end of the trace"
+                )
         absent = [source.name for source in self.sources if not source.read]
         if absent:
             lines.append(f"  not in these reports: {', '.join(absent)}")
         if self.messages.reports:
             lines.append(f"  {self.messages}: nsys2prv-ng inspect shows them")
-        lines += [escape_unprintable(f"  left out: {report.file}: {report.why}") for report in self.skipped]
+        lines += [escape_unprintable(f"  skipped: {report.file}: {report.why}") for report in self.skipped]
         lines.append(
             f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
-        compressed = "" if self.file_bytes == self.bytes else f" ({self.file_bytes / 1e6:.1f} MB compressed)"
+        compressed = f" ({self.file_bytes / 1e6:.1f} MB compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
             f" {self.bytes / 1e6:.1f} MB{compressed} in {self.seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""The translation of a set of reports into one trace, told once."""
+"""Translates the reports of a job into one trace: opens the job, numbers all names, writes the files, keeps account."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.configuration import format_pcf
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Numbering
+from nsys2prv_ng.paraver.labels import KeptLabels, Numbering
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
 from nsys2prv_ng.records import columns as rec
@@ -32,137 +30,150 @@ from nsys2prv_ng.translation.write_records import PlacedRun, write_records
 
 
 @dataclass(frozen=True)
-class Options(ReadOptions):
-    """How to translate, besides what is read: what to write and to replace."""
+class TranslationPlan(ReadOptions):
+    """What a translation reads, and what it writes and replaces."""
 
     align_report: Path | None = None
-    summary: Path | None = None
-    """Files to write besides the trace: the clocks of the nodes, and the summary as JSON."""
+    """File to write the clocks of the nodes to."""
+    stats: Path | None = None
+    """File to write the TranslationResult to, as JSON."""
     labels_from: Path | None = None
     """A .pcf whose numbers of types and names are kept."""
     force: bool = False
-    overview: bool = False
-    """Sum up the first numbers of the job as well."""
+    """Replace files of the same names."""
+    summary: bool = False
+    """Sum up the job as well."""
 
 
 def translate(
     reports: Sequence[Path],
     output: Path,
-    options: Options = Options(),
+    plan: TranslationPlan = TranslationPlan(),
     progress: Progress = Progress(),  # noqa: B008 (has no state)
 ) -> TranslationResult:
-    """Write the trace of some reports and return what was done.
+    """Write the trace of some reports and return what was read, written and dropped.
 
     Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`,
     unless a file besides the trace cannot be written.
     """
-    began = time.perf_counter()
-    side_files = [path for path in (options.summary, options.align_report) if path is not None]
-    inputs = [*reports, *(path for path in (options.labels_from, options.align) if isinstance(path, Path))]
-    check_reports_stay(reports, list_trace_files(output))
-    check_extra_outputs(side_files, [*inputs, *list_trace_files(output)], force=options.force)
+    started = time.perf_counter()
+    _check_files(reports, output, plan)
     with ExitStack() as opened:
-        threads = options.resources.threads
-        trace = opened.enter_context(TraceOutput(output, force=options.force, jobs=threads))
-        kept_labels = read_kept_labels(options.labels_from) if options.labels_from else None
-        job = opened.enter_context(open_job(reports, output.parent, options, progress))
-        read, tree = job.reports, job.tree
-
-        assigned = {space: values for each in job.joined for space, values in each.assigned.items()}
-        numbering = Numbering([report.labels for report in read], assigned, kept_labels)
-        runs = _of_reports(read, tree, numbering)
-        runs += [PlacedRun(run) for each in job.joined for result in each.accounts.values() for run in result.runs]
-        runs += [
-            PlacedRun(run) for run in make_state_records(read, tree, job.spans, job.windows, job.store, job.workers)
-        ]
-
-        trace.write_text("pcf", format_pcf(numbering))
-        trace.write_text("row", format_row(tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
-        communicators = _communicators(job.joined, job.whole, job.new_row, tree)
-        trace.write_prv(format_prv_header(tree.model, job.start_utc, job.duration, communicators).encode())
-        size = write_records(trace, runs, tree.model.row_numbers(), job.origin, job.store, progress, threads=threads)
-        numbers = compute_summary(job) if options.overview else None
+        threads = plan.resources.threads
+        trace = opened.enter_context(TraceOutput(output, force=plan.force, jobs=threads))
+        kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
+        job = opened.enter_context(open_job(reports, output.parent, plan, progress))
+        numbering = _number_names(job, kept_labels)
+        runs = _list_runs(job, numbering)
+        _write_names(trace, output, job, numbering)
+        rows = job.tree.model.number_rows()
+        size = write_records(trace, runs, rows, job.origin, job.store, progress, threads=threads)
+        summary = compute_summary(job) if plan.summary else None
 
     warnings = list(job.warnings)
     if job.is_empty:
-        warnings.append("none of the chosen kinds of event is in these reports: the trace only shows their capture")
+        warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
     for warning in warnings:
         progress.warn(warning)
-    lines = {kind: sum(each.run.facts.kinds[kind] for each in runs) for kind in rec.KINDS}
-    summary = TranslationResult(
+    result = TranslationResult(
         output=str(output),
-        sources=_accounts(read, options.sources, job.joined),
-        reports=[report.account() for report in read],
+        sources=_add_up_accounts(job.reports, plan.sources, job.joined),
+        reports=[report.account() for report in job.reports],
         skipped=job.skipped,
         start_utc_ns=job.start_utc,
         duration_ns=job.duration,
-        nodes=len(tree.model.nodes),
-        tasks=len(tree.model.tasks),
-        rows=tree.model.row_count,
-        states=lines[rec.STATE],
-        events=lines[rec.EVENT],
-        communications=lines[rec.COMMUNICATION],
+        nodes=len(job.tree.model.nodes),
+        tasks=len(job.tree.model.tasks),
+        rows=job.tree.model.row_count,
+        states=_count_lines(runs, rec.STATE),
+        events=_count_lines(runs, rec.EVENT),
+        communications=_count_lines(runs, rec.COMMUNICATION),
         bytes=size,
         file_bytes=output.stat().st_size if output.is_file() else size,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - started,
         warnings=warnings,
-        messages=_messages(read),
+        messages=_count_messages(job.reports),
         clocks=job.alignment,
-        overview=numbers,
+        summary=summary,
     )
-    if options.align_report is not None:
-        write_atomically(options.align_report, job.alignment.toml())
-    if options.summary is not None:
-        write_atomically(options.summary, json.dumps(summary.to_dict(), indent=2) + "\n")
-    return summary
+    if plan.align_report is not None:
+        write_atomically(plan.align_report, job.alignment.toml())
+    if plan.stats is not None:
+        write_atomically(plan.stats, json.dumps(result.to_dict(), indent=2) + "\n")
+    return result
 
 
-def _of_reports(read: Sequence[ReportRecords], tree: ObjectTree, numbering: Numbering) -> list[PlacedRun]:
-    """The runs of all reports, with what makes their rows, numbers and times those of the trace."""
+def _check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
+    """Refuse outputs that would replace an input, or another file unasked, before anything is read."""
+    extra = [path for path in (plan.stats, plan.align_report) if path is not None]
+    inputs = [*reports, *(path for path in (plan.labels_from, plan.align) if isinstance(path, Path))]
+    check_reports_stay(reports, list_trace_files(output))
+    check_extra_outputs(extra, [*inputs, *list_trace_files(output)], force=plan.force)
+
+
+def _number_names(job: Job, kept_labels: KeptLabels | None) -> Numbering:
+    """Return the numbers of all types and names, once all reports are read."""
+    assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
+    return Numbering([report.labels for report in job.reports], assigned, kept_labels)
+
+
+def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
+    """Return all runs of records: those of the reports, of joins over the reports, and the states."""
+    joined = [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
+    states = make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.workers)
+    return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, states)]
+
+
+def _write_names(trace: TraceOutput, output: Path, job: Job, numbering: Numbering) -> None:
+    """Write the .pcf, the .row and the header of the .prv."""
+    trace.write_text("pcf", format_pcf(numbering))
+    trace.write_text("row", format_row(job.tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
+    header = format_prv_header(job.tree.model, job.start_utc, job.duration, _list_communicators(job))
+    trace.write_prv(header.encode())
+
+
+def _list_report_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
+    """Return the runs of all reports, with the maps to the rows, numbers and times of the trace."""
     runs = []
-    for report, rows in zip(read, tree.rows, strict=True):
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
         maps = (rows, *numbering.maps(report.labels))
         runs += [PlacedRun(run, 0 if run.on_common_clock else report.clock.offset, maps) for run in report.runs()]
     return runs
 
 
-def _communicators(
-    joined: Sequence[JoinResult], whole: ObjectTree, new_row: IntArray, tree: ObjectTree
-) -> list[Communicator]:
-    """Communicators with the numbers of those of their tasks that are in the trace."""
-    number = dict.fromkeys(range(1, len(whole.model.tasks) + 1), 0)
-    for old, new in enumerate(new_row):
+def _list_communicators(job: Job) -> list[Communicator]:
+    """Return the communicators, with the numbers of those of their tasks that are in the trace."""
+    number = dict.fromkeys(range(1, len(job.whole.model.tasks) + 1), 0)
+    for old, new in enumerate(job.new_row):
         if new >= 0:
-            number[int(whole.task_of_row[old]) + 1] = int(tree.task_of_row[new]) + 1
-    found = []
-    for each in joined:
-        for communicator in each.communicators:
+            number[int(job.whole.task_of_row[old]) + 1] = int(job.tree.task_of_row[new]) + 1
+    communicators = []
+    for part in job.joined:
+        for communicator in part.communicators:
             tasks = tuple(number[task] for task in communicator.tasks if number[task])
             if tasks:
-                found.append(Communicator(communicator.number, tasks))
-    return found
+                communicators.append(Communicator(communicator.number, tasks))
+    return communicators
 
 
-def _accounts(
-    read: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[JoinResult]
+def _count_lines(runs: Sequence[PlacedRun], kind: int) -> int:
+    """Return the number of lines of a kind of record in the .prv."""
+    return sum(run.run.facts.kinds[kind] for run in runs)
+
+
+def _add_up_accounts(
+    reports: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[JoinResult]
 ) -> list[SourceAccount]:
-    """Events by source over all reports, then what was made of the reports together."""
+    """Return the events of each source over all reports, then those of the joins over the reports."""
     accounts = [
-        _account(source.name, source.title, [report.results[source.name] for report in read])
+        _add_up(source.name, source.title, [report.results[source.name] for report in reports])
         for source in sources
         if not source.derived
     ]
-    return accounts + [_account(name, name, [result]) for each in joined for name, result in each.accounts.items()]
+    return accounts + [_add_up(name, name, [result]) for part in joined for name, result in part.accounts.items()]
 
 
-def _messages(read: Sequence[ReportRecords]) -> NsysMessages:
-    counts = [report.diagnostics.counts for report in read]
-    warnings, errors = (sum(each.get(severity, 0) for each in counts) for severity in (WARNING, ERROR))
-    lost = sum(message.count for report in read for message in report.diagnostics.messages if message.is_certain)
-    return NsysMessages(warnings, errors, sum(WARNING in each or ERROR in each for each in counts), lost)
-
-
-def _account(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
+def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
     account = SourceAccount(name, title)
     for result in results:
         account.read += result.read
@@ -171,3 +182,11 @@ def _account(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
         for reason, count in result.dropped.items():
             account.drop(reason, count)
     return account
+
+
+def _count_messages(reports: Sequence[ReportRecords]) -> NsysMessages:
+    """Return how much nsys itself complained."""
+    counts = [report.diagnostics.counts for report in reports]
+    warnings, errors = (sum(count.get(severity, 0) for count in counts) for severity in (WARNING, ERROR))
+    lost = sum(message.count for report in reports for message in report.diagnostics.messages if message.is_certain)
+    return NsysMessages(warnings, errors, sum(WARNING in count or ERROR in count for count in counts), lost)

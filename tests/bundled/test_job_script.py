@@ -15,8 +15,9 @@ import pytest
 
 from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
 from nsys2prv_ng.report.nsys import find_nsys
-from tests.bundled.fake_slurm import SAMPLES, Cluster
-from tests.cli.test_program import run
+from tests.bundled.fake_slurm import Cluster
+from tests.cli.program_runs import run
+from tests.conftest import SAMPLES
 from tests.trace_reader import read_trace
 
 RANKS = [SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
@@ -89,7 +90,7 @@ def test_it_is_bash(job: ScriptOptions, tmp_path: Path) -> None:
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Path) -> None:
     text = render_script(job)
-    settings = text[: text.index("# ==== What each task does")]
+    settings = text[: text.index("# ==== Each task =")]
     show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "${#MODULES[@]}" "${MODULES[@]}"'
     show += ' "${SRUN_OPTIONS[*]}" "${PREFIX[*]}" "${COMMAND[@]}"'
     done = subprocess.run(["bash", "-c", settings + show], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -145,7 +146,7 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
         assert metrics == ({"--gpu-metrics-device", "--nic-metrics"} if rank in (0, 2) else set())
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
-    assert json.loads((cluster.reports / "summary.json").read_text())["overview"]["ranks"] == 4
+    assert json.loads((cluster.reports / "stats.json").read_text())["summary"]["ranks"] == 4
     assert "From the first to the last operation of each GPU" in said and "\nkernel " in said
 
 
@@ -179,7 +180,7 @@ def test_ranks_that_fail(cluster: Cluster, expected) -> None:
     assert code == 128 + 9, said  # of the nsys that was killed: the highest, as of srun
     assert "srun ended with exit code 137" in said
     assert cluster.trace() == expected(0, 1)
-    assert "warning: left out, as it cannot be read:" in said and "profile_3" in said
+    assert "warning: skipped, as it cannot be read:" in said and "profile_3" in said
     assert "warning: no report of ranks 2-3 of 4 (by RANK)" in said
 
 

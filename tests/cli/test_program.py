@@ -1,4 +1,4 @@
-"""The command line in real processes: what it accepts, how it ends, what it leaves behind."""
+"""The command line: what it accepts, how it ends, what it leaves behind."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program_runs import run, run_process
 from tests.conftest import SAMPLES
 
 SAMPLE = SAMPLES / "mpi-4.rank0.sqlite"
-
-
-def run(*arguments, cwd=None, **options):
-    command = [sys.executable, "-m", "nsys2prv_ng", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, **options)
 
 
 def files(folder):
@@ -43,7 +39,7 @@ def assert_one_line(done, code):
 def reference(tmp_path_factory):
     """One translation of a sample, with its summary."""
     folder = tmp_path_factory.mktemp("reference")
-    done = run(SAMPLE, folder / "out.prv", "--summary", folder / "out.json")
+    done = run_process(SAMPLE, folder / "out.prv", "--stats", folder / "out.json")
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -161,7 +157,7 @@ def test_reports_named_like_files_of_the_trace_stay(tmp_path):
     assert {(tmp_path / name).read_bytes() for name in before} == {SAMPLE.read_bytes()}
 
 
-@pytest.mark.parametrize("option", ["--summary", "--align-report"])
+@pytest.mark.parametrize("option", ["--stats", "--align-report"])
 def test_side_files_take_no_other_files_place(tmp_path, option):
     shutil.copy(SAMPLE, tmp_path / "a.sqlite")
     (tmp_path / "mine.txt").write_text("mine")
@@ -170,7 +166,8 @@ def test_side_files_take_no_other_files_place(tmp_path, option):
         assert_one_line(run("a.sqlite", "out.prv", option, name, "--force", cwd=tmp_path), 2)
     assert "--force" in assert_one_line(run("a.sqlite", "out.prv", option, "mine.txt", cwd=tmp_path), 1)
     for special in ("/dev/null", "/dev/stdout"):
-        assert "/dev/" in assert_one_line(run("a.sqlite", "out.prv", option, special, "--force", cwd=tmp_path), 1)
+        done = run_process("a.sqlite", "out.prv", option, special, "--force", cwd=tmp_path)  # with a stdout of its own
+        assert "/dev/" in assert_one_line(done, 1)
     assert Path("/dev/null").is_char_device()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -364,6 +361,16 @@ def test_a_newer_schema_is_a_warning(tmp_path):
     done = run("new.sqlite", "out.prv", cwd=tmp_path)
     assert done.returncode == 0
     assert "warning" in done.stderr and "9.99.0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--version"], 0), (["missing.sqlite", "out.prv"], 1), (["--no-such-option"], 2)]
+)
+def test_a_process_ends_as_it_does_within_the_tests(tmp_path, arguments, code):
+    """Most tests run the program in their own process; the exit code and the streams are the same."""
+    apart, within = run_process(*arguments, cwd=tmp_path), run(*arguments, cwd=tmp_path)
+    assert apart.returncode == within.returncode == code
+    assert (apart.stdout, apart.stderr) == (within.stdout, within.stderr)
 
 
 def in_terminal(*arguments, stream):

@@ -14,7 +14,7 @@ import pandas as pd
 
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
 TIME_COLUMNS = ("start", "end", "timestamp", "rawTimestamp")
@@ -125,7 +125,7 @@ def aligned(
 ) -> Aligned:
     """Translate `reports`, of rank 0, 1, ..., and compare with `truth`: what they are copies of."""
     output = folder / f"{source}-{Path(align).stem}.prv"
-    options = Options(sources=select_sources(source), align=align, align_report=report, force=True)
+    options = TranslationPlan(sources=select_sources(source), align=align, align_report=report, force=True)
     summary = translate(reports, output, options)
     trace = read_trace(output)
     event_type, query = (NCCL_KERNEL, NCCL_KERNELS) if source == "kernels" else (MPI_COLLECTIVE, MPI_COLLECTIVES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.clock.injected import Aligned, Error, aligned, put_into
 from tests.conftest import Unpacked
 
@@ -222,7 +222,7 @@ def test_stragglers(mpi_set: list[Path], tmp_path: Path) -> None:
             rows = database.execute("SELECT rowid FROM MPI_COLLECTIVES_EVENTS ORDER BY start").fetchall()
             for i in late[number % 3 :: 3]:
                 database.execute('UPDATE MPI_COLLECTIVES_EVENTS SET "end" = "end" + 3000000 WHERE rowid = ?', rows[i])
-    summary = translate(copies, tmp_path / "late.prv", Options(sources=select_sources("mpi")))
+    summary = translate(copies, tmp_path / "late.prv", TranslationPlan(sources=select_sources("mpi")))
     assert summary.clocks is not None
     offset = {node.name: node.correction.offset for node in summary.clocks.nodes}
     for error in FOUR:
@@ -247,7 +247,7 @@ def test_a_name_that_begins_like_mpi_init(mpi_set: list[Path], tmp_path: Path) -
 
 def test_no_collectives_keep_utc(mpi_set: list[Path], tmp_path: Path) -> None:
     copies = put_into(mpi_set, FOUR, tmp_path, without=["MPI_COLLECTIVES_EVENTS"])
-    summary = translate(copies, tmp_path / "none.prv", Options(sources=select_sources("mpi")))
+    summary = translate(copies, tmp_path / "none.prv", TranslationPlan(sources=select_sources("mpi")))
     (warning,) = [warning for warning in summary.warnings if "share no collective" in warning]
     assert sorted(warning.partition(" share")[0].split(", ")) == ["a", "b", "c", "d"]
     assert summary.clocks is not None

@@ -1,4 +1,4 @@
-"""What `inspect` says of reports is what plain SQL says of them, whatever they are exported to, whatever is wrong."""
+"""`inspect` finds what plain SQL finds in reports, whatever the kind of export, and whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.inspection.inspect import Inspected, Inspection, inspect
-from nsys2prv_ng.inspection.text import escape_path, format_inspection
+from nsys2prv_ng.inspection.inspect import InspectedReport, Inspection, inspect
+from nsys2prv_ng.inspection.text import escape_text, format_inspection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES, select_sources
 from nsys2prv_ng.sources.node import diagnostics
-from nsys2prv_ng.translation.translate import Options, translate
-from tests.cli.test_program import SAMPLE, assert_one_line, broken, files, run
-from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from tests.cli.program_runs import run
+from tests.cli.test_program import SAMPLE, assert_one_line, broken, files
+from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
 from tests.report.table_folders import KINDS, folder_of
 from tests.sources.small_reports import MAIN, PROCESS, UTC, export
@@ -81,7 +82,7 @@ SEVERITIES = {1: "info", 2: "warning", 3: "error", 4: "verbose"}
 
 
 class Sql:
-    """A report, asked by plain sqlite3."""
+    """A report, queried with plain sqlite3."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +103,7 @@ class Sql:
 
 
 def without_folders(text: str) -> str:
-    """A message in one line, with the names of files alone."""
+    """Return a message on one line, with file names instead of paths."""
     words = re.split(r"([\s'])", " ".join(text.split()))
     return "".join(word.rpartition("/")[2] if word.startswith("/") else word for word in words)
 
@@ -111,7 +112,7 @@ def look_at(*reports: Path, jobs: int = 1) -> Inspection:
     return inspect(reports, Progress(), jobs)
 
 
-def one(report: Path) -> Inspected:
+def one(report: Path) -> InspectedReport:
     found = look_at(report)
     assert found.unreadable == []
     return found.reports[0]
@@ -147,12 +148,12 @@ def test_numbers_are_those_of_sql(report):
         "device_activity": operations,
     }
     assert found.derived == [name for name, there in made.items() if there]
-    assert_every_event_is_told(sql, found)
+    assert_every_event_is_listed(sql, found)
 
 
-def assert_every_event_is_told(sql: Sql, found: Inspected) -> None:
-    """Tables of moments and intervals are counted, or told as not translated; besides what is no event."""
-    no_source = {each.table: each.rows for each in found.not_translated if "no source reads it" in each.why}
+def assert_every_event_is_listed(sql: Sql, found: InspectedReport) -> None:
+    """Tables of moments and intervals are counted or listed as not translated, except those that hold no events."""
+    no_source = {each.table: each.rows for each in found.not_translated if "no source reads this table" in each.why}
     described = {"DIAGNOSTIC_EVENT", "MPI_COMMUNICATORS"}
     if "GENERIC_EVENT_SOURCES" in sql.rows and sql(
         "SELECT 1 FROM GENERIC_EVENT_SOURCES WHERE data LIKE '%GpuMetrics%'"
@@ -187,8 +188,10 @@ def test_what_a_report_says_of_itself(report):
     if "DIAGNOSTIC_EVENT" in sql.rows:
         rows = sql("SELECT severity, text FROM DIAGNOSTIC_EVENT")
         assert found.diagnostics == Counter(SEVERITIES[severity] for severity, _ in rows)
-        told = Counter((SEVERITIES[severity], without_folders(text)) for severity, text in rows if severity in (2, 3))
-        assert {(each.severity, each.text): each.count for each in found.messages} == told
+        expected = Counter(
+            (SEVERITIES[severity], without_folders(text)) for severity, text in rows if severity in (2, 3)
+        )
+        assert {(message.severity, message.text): message.count for message in found.messages} == expected
     else:
         assert (found.diagnostics, found.messages) == ({}, [])
 
@@ -213,9 +216,9 @@ def test_gpus_are_used_that_have_operations(report):
 
 
 def tasks_of_trace(reports: Sequence[Path], folder: Path) -> list[str]:
-    """Names of all tasks but those that stand for their node."""
+    """Return the names of all tasks except those that stand for their node."""
     output = folder / "out.prv"
-    translate(reports, output, Options(sources=select_sources(None)))
+    translate(reports, output, TranslationPlan(sources=select_sources(None)))
     names = read_trace(output).names
     return sorted(name for name in names["TASK"] if name not in names["NODE"])
 
@@ -247,7 +250,7 @@ def test_missing_ranks_and_reports_of_several_jobs(tmp_path):
 
 
 def test_rows_that_make_no_task(tmp_path):
-    """Names of threads and the profiler's own rows are of processes that did nothing."""
+    """Processes with only names of threads, or rows of the profiler itself, are not tasks."""
     other = PROCESS + (1 << 24)
     nvtx = ("start", "end", "eventType", "globalTid", "text")
     report = export(
@@ -313,8 +316,8 @@ def test_reports_are_exported_and_nothing_is_left(fake, tmp_path):
     assert len(fake.exports()) == 2 and files(folder) == ["r0.nsys-rep", "r0.sqlite", "r1.nsys-rep"]
 
 
-def test_an_export_that_cannot_be_made_or_read_is_told_by_the_report(fake, tmp_path):
-    """Without the name of what is gone by then."""
+def test_an_export_that_cannot_be_made_or_read_is_named_by_its_report(fake, tmp_path):
+    """The message does not name the temporary export, which is gone by then."""
     fake.offer_folders(CUPTI + "RUNTIME")  # alike for all reports, and with rows of damaged columns
     runtime = fake.folder / "parquetdir" / f"{CUPTI}RUNTIME.parquet"
     whole = pa.table({"globalTid": pa.array(range(10**4))})
@@ -373,7 +376,7 @@ def test_a_report_named_twice(tmp_path):
 
 
 def test_what_would_not_be_in_a_trace(tmp_path):
-    """Metrics as JSON alone, events of tracers, tables that nobody knows; descriptions are no events."""
+    """GPU metrics as JSON only, events of tracers, and unknown tables; tables of descriptions are not events."""
     data = "{}"
     report = export(
         tmp_path / "a.sqlite",
@@ -418,8 +421,8 @@ def test_payloads_that_the_export_left_out(tmp_path):
         )
         found = one(report)
         assert found.sources["nccl"] == 2
-        told = [(each.rows, "--include-blobs=true" in each.why) for each in found.not_translated]
-        assert told == ([(2, True)] if blobs == "false" else [])
+        untranslated = [(entry.rows, "--include-blobs=true" in entry.why) for entry in found.not_translated]
+        assert untranslated == ([(2, True)] if blobs == "false" else [])
 
 
 def test_a_missing_column_is_an_obstacle_for_its_sources(tmp_path):
@@ -430,7 +433,7 @@ def test_a_missing_column_is_an_obstacle_for_its_sources(tmp_path):
     done = run("inspect", report)
     line = assert_one_line(done, 1)
     assert "CUPTI_ACTIVITY_KIND_KERNEL has no column streamId" in line and "--sources" in line
-    assert "cannot be translated as they are" in done.stdout and "cuda_api" in done.stdout
+    assert "cannot be translated without a new export or other --sources:" in done.stdout and "cuda_api" in done.stdout
     assert "has no column streamId" in assert_one_line(run(report, tmp_path / "out.prv"), 1)
 
     ((names),) = [each.sources for each in one(report).obstacles]
@@ -462,7 +465,7 @@ def test_warnings_of_versions_times_and_parts(tmp_path):
     assert "time of capture unknown" in format_inspection(look_at(report), 100)
 
 
-def test_broken_reports_are_told_and_the_others_shown(tmp_path):
+def test_broken_reports_are_listed_and_the_others_shown(tmp_path):
     says = broken(tmp_path)
     sound = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
     broken_ones = [tmp_path / name for name in says]
@@ -473,8 +476,8 @@ def test_broken_reports_are_told_and_the_others_shown(tmp_path):
     unreadable = {Path(each["file"]).name: each["why"] for each in found["unreadable"]}
     obstacles = {Path(each["file"]).name: each["obstacles"] for each in found["reports"]}
     for name, expected in says.items():
-        told = unreadable[name] if name in unreadable else obstacles[name][0]["why"]
-        assert expected in told and "\n" not in told
+        why = unreadable[name] if name in unreadable else obstacles[name][0]["why"]
+        assert expected in why and "\n" not in why
     assert len(unreadable) == len(says) - 1  # whose columns alone are missing can be read
     assert f"and {len(says) - 1} more" in line
     assert [Path(each["file"]) for each in found["reports"] if not each["obstacles"]] == sound
@@ -492,7 +495,7 @@ def test_one_broken_report(name, tmp_path):
 
 
 def test_every_cut_of_a_report_ends_well(tmp_path):
-    """What can be counted is what SQL counts."""
+    """Rows that can be counted are those that SQL counts."""
     whole = SAMPLE.read_bytes()
     for i in range(1, 12):
         report = tmp_path / f"cut{i}.sqlite"
@@ -569,11 +572,11 @@ def test_tables_show_the_numbers():
     lost = [line.strip() for line in lines if "might have been collected" in line]
     assert "Not all CUDA events might have been collected. (in 4 of 4 reports)" in lost
     (other,) = [i for i, line in enumerate(lines) if "Scheduling information" in line]
-    assert lines[other - 1] == "others:"
+    assert lines[other - 1] == "other messages:"
 
 
 def many(count: int) -> Inspection:
-    """As many reports of four on each node."""
+    """Make `count` reports, four on each node."""
     (report,) = look_at(SAMPLE).reports
     reports = [
         dataclasses.replace(
@@ -638,8 +641,8 @@ def test_nothing_hides_in_names(tmp_path):
 
 
 def test_shown():
-    assert escape_path("größe 日本 x") == "größe 日本 x"
-    assert escape_path("a\tb\x00\udc80\u2028") == r"a\tb\x00\udc80\u2028"
+    assert escape_text("größe 日本 x") == "größe 日本 x"
+    assert escape_text("a\tb\x00\udc80\u2028") == r"a\tb\x00\udc80\u2028"
 
 
 def test_the_captured_environment_stays_in_the_report(tmp_path):
@@ -678,11 +681,3 @@ def test_a_report_called_inspect(tmp_path):
     assert "cuda_api" in run("inspect", "inspect", cwd=tmp_path).stdout
     done = run("./inspect", "out.prv", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_documentation_shows_what_it_prints():
-    reports = sorted(path.relative_to(REPOSITORY) for path in SAMPLES.glob("ddp-2x2.rank*.sqlite"))
-    printed = run("inspect", *reports, cwd=REPOSITORY).stdout
-    assert f"```\n{printed}```\n" in (REPOSITORY / "docs/reference/options.md").read_text()
-    table = printed.split("\n\n")[0]
-    assert f"```\n{table}\n```\n" in (REPOSITORY / "README.md").read_text()

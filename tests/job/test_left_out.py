@@ -15,7 +15,8 @@ import pytest
 
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.report.metadata import Metadata
-from tests.cli.test_program import assert_one_line, broken, files, run
+from tests.cli.program_runs import run
+from tests.cli.test_program import assert_one_line, broken, files
 from tests.conftest import SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
 
@@ -49,11 +50,11 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
     reports = [*RANKS[1:3], *(folder / name for name in says)]
     random.Random(int(jobs)).shuffle(reports)
     summary = tmp_path / "summary.json"
-    rest, said = translated(reports, tmp_path / "rest", "-j", jobs, "--memory", "1G", "--summary", str(summary))
+    rest, said = translated(reports, tmp_path / "rest", "-j", jobs, "--memory", "1G", "--stats", str(summary))
     assert rest == alone
-    skipped = json.loads(summary.read_text())["left_out"]
+    skipped = json.loads(summary.read_text())["skipped"]
     assert [Path(each["file"]).name for each in skipped] == sorted(says)
-    told = [line for line in warnings(said) if line.startswith("left out")]
+    told = [line for line in warnings(said) if line.startswith("skipped")]
     for each, line in zip(skipped, told, strict=True):
         assert says[Path(each["file"]).name] in each["why"]
         assert line.endswith(f"{each['file']}: {each['why']}")
@@ -88,7 +89,7 @@ def test_strict_ends_with_the_error(tmp_path: Path) -> None:
         for jobs in ("1", "2"):
             done = run(*RANKS[1:3], tmp_path / bad, tmp_path / "out.prv", "--strict", "-j", jobs)
             assert says in assert_one_line(done, 1)
-            assert "left out" not in done.stderr
+            assert "skipped" not in done.stderr
             assert files(tmp_path) == ["cut.sqlite"]
 
 
@@ -129,7 +130,7 @@ def test_a_full_disk_is_not_the_fault_of_a_report(tmp_path: Path) -> None:
     arguments = [*RANKS[:2], tmp_path / "out.prv", "--memory", "0.001K", *FEW]
     done = run(*arguments, preexec_fn=limit, env=environment)
     assert_one_line(done, 1)
-    assert "left out" not in done.stderr
+    assert "skipped" not in done.stderr
 
 
 # ---- reports that must be exported first -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from nsys2prv_ng.job import selection as choose
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources as choose_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import read_trace
 
 
@@ -29,7 +29,7 @@ def samples_folder():
 
 def translated(reports, folder, sources=None, source_options=None, **selection):
     """(summary, trace) of a choice; the trace is sound and what was read was written or dropped."""
-    options = Options(
+    options = TranslationPlan(
         sources=choose_sources(sources),
         source_options=source_options or SourceOptions(),
         selection=choose.Selection(**selection),

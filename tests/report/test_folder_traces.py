@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, write_folder
 
@@ -20,7 +20,7 @@ def bytes_of_trace(reports: Sequence[Path], folder: Path) -> list[bytes]:
     """.prv, .pcf and .row; folders differ so that the trace has one name, which is in it."""
     output = folder / "out" / "trace.prv"
     output.parent.mkdir(parents=True)
-    translate(reports, output, Options(sources=select_sources(None)))
+    translate(reports, output, TranslationPlan(sources=select_sources(None)))
     found = [output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")]
     shutil.rmtree(output.parent)
     return found

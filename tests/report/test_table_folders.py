@@ -20,8 +20,9 @@ from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import get_export_size, get_report_name, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
-from tests.cli.test_program import SAMPLE, assert_one_line, files, run
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from tests.cli.program_runs import run
+from tests.cli.test_program import SAMPLE, assert_one_line, files
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table
 from tests.sources.small_reports import MAIN, export
 
@@ -222,7 +223,7 @@ def test_what_is_no_export_ends_in_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "out").mkdir()
     for path, says in no_exports(tmp_path).items():
         with pytest.raises(TranslationError) as error:
-            translate([path], tmp_path / "out" / "out.prv", Options(sources=select_sources(None)))
+            translate([path], tmp_path / "out" / "out.prv", TranslationPlan(sources=select_sources(None)))
         line = str(error.value)
         assert says in line and line.startswith(str(path)) and "\n" not in line and ";" in line, line
         assert files(tmp_path / "out") == []
@@ -315,7 +316,7 @@ def test_the_order_of_reports_is_that_of_their_names(tmp_path):
             made = [folder_of(path, folder, kind) for path in made]
         output = folder / "out" / "out.prv"
         output.parent.mkdir()
-        translate(made[::-1] if kind == "parquet" else made, output, Options(sources=select_sources(None)))
+        translate(made[::-1] if kind == "parquet" else made, output, TranslationPlan(sources=select_sources(None)))
         traces.add(tuple(output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")))
     assert len(traces) == 1
 
@@ -338,7 +339,7 @@ def test_command_line(tmp_path):
     assert "must be the trace" in assert_one_line(run(folder.name, cwd=tmp_path), 2)
     for name in ("META_DATA_EXPORT.parquet", "new.json"):
         line = assert_one_line(
-            run(folder.name, "o.prv", "--summary", f"{folder.name}/{name}", "--force", cwd=tmp_path), 2
+            run(folder.name, "o.prv", "--stats", f"{folder.name}/{name}", "--force", cwd=tmp_path), 2
         )
         assert name in line
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -12,7 +12,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import Trace, read_trace
 
 PROCESS = 1 << 48 | 77 << 24
@@ -51,7 +51,7 @@ def trace_of(
     summary = translate(
         reports,
         output,
-        Options(sources=select_sources(sources), source_options=options, selection=Selection(window=window)),
+        TranslationPlan(sources=select_sources(sources), source_options=options, selection=Selection(window=window)),
     )
     assert check_trace(output).problems == []
     for each in summary.sources:

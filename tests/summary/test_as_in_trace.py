@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.job.selection import Selection, parse_window
+from nsys2prv_ng.cli.arguments import parse_window
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPOSITORY
 from tests.summary.made import overview_of
@@ -46,9 +47,11 @@ def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest
     output = tmp_path_factory.mktemp("trace") / "trace.prv"
     selection: Selection = request.param
     source_options = SourceOptions(nvtx_range=selection.nvtx_range)
-    summary = translate(reports, output, Options(selection=selection, source_options=source_options, overview=True))
+    summary = translate(
+        reports, output, TranslationPlan(selection=selection, source_options=source_options, summary=True)
+    )
     found = overview_of(reports, selection)
-    assert summary.overview == found, "by itself and with a translation"
+    assert summary.summary == found, "by itself and with a translation"
     return Both(read_trace(output), found)
 
 

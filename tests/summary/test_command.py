@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_program import assert_one_line, files, run
+from tests.cli.program_runs import run
+from tests.cli.test_program import assert_one_line, files
 from tests.translated import changed
 
 TABLES = (
@@ -24,7 +25,7 @@ TABLES = (
 )
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
-        memory_operations nccl mpi absent left_out warnings""",
+        memory_operations nccl mpi absent skipped warnings""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks",
@@ -112,24 +113,24 @@ def test_leaves_no_file(samples: Path, tmp_path: Path) -> None:
 def test_with_a_translation(ddp: list[Path], tmp_path: Path) -> None:
     """The same numbers in the text and in the file of the summary; without the option, neither."""
     time = "1.3s:1.8s"
-    done = run(*ddp, "out.prv", "--overview", "--summary", "out.json", "--time", time, cwd=tmp_path)
+    done = run(*ddp, "out.prv", "--summary", "--stats", "out.json", "--time", time, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     alone = run("summary", *ddp, "--time", time, "-q")
     assert done.stdout.endswith(f"\n\n{alone.stdout}") and "os_runtime" in done.stdout
     as_json = json.loads(run("summary", *ddp, "--time", time, "-q", "--json").stdout)
-    assert json.loads((tmp_path / "out.json").read_text())["overview"] == as_json
-    done = run(ddp[0], "one.prv", "--summary", "one.json", cwd=tmp_path)
+    assert json.loads((tmp_path / "out.json").read_text())["summary"] == as_json
+    done = run(ddp[0], "one.prv", "--stats", "one.json", cwd=tmp_path)
     assert "Where the host" not in done.stdout
-    assert json.loads((tmp_path / "one.json").read_text())["overview"] is None
+    assert json.loads((tmp_path / "one.json").read_text())["summary"] is None
 
 
 def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
-    done = run(ddp[0], "out.prv", "--overview", "--sources", "kernels", "--no-derived", "-q", cwd=tmp_path)
+    done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "--no-derived", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "\nkernel " in done.stdout and "Where the host" not in done.stdout
-    done = run(ddp[0], "out.prv", "--overview", "--sources", "kernels", "-q", "--force", cwd=tmp_path)
+    done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "-q", "--force", cwd=tmp_path)
     assert "From the first to the last operation" in done.stdout and "Where the host" not in done.stdout
-    done = run(ddp[0], "out.prv", "--overview", "--sources", "os_runtime", "-q", "--force", cwd=tmp_path)
+    done = run(ddp[0], "out.prv", "--summary", "--sources", "os_runtime", "-q", "--force", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Nothing found of: operations of GPUs" in done.stdout
 

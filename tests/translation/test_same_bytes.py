@@ -9,7 +9,7 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import SAMPLES
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
@@ -25,9 +25,9 @@ drift_ppm = 180.0
 since_utc_ns = 1790000000000000000
 """
 
-ALL = Options(source_options=SourceOptions(osrt_min=0))
-WINDOWS = Options(source_options=SourceOptions(nvtx_range="forward"), selection=Selection(nvtx_range="forward"))
-FEW = Options(selection=Selection(ranks=frozenset({1, 2}), shortest={"cuda_api": 10_000}))
+ALL = TranslationPlan(source_options=SourceOptions(osrt_min=0))
+WINDOWS = TranslationPlan(source_options=SourceOptions(nvtx_range="forward"), selection=Selection(nvtx_range="forward"))
+FEW = TranslationPlan(selection=Selection(ranks=frozenset({1, 2}), shortest={"cuda_api": 10_000}))
 SCARCE = [Resources(2, 10**9), Resources(3, 0), Resources(1, 200_000)]
 
 

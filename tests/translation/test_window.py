@@ -330,5 +330,5 @@ def test_without_short_calls_the_rest_stays_as_it_was(samples: Path, tmp_path: P
     assert 0 < expected.total() < before.intervals.total()
     assert difference(after.intervals, expected) == ""
     assert translated.account("cuda_api").dropped == {
-        "shorter than --min-duration": before.intervals.total() - expected.total()
+        "shorter than the selected minimum": before.intervals.total() - expected.total()
     }

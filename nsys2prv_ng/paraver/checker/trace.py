@@ -7,8 +7,9 @@ stricter than Paraver on purpose: Paraver shows a trace without any problem here
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
@@ -17,6 +18,9 @@ from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicat
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 from nsys2prv_ng.paraver.read.row_reader import read_row
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
 
 __all__ = ["CheckResult", "Problem", "TraceContents", "check_trace"]
 
@@ -54,6 +58,8 @@ class CheckResult:
     rows: int
     nodes: int
     contents: TraceContents
+    cfgs: dict[Path, CfgCheckResult] = field(default_factory=dict)
+    """Results of the cfgs that were checked against the trace, by their paths."""
 
 
 def check_trace(

@@ -178,7 +178,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     ]
     if unmatched:
         known = f"known are {', '.join(names)}" if names else "these reports have no GPU metrics"
-        raise UsageError(f"--metrics {','.join(unmatched)}: no metric has such a name; {known}")
+        raise UsageError(f"no metric has such a name; {known}", parameter="metrics", value=",".join(unmatched))
     return JoinResult()
 
 

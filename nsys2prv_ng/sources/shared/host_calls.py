@@ -1,44 +1,117 @@
-"""Calls on host threads, whatever they call."""
+"""Calls on host threads, whatever they call: each is an interval on the row of its thread, nested as the calls were."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.lanes import mark_crossing
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 
-def add_calls(
-    reader: ReportReader, result: Result, table: str, event_type: EventType, name_of: Callable[[str], str] = str
-) -> None:
-    """An interval of a type for each row of a table, nested as the calls of the table were.
+class NumberedCalls(NamedTuple):
+    """Calls that have a type of their own in which the value of each name is fixed."""
 
-    The table has the columns start, end, globalTid and nameId; `name_of` makes the value's label of the name there.
+    event_type: EventType
+    values: Mapping[str, int]
+
+
+def add_calls(
+    reader: ReportReader,
+    result: Result,
+    table: str,
+    event_type: EventType,
+    *,
+    rows: IntArray | None = None,
+    clean_name: Callable[[str], str] = str,
+    numbered: NumberedCalls | None = None,
+    of_system: bool = False,
+    read_chains: Callable[[ReportReader, Iterable[str]], call_chains.Chains] | None = None,
+    choose_state: Callable[[str], int] | None = None,
+) -> None:
+    """Add an interval of `event_type` for each row of a table, or for each of `rows`, and count them.
+
+    The table has the columns start, end, globalTid and nameId, and callchainId where chains are read.
+    `clean_name` makes the label of a call's name. Names in `numbered` have the type and the values given there.
+    Calls `of_system` do not make their process part of the application, and short ones are dropped (--osrt-min).
+    `read_chains` returns the call chains, given the labels: the callers are shown where a call starts.
+    `choose_state` returns the state of the thread within a call, given its label, or -1.
     """
     columns = reader.columns(table)
-    result.read += columns.rows
-    rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    if not rows.size:
-        return
-    place = reader.places.threads(columns["globalTid"][rows], application=True)
-    index, names = reader.names(columns["nameId"][rows])
-    handle = reader.labels.handle(event_type)
-    ids = reader.labels.name_ids(event_type.names, map(name_of, names))[index]
-    result.records.append(
-        make_intervals(place, columns["start"][rows], columns["end"][rows], [Pair(handle, ids)], [handle])
+    result.read += columns.rows if rows is None else rows.size
+    begin, end, thread = (
+        columns[name] if rows is None else columns[name][rows] for name in ("start", "end", "globalTid")
     )
+    sound = select_sound_calls(result, begin, end, thread)
+    if of_system:
+        sound = _drop_short_calls(reader, result, begin, end, sound)
+    if not sound.size:
+        return
+    rows = sound if rows is None else rows[sound]
+    begin, end = begin[sound], end[sound]
+    place = reader.places.threads(thread[sound], application=not of_system, system_calls=of_system)
+    index, names = reader.names(columns["nameId"][rows])
+    names = [clean_name(name) for name in names]
+    callers: list[Pair] = []
+    if read_chains is not None:
+        chains = read_chains(reader, names)
+        callers = call_chains.find_functions(reader, chains, columns["callchainId"][rows], types.CALLERS)
+    for own_type, is_own, values in _assign_values(reader, event_type, numbered, names):
+        handle = reader.labels.handle(own_type)
+        opening = [Pair(handle, values[index]), *callers]
+        if is_own.all():
+            result.records.append(make_intervals(place, begin, end, opening, [handle]))
+        elif is_own.any():
+            calls = np.flatnonzero(is_own[index])
+            opening = select(opening, calls)
+            result.records.append(make_intervals(place[calls], begin[calls], end[calls], opening, [handle]))
+    if choose_state is not None:
+        _add_states(result, place, begin, end, index, map(choose_state, names))
+
+
+def _assign_values(
+    reader: ReportReader, event_type: EventType, numbered: NumberedCalls | None, names: list[str]
+) -> list[tuple[EventType, BoolArray, IntArray]]:
+    """Return (type, whether each name is of the type, its value in the type) of all types that calls have."""
+    if numbered is None:
+        return [(event_type, np.ones(len(names), np.bool_), reader.labels.name_ids(event_type.names, names))]
+    is_numbered = np.array([name in numbered.values for name in names], np.bool_)
+    values = np.array([numbered.values.get(name, 0) for name in names], np.int64)
+    ids = np.zeros(len(names), np.int64)
+    ids[~is_numbered] = reader.labels.name_ids(
+        event_type.names, [name for name in names if name not in numbered.values]
+    )
+    return [(numbered.event_type, is_numbered, values), (event_type, ~is_numbered, ids)]
+
+
+def _drop_short_calls(reader: ReportReader, result: Result, begin: IntArray, end: IntArray, rows: IntArray) -> IntArray:
+    """Return the rows that last as long as the user wants. The rest of nested calls nests as well."""
+    shortest = reader.options.osrt_min
+    is_long = end[rows] - begin[rows] >= shortest
+    result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
+    return rows[is_long]
+
+
+def format_duration(ns: int) -> str:
+    """Return a duration as a user writes it on the command line: 10us, 1ms, 1500ns."""
+    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= length and ns % length == 0:
+            return f"{ns // length}{unit}"
+    return f"{ns}ns"
 
 
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
-    """Rows of calls that have a thread and sound times and nest on their thread; the others are counted as dropped."""
+    """Return the rows of calls that have a thread, sound times (ns) and nest on their thread; drop the others."""
     rows = select_sound_intervals(result, begin, end, global_tid)
     crosses = mark_crossing(global_tid[rows], begin[rows], end[rows])
     result.drop(OVERLAPS_CALL, int(crosses.sum()))
@@ -46,16 +119,16 @@ def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_ti
 
 
 def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:
-    """Rows of what has a thread and sound times; the others are counted as dropped."""
+    """Return the rows of intervals that have a thread and sound times (ns); drop the others."""
     no_thread: BoolArray = global_tid == NULL
     unsound = {reason: mask & ~no_thread for reason, mask in find_unsound_times(begin, end).items()}
     return result.drop_rows({NO_THREAD: no_thread, **unsound})
 
 
-def add_states(
+def _add_states(
     result: Result, place: IntArray, begin: IntArray, end: IntArray, index: IntArray, state_of_name: Iterable[int]
 ) -> None:
-    """What threads do within calls: the state of each distinct name, or -1, and the index of each call's name."""
+    """Add what threads do within calls: the state of each distinct name, or -1, and the index of each call's name."""
     state = np.array(list(state_of_name), np.int64)[index]
-    says = state >= 0
-    result.states.append(StateIntervals(place[says], begin[says], end[says], state[says]))
+    has_state = state >= 0
+    result.states.append(StateIntervals(place[has_state], begin[has_state], end[has_state], state[has_state]))

@@ -21,7 +21,7 @@ NO_BYTES = "no number of bytes"
 OVERLAPS_CALL = "partly overlaps another call on its thread"
 """Calls of a thread nest. One that starts within another and ends after it cannot be shown on the same row."""
 OUTSIDE_TRACE = "outside the time of the trace"
-NOT_SELECTED = "outside --ranks or --gpus"
+NOT_SELECTED = "outside the selected ranks and GPUs"
 """On a row that the user did not select."""
 
 

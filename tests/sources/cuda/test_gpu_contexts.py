@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.small_reports import PROCESS, account, export, trace_of
 from tests.trace_reader import intervals, read_trace
@@ -95,7 +95,7 @@ def test_capture_against_sql(tmp_path: Path) -> None:
             " AND e.timestamp > b.timestamp GROUP BY b.timestamp"
         ).fetchall()
     assert len(expected) == 2
-    summary = translate([report], tmp_path / "x.prv", Options(sources=select_sources("gpu_contexts")))
+    summary = translate([report], tmp_path / "x.prv", TranslationPlan(sources=select_sources("gpu_contexts")))
     start = summary.start_utc_ns - utc
     found = intervals(read_trace(tmp_path / "x.prv"), CONTEXT)
     assert sorted((e.begin + start, e.end + start) for e in found.itertuples()) == expected

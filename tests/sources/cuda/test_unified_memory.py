@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.small_reports import PROCESS, account, export, trace_of
 from tests.trace_reader import Trace, read_trace
@@ -94,7 +94,7 @@ def test_capture_against_sql(tmp_path: Path) -> None:
         ).fetchall()
     assert len(on_gpu) == 147 and len(on_cpu) == 288 and len(causes) == 2
     sources = select_sources("unified_memory,memory_operations")
-    summary = translate([report], tmp_path / "x.prv", Options(sources=sources))
+    summary = translate([report], tmp_path / "x.prv", TranslationPlan(sources=sources))
     start, trace = summary.start_utc_ns - utc, read_trace(tmp_path / "x.prv")
     told = [(time + start, pairs) for time, _, pairs in lines(trace)]
     types = (ACCESS, FAULTS, TOOK, GPU_ADDRESS)

@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import Trace, intervals, read_trace
 
 PID = 0xFFFFFF
@@ -59,7 +59,7 @@ def translated(
     reports: Sequence[Path], folder: Path, sources: str, options: SourceOptions | None = None
 ) -> tuple[TranslationResult, Trace]:
     """The trace of some sources of these reports, which is sound: nothing that was read is lost without a reason."""
-    chosen = Options(sources=select_sources(sources), source_options=options or SourceOptions(), force=True)
+    chosen = TranslationPlan(sources=select_sources(sources), source_options=options or SourceOptions(), force=True)
     summary = translate(reports, folder / "trace.prv", chosen)
     for account in summary.sources:
         assert account.read == account.written + sum(account.dropped.values()), account

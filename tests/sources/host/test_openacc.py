@@ -115,4 +115,4 @@ def test_exports_of_before_2023_lack_columns(tmp_path: Path) -> None:
     tables = {"CUPTI_ACTIVITY_KIND_OPENACC_DATA": (columns, [(10, 20, MAIN, 13)])}
     trace, _ = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "openacc")
     assert shown(trace, DATA) == [(10, 20, 0, "Create")]
-    assert set(trace.types) == {DATA, BYTES}
+    assert set(trace.events["type"]) == {DATA, BYTES}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.os_runtime import choose_call_state, format_duration
+from nsys2prv_ng.sources.host.os_runtime import choose_call_state
+from nsys2prv_ng.sources.shared.host_calls import format_duration
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
@@ -44,7 +45,7 @@ EXTRAE = {
 }
 
 # Those of the calls in the reports that wait, and those that read and write.
-BLOCKING = """poll select epoll_wait futex accept connect recv recvmsg recvfrom sem_wait sem_timedwait sleep usleep
+BLOCKING = """poll select epoll_wait epoll_pwait futex accept connect recv recvmsg recvfrom sem_wait sem_timedwait sleep usleep
     nanosleep clock_nanosleep waitpid system pthread_join pthread_barrier_wait pthread_cond_wait pthread_cond_timedwait
     pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock"""
 READING_OR_WRITING = "read pread write pwrite writev fread fwrite fgets getc putc getdelim fflush fsync"
@@ -87,7 +88,7 @@ def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Pa
     assert osrt.read == len(calls)
     assert osrt.written == len(kept)
     short = len(calls) - len(kept)
-    assert osrt.dropped == ({"shorter than --osrt-min 10us": short} if short else {})
+    assert osrt.dropped == ({"shorter than the minimum of 10us": short} if short else {})
     if kept.empty:
         return
     rows = row_of_thread(kept["tid"])
@@ -174,7 +175,7 @@ def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
         "no start or end": 2,
         "ends before it starts": 1,
         "partly overlaps another call on its thread": 1,
-        "shorter than --osrt-min 10us": 1,
+        "shorter than the minimum of 10us": 1,
     }
     got = in_report_time(trace, summary, UTC, OS_RUNTIME, PTHREAD)
     assert sorted(got[["row", "begin", "end", "name"]].itertuples(index=False, name=None)) == [

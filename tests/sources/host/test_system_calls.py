@@ -32,7 +32,7 @@ def test_calls_with_names_and_states(tmp_path: Path) -> None:
     ]
     told = account(summary, "system_calls")
     assert (told.read, told.written) == (6, 3)
-    assert told.dropped == {"no start or end": 1, "no thread": 1, "shorter than --osrt-min 5ns": 1}
+    assert told.dropped == {"no start or end": 1, "no thread": 1, "shorter than the minimum of 5ns": 1}
     blocked, input_output, running = 9, 12, 1
     main = trace.states[trace.states["row"] == 0]
     assert [(s.begin + 20, s.end + 20, s.state) for s in main.itertuples()] == [

@@ -78,14 +78,14 @@ def read(paths: Sequence[Path]) -> Truth:
         ranks = {tid >> 24: rank for tid, rank in connection.execute("SELECT globalTid, rank FROM MPI_RANKS")}
         for table in TABLES:
             query = f"SELECT e.*, s.value AS name FROM {table} e JOIN StringIds s ON s.id = e.textId ORDER BY e.rowid"
-            for found in connection.execute(query):
-                row = dict(found)
+            for record in connection.execute(query):
+                row = dict(record)
                 tid = row["globalTid"]
                 begin, end = row["start"] + utc, row["end"] + utc
                 truth.rows.append(Row(table, ranks[tid >> 24], tid, begin, end, row["name"], row))
         copies: dict[object, int] = defaultdict(int)
-        for found in connection.execute("SELECT * FROM MPI_COMMUNICATORS ORDER BY timestamp"):
-            row = dict(found)
+        for record in connection.execute("SELECT * FROM MPI_COMMUNICATORS ORDER BY timestamp"):
+            row = dict(record)
             rank, handle, since = row["rank"], row["commHandle"], row["timestamp"] + utc
             local = row["localRank"] if row["localRank"] is not None else -1
             if row["groupRoot"] is not None:
@@ -169,7 +169,7 @@ def messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
     """(sender, begin, receiver, end, bytes, tag) of messages, each receive in the order of posting taking the first
     message that it matches. A receive from any source is taken to be from the only sender of its tag."""
     sends, receives = ends(truth)
-    found = []
+    messages = []
     waiting = list(sends)
     for receive in receives:
         fits = [
@@ -181,11 +181,11 @@ def messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
             and receive.tag in (None, send.tag)
         ]
         if receive.partner is None:
-            of_tag = {s.rank for s in sends if s.partner == receive.rank and s.tag == receive.tag}
-            assert len(of_tag) <= 1, "this truth does not tell who sent"
+            senders = {s.rank for s in sends if s.partner == receive.rank and s.tag == receive.tag}
+            assert len(senders) <= 1, "this truth does not know who sent"
         if fits:
             send = fits[0]
             waiting.remove(send)
             assert send.tag is not None
-            found.append((send.rank, send.begin, receive.rank, receive.end, send.bytes, send.tag))
-    return sorted(found)
+            messages.append((send.rank, send.begin, receive.rank, receive.end, send.bytes, send.tag))
+    return sorted(messages)

@@ -44,7 +44,7 @@ class Receive:
     took: int = 0
     """Id of the send that it met."""
     hidden: bool = False
-    """The report does not tell its partner and tag."""
+    """The report does not record its partner and tag."""
 
 
 @dataclass
@@ -85,21 +85,21 @@ def simulate(seed: int, tasks: int, length: int, any_source: float, any_tag: flo
         if not streams:
             return
         send = on_the_way[chance.choice(streams)].pop(0)
-        found = next((receive for receive in waiting if fits(send, receive)), None)
-        if found is None:
+        match = next((receive for receive in waiting if fits(send, receive)), None)
+        if match is None:
             arrived.append(send)
         else:
-            waiting.remove(found)
-            meet(send, found)
+            waiting.remove(match)
+            meet(send, match)
 
     def post(receive: Receive) -> None:
         run.receives.append(receive)
-        found = next((send for send in arrived if fits(send, receive)), None)
-        if found is None:
+        match = next((send for send in arrived if fits(send, receive)), None)
+        if match is None:
             waiting.append(receive)
         else:
-            arrived.remove(found)
-            meet(found, receive)
+            arrived.remove(match)
+            meet(match, receive)
 
     for _ in range(length):
         time += 1
@@ -193,10 +193,10 @@ runs = st.builds(
 @settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched(run: Run) -> None:
     everyone = set(range(run.tasks))
-    found, result = matched(run, everyone, everyone, everyone)
-    assert found <= run.pairs
-    assert result.read == len(found) + sum(result.dropped.values())
-    unmatched_ends = len(run.sends) + len(run.receives) - 2 * len(found)
+    pairs, result = matched(run, everyone, everyone, everyone)
+    assert pairs <= run.pairs
+    assert result.read == len(pairs) + sum(result.dropped.values())
+    unmatched_ends = len(run.sends) + len(run.receives) - 2 * len(pairs)
     no_end = result.dropped.get("sent, and the end of its receive was not recorded", 0)
     assert sum(result.dropped.values()) == unmatched_ends - no_end
 
@@ -213,8 +213,8 @@ def test_only_what_met_is_matched(run: Run) -> None:
 @settings(deadline=None, max_examples=examples(60))
 def test_everything_is_matched_without_receives_from_any_source(run: Run) -> None:
     everyone = set(range(run.tasks))
-    found, _ = matched(run, everyone, everyone, everyone)
-    assert found == run.pairs
+    pairs, _ = matched(run, everyone, everyone, everyone)
+    assert pairs == run.pairs
 
 
 @given(runs, st.sets(st.integers(0, 3), max_size=3))
@@ -223,9 +223,9 @@ def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: s
     recorded = set(range(run.tasks)) - missing
     if not recorded:
         return
-    found, result = matched(run, recorded, recorded, recorded)
-    assert found <= run.pairs
-    assert result.read == len(found) + sum(result.dropped.values())
+    pairs, result = matched(run, recorded, recorded, recorded)
+    assert pairs <= run.pairs
+    assert result.read == len(pairs) + sum(result.dropped.values())
 
 
 @given(runs, st.integers(0, 10**9))
@@ -236,8 +236,8 @@ def test_only_what_met_is_matched_where_partners_are_hidden(run: Run, seed: int)
     for receive in run.receives:
         receive.hidden = chance.random() < 0.1
     everyone = set(range(run.tasks))
-    found, _ = matched(run, everyone, everyone, set())
-    assert found <= run.pairs
+    pairs, _ = matched(run, everyone, everyone, set())
+    assert pairs <= run.pairs
 
 
 def run_of(
@@ -252,8 +252,8 @@ def run_of(
     return run
 
 
-def ids(found: set[tuple[int, int]]) -> list[int]:
-    return sorted(send for send, _ in found)
+def ids(pairs: set[tuple[int, int]]) -> list[int]:
+    return sorted(send for send, _ in pairs)
 
 
 EVERYONE = {0, 1, 2}
@@ -261,8 +261,8 @@ EVERYONE = {0, 1, 2}
 
 def test_a_wildcard_with_one_candidate_is_matched() -> None:
     run = run_of([(0, 1, 5), (2, 1, 6)], [(1, ANY, 5, 1), (1, ANY, 6, 2)])
-    found, result = matched(run, EVERYONE, EVERYONE, set())
-    assert found == run.pairs and result.dropped == {}
+    pairs, result = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == run.pairs and result.dropped == {}
 
 
 def test_a_wildcard_with_two_candidates_is_not() -> None:
@@ -270,8 +270,8 @@ def test_a_wildcard_with_two_candidates_is_not() -> None:
     run = run_of(
         [(0, 1, 5), (0, 1, 5), (0, 1, 5), (2, 1, 5)], [(1, 0, 5, 1), (1, ANY, 5, 2), (1, 0, 5, 3), (1, ANY, 5, 4)]
     )
-    found, result = matched(run, EVERYONE, EVERYONE, EVERYONE)
-    assert ids(found) == [1]
+    pairs, result = matched(run, EVERYONE, EVERYONE, EVERYONE)
+    assert ids(pairs) == [1]
     assert result.dropped == {
         "received from any source, with several candidates": 2,
         "may have been taken by a receive with a wildcard": 4,
@@ -281,48 +281,48 @@ def test_a_wildcard_with_two_candidates_is_not() -> None:
 
 def test_a_source_whose_messages_all_are_taken_is_no_candidate() -> None:
     run = run_of([(0, 1, 5), (2, 1, 5)], [(1, ANY, 5, 2), (1, 0, 5, 1)])
-    found, _ = matched(run, EVERYONE, EVERYONE, set())
-    assert found == run.pairs
+    pairs, _ = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == run.pairs
 
 
 def test_a_rank_without_report_may_be_the_source() -> None:
     """Unless the receiver got no more messages than those with a report sent, until MPI was finalised."""
     run = run_of([(0, 1, 5)], [(1, ANY, 5, 1)])
-    found, result = matched(run, {0, 1}, {0, 1}, set())
-    assert found == set()
+    pairs, result = matched(run, {0, 1}, {0, 1}, set())
+    assert pairs == set()
     assert result.dropped == {
         "received from any source, with several candidates": 1,
         "may have been taken by a receive with a wildcard": 1,
     }
-    found, _ = matched(run, {0, 1}, {0, 1}, {0, 1})
-    assert found == run.pairs
+    pairs, _ = matched(run, {0, 1}, {0, 1}, {0, 1})
+    assert pairs == run.pairs
 
 
 def test_unequal_numbers_since_mpi_init() -> None:
     """The last sends were not received yet."""
     run = run_of([(0, 1, 5)] * 3, [(1, 0, 5, 1), (1, 0, 5, 2)])
-    found, result = matched(run, EVERYONE, EVERYONE, set())
-    assert found == run.pairs
+    pairs, result = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == run.pairs
     assert result.dropped == {"sent, and no receive was recorded": 1}
 
 
 def test_unequal_numbers_in_a_later_capture_tell_nothing() -> None:
     run = run_of([(0, 1, 5)] * 3 + [(0, 1, 6)], [(1, 0, 5, 2), (1, 0, 5, 3), (1, 0, 6, 4)])
-    found, result = matched(run, EVERYONE, set(), set())
-    assert ids(found) == [4]
+    pairs, result = matched(run, EVERYONE, set(), set())
+    assert ids(pairs) == [4]
     assert result.dropped == {"unequal numbers of sends and receives in a capture that began after MPI_Init": 5}
 
 
 def test_the_first_of_any_tag() -> None:
     run = run_of([(0, 1, 7), (0, 1, 5), (0, 1, 6)], [(1, 0, 5, 2), (1, 0, ANY, 1), (1, 0, ANY, 3)])
-    found, _ = matched(run, EVERYONE, EVERYONE, set())
-    assert found == run.pairs
+    pairs, _ = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == run.pairs
 
 
 def test_a_receive_that_never_ended_has_no_line() -> None:
     run = run_of([(0, 1, 5)], [(1, 0, 5, 0)])
-    found, result = matched(run, EVERYONE, EVERYONE, set())
-    assert found == set()
+    pairs, result = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == set()
     assert (result.read, result.dropped) == (1, {"sent, and the end of its receive was not recorded": 1})
 
 
@@ -333,16 +333,16 @@ def test_a_send_to_itself() -> None:
 
 def test_messages_without_a_partner() -> None:
     run = run_of([(0, 1, 5), (0, NOBODY, 5)], [(1, 0, 5, 1), (1, NOBODY, 5, 0)])
-    found, result = matched(run, EVERYONE, EVERYONE, set())
-    assert found == run.pairs
+    pairs, result = matched(run, EVERYONE, EVERYONE, set())
+    assert pairs == run.pairs
     assert result.dropped == {"to or from MPI_PROC_NULL": 2}
 
 
 def test_unknown_communicators_and_absent_ranks() -> None:
     run = run_of([(0, 1, 5), (0, 2, 5), (0, 1, 5)], [(1, 0, 5, 1)])
     run.sends[2].communicator = UNKNOWN
-    found, result = matched(run, {0, 1}, {0, 1}, set())
-    assert found == run.pairs
+    pairs, result = matched(run, {0, 1}, {0, 1}, set())
+    assert pairs == run.pairs
     assert result.dropped == {
         "its partner is a rank without a report": 1,
         "its communicator is not recorded": 1,

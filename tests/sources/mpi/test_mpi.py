@@ -41,14 +41,14 @@ class Translated:
 
     @property
     def intervals(self) -> pd.DataFrame:
-        found = intervals(self.trace, *CALLS)
-        labels = [self.trace.values[t][v] for t, v in zip(found["type"], found["value"], strict=True)]
+        in_trace = intervals(self.trace, *CALLS)
+        labels = [self.trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
         start = self.summary.start_utc_ns
-        return found.assign(name=labels, begin=found["begin"] + start, end=found["end"] + start, rank=self.rank(found))
+        return in_trace.assign(name=labels, begin=in_trace["begin"] + start, end=in_trace["end"] + start, rank=self.rank(in_trace))
 
-    def rank(self, found: pd.DataFrame, column: str = "row") -> list[int]:
+    def rank(self, in_trace: pd.DataFrame, column: str = "row") -> list[int]:
         """Ranks are the first tasks."""
-        return [self.trace.task_of_row[row] - 1 for row in found[column]]
+        return [self.trace.task_of_row[row] - 1 for row in in_trace[column]]
 
     def account(self, name: str) -> SourceAccount:
         return account(self.summary, name)
@@ -71,21 +71,21 @@ def translated(
 
 
 def test_every_call_is_an_interval(translated: Translated) -> None:
-    found = translated.intervals[["rank", "begin", "end", "name"]].itertuples(index=False, name=None)
+    in_trace = translated.intervals[["rank", "begin", "end", "name"]].itertuples(index=False, name=None)
     expected = [call.key for call in translated.truth.calls]
-    assert sorted(found) == sorted(expected)
+    assert sorted(in_trace) == sorted(expected)
 
 
 def test_rows_are_shown_or_merged(translated: Translated) -> None:
-    told, calls = translated.account("mpi"), translated.truth.calls
+    counts, calls = translated.account("mpi"), translated.truth.calls
     merged = sum(len(call.rows) - 1 for call in calls)
-    assert (told.read, told.written) == (len(translated.truth.rows), len(calls))
-    assert told.dropped == {"merged into another row of the same call": merged}
+    assert (counts.read, counts.written) == (len(translated.truth.rows), len(calls))
+    assert counts.dropped == {"merged into another row of the same call": merged}
     assert merged > 0
 
 
 def test_calls_are_classified_by_name(translated: Translated) -> None:
-    types = {name: set(found["type"]) for name, found in translated.intervals.groupby("name")}
+    types = {name: set(in_trace["type"]) for name, found in translated.intervals.groupby("name")}
     assert types["MPI_Allreduce"] == types["MPI_Barrier"] == {50000002}
     assert types["MPI_Init_thread"] == types["MPI_Finalize"] == {50000003}
     assert types["MPI_Send"] == types["MPI_Waitall"] == types["MPI_Sendrecv"] == {50000001}
@@ -147,10 +147,10 @@ def expected_parameters(translated: Translated, call: Call) -> dict[int, object]
 
 
 def test_parameters_of_calls(translated: Translated) -> None:
-    found = call_parameters(translated)
+    in_trace = call_parameters(translated)
     communicators: dict[int, set[object]] = {}
     for call in translated.truth.calls:
-        expected, shown = expected_parameters(translated, call), dict(found[call.key])
+        expected, shown = expected_parameters(translated, call), dict(in_trace[call.key])
         for event_type in (ROOT, PARTNER, SOURCE):
             if event_type in shown:
                 value = shown[event_type]
@@ -177,9 +177,9 @@ def test_amounts_end_with_their_call(translated: Translated) -> None:
     }
     checked = 0
     for event_type in (BYTES, SOURCE_BYTES, SENT, RECEIVED):
-        found = translated.trace.events[translated.trace.events["type"] == event_type]
-        closed = {(row, time) for row, time in found[found["value"] == 0][["row", "time"]].itertuples(index=False)}
-        for row, begin in found[found["value"] > 0][["row", "time"]].itertuples(index=False):
+        in_trace = translated.trace.events[translated.trace.events["type"] == event_type]
+        closed = {(row, time) for row, time in in_trace[in_trace["value"] == 0][["row", "time"]].itertuples(index=False)}
+        for row, begin in in_trace[in_trace["value"] > 0][["row", "time"]].itertuples(index=False):
             assert (row, begins[row, begin]) in closed
             checked += 1
     assert checked > 50
@@ -189,7 +189,7 @@ def test_every_message_meets_its_receive(translated: Translated, name: str) -> N
     lines, start = translated.trace.communications, translated.summary.start_utc_ns
     assert (lines["send_logical"] == lines["send_physical"]).all()
     assert (lines["receive_logical"] == lines["receive_physical"]).all()
-    found = zip(
+    in_trace = zip(
         translated.rank(lines, "send_row"),
         lines["send_logical"] + start,
         translated.rank(lines, "receive_row"),
@@ -199,11 +199,11 @@ def test_every_message_meets_its_receive(translated: Translated, name: str) -> N
         strict=True,
     )
     expected = mpi_truth.messages(translated.truth)
-    assert sorted(found) == expected
+    assert sorted(in_trace) == expected
     sends, receives = mpi_truth.ends(translated.truth)
     assert len(expected) == len(sends) == len(receives) == MATCHED.get(name, 57)
-    told = translated.account("mpi_messages")
-    assert (told.read, told.written, told.dropped) == (len(expected), len(expected), {})
+    counts = translated.account("mpi_messages")
+    assert (counts.read, counts.written, counts.dropped) == (len(expected), len(expected), {})
 
 
 def test_communicators_of_the_header(translated: Translated) -> None:
@@ -213,13 +213,13 @@ def test_communicators_of_the_header(translated: Translated) -> None:
         ":".join(str(truth.members(identity)[local] + 1) for local in sorted(truth.members(identity)))
         for identity in identities
     )
-    found: Counter[str] = Counter()
+    in_trace: Counter[str] = Counter()
     for number, line in enumerate(translated.trace.communicators, 1):
         kind, application, communicator, count, members = line.split(":", 4)
         assert (kind, application, communicator) == ("c", "1", str(number))
         assert int(count) == len(members.split(":"))
-        found[members] += 1
-    assert found == expected
+        in_trace[members] += 1
+    assert in_trace == expected
 
 
 def test_states_of_calls(translated: Translated) -> None:
@@ -267,9 +267,9 @@ def test_calls_that_nsys_counts(samples: Path, shared_reports: Path, tmp_path: P
     """`nsys stats` counts rows; those that were merged are what the trace has less."""
     report = samples / "mpi-4.rank0.sqlite"
     trace, summary = trace_of([report], tmp_path / "trace.prv", "mpi")
-    found = intervals(trace, *CALLS)
-    names = Counter(trace.values[t][v] for t, v in zip(found["type"], found["value"], strict=True))
-    times = found.assign(name=[trace.values[t][v] for t, v in zip(found["type"], found["value"], strict=True)])
+    in_trace = intervals(trace, *CALLS)
+    names = Counter(trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True))
+    times = in_trace.assign(name=[trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)])
     total = (times["end"] - times["begin"]).groupby(times["name"]).sum()
     merged = 0
     with (shared_reports / "gold/mpi-4.rank0_mpi_event_sum.csv").open() as file:
@@ -293,7 +293,7 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
     """Ranks 0 and 1 of four: what went to and fro between them is known, and the rest is counted."""
     reports = sorted((shared_reports / "cpu").glob("2023.4.4-2node_rank?.sqlite"))
     trace, summary = trace_of(reports, tmp_path / "trace.prv", "mpi")
-    told = account(summary, "mpi_messages")
+    counts = account(summary, "mpi_messages")
     truth = mpi_truth.read(reports)
     # Ranks of communicators that the missing reports would tell are unknown: only the world's are needed here.
     world = {("world",): {rank: rank for rank in range(4)}}
@@ -304,13 +304,13 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
             between[row.rank] += row["remoteRank"] == 1 - row.rank
     sendrecv, persistent = 3, 2
     assert between == [3 + 1 + 6, 0]
-    assert len(trace.communications) == told.written == between[0] + sendrecv + persistent == 15
+    assert len(trace.communications) == counts.written == between[0] + sendrecv + persistent == 15
     assert set(trace.communications["send_row"]) == {0} and set(trace.communications["receive_row"]) == {1}
-    assert told.dropped == {
+    assert counts.dropped == {
         "its partner is a rank without a report": 27,
         "received, and no send was recorded": 3,
     }
-    assert told.read == told.written + 30
+    assert counts.read == counts.written + 30
 
 
 def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) -> None:
@@ -325,17 +325,17 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
                    LEFT JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 59"""
         expected.update((rank, *row) for row in connection.execute(query))
         connection.close()
-    found = intervals(trace, *CALLS)
-    labels = [trace.values[t][v] for t, v in zip(found["type"], found["value"], strict=True)]
-    lengths = found["end"] - found["begin"]
-    ranks = [int(trace.names["THREAD"][row].removeprefix("MPI Rank ")) for row in found["row"]]
+    in_trace = intervals(trace, *CALLS)
+    labels = [trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
+    lengths = in_trace["end"] - in_trace["begin"]
+    ranks = [int(trace.names["THREAD"][row].removeprefix("MPI Rank ")) for row in in_trace["row"]]
     assert Counter(zip(ranks, labels, lengths, strict=True)) == expected
     assert sum(expected.values()) == account(summary, "mpi").written == account(summary, "mpi").read == 158
     assert account(summary, "nvtx").read == 0
     assert set(trace.types) <= set(CALLS)
     assert trace.communications.empty
-    told = account(summary, "mpi_messages")
-    assert set(told.dropped) == {"its partner is not recorded"}
+    counts = account(summary, "mpi_messages")
+    assert set(counts.dropped) == {"its partner is not recorded"}
 
     without, summary = trace_of(reports, tmp_path / "nvtx.prv", "nvtx")
     assert account(summary, "nvtx").written == 158

@@ -88,19 +88,19 @@ def report(
 def lines(trace: Trace) -> list[tuple[int, int, int, int, int, int]]:
     """(row and time of the send, row and time of the receive, bytes, tag), with times of the report of `report`."""
     columns = ["send_row", "send_logical", "receive_row", "receive_logical", "size", "tag"]
-    found = trace.communications[columns].itertuples(index=False, name=None)
-    return sorted((a, send + 1, b, receive + 1, size, tag) for a, send, b, receive, size, tag in found)
+    in_trace = trace.communications[columns].itertuples(index=False, name=None)
+    return sorted((a, send + 1, b, receive + 1, size, tag) for a, send, b, receive, size, tag in in_trace)
 
 
 def calls(trace: Trace) -> list[tuple[int, int, int, str]]:
     """(row, begin, end, name) of calls between MPI_Init and MPI_Finalize."""
-    found = intervals(trace, *range(P2P, P2P + 5))
-    names = [trace.values[t][v] for t, v in zip(found["type"], found["value"], strict=True)]
-    all_calls = zip(found["row"], found["begin"] + 1, found["end"] + 1, names, strict=True)
+    in_trace = intervals(trace, *range(P2P, P2P + 5))
+    names = [trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
+    all_calls = zip(in_trace["row"], in_trace["begin"] + 1, in_trace["end"] + 1, names, strict=True)
     return sorted(call for call in all_calls if call[3] not in ("MPI_Init", "MPI_Finalize"))
 
 
-def told(summary: TranslationResult) -> tuple[int, dict[str, int]]:
+def count_messages(summary: TranslationResult) -> tuple[int, dict[str, int]]:
     """Messages that were read, and those dropped."""
     messages = account(summary, "mpi_messages")
     return messages.read, messages.dropped
@@ -126,7 +126,7 @@ def test_immediate_calls_complete_in_their_wait(tmp_path: Path) -> None:
     path = report(tmp_path / "r.sqlite", messages[::-1], waits[::-1])
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 180, 10, 5), (0, 120, 1, 260, 20, 5), (1, 400, 0, 500, 30, 6)]
-    assert told(summary) == (3, {})
+    assert count_messages(summary) == (3, {})
 
 
 def test_a_receive_ends_on_the_thread_that_waits(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_persistent_requests(tmp_path: Path) -> None:
     path = report(tmp_path / "r.sqlite", messages, waits, collectives=collectives)
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 130, 10, 5), (0, 200, 1, 460, 10, 5), (0, 400, 1, 460, 30, 6)]
-    assert told(summary) == (
+    assert count_messages(summary) == (
         6,
         {"its request was made before the capture": 2, "sent, and no receive was recorded": 1},
     )
@@ -183,7 +183,7 @@ def test_a_receive_whose_end_is_not_recorded(tmp_path: Path) -> None:
     path = report(tmp_path / "r.sqlite", messages, [wait("MPI_Wait", 170, 180, 1, 4)])
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 120, 1, 180, 20, 5)]
-    assert told(summary) == (2, {"sent, and the end of its receive was not recorded": 1})
+    assert count_messages(summary) == (2, {"sent, and the end of its receive was not recorded": 1})
 
 
 def test_sendrecv_is_one_call(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_rows_that_are_not_sound_are_counted(tmp_path: Path) -> None:
     }
     assert [call[:3] for call in calls(trace)] == [(0, 100, 110), (0, 120, 130), (0, 200, 300), (1, 160, 170)]
     assert lines(trace) == []
-    assert told(summary) == (
+    assert count_messages(summary) == (
         5,
         {
             "unequal numbers of sends and receives in a capture that began after MPI_Init": 3,
@@ -285,7 +285,7 @@ def test_communicators_by_root_count_and_size(tmp_path: Path) -> None:
         (0, 340, 1, 380, 4, 5),
         (0, 360, 1, 430, 5, 5),
     ]
-    assert told(summary) == (5, {})
+    assert count_messages(summary) == (5, {})
     assert trace.communicators == [
         "c:1:1:3:1:2:3",
         "c:1:2:2:1:3",
@@ -314,7 +314,7 @@ def test_reports_without_communicators(tmp_path: Path) -> None:
     path = report(tmp_path / "r.sqlite", messages, communicators=())
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
     assert len(calls(trace)) == 2 and lines(trace) == [] and trace.communicators == []
-    assert told(summary) == (2, {"its communicator is not recorded": 2})
+    assert count_messages(summary) == (2, {"its communicator is not recorded": 2})
     assert trace.values[COMMUNICATOR] == {1: "unknown communicator"}
     assert trace.values[PARTNER] == {3: "unknown rank"}
 
@@ -353,7 +353,7 @@ def test_constants_of_mpich_and_open_mpi(tmp_path: Path) -> None:
         path = report(folder / "r.sqlite", messages, communicators=world((0, 1), handle=handle))
         trace, summary = trace_of([path], folder / "t.prv", "mpi")
         assert lines(trace) == [(0, 100, 1, 120, 8, 5)]
-        assert told(summary) == (3, {"to or from MPI_PROC_NULL": 2})
+        assert count_messages(summary) == (3, {"to or from MPI_PROC_NULL": 2})
         assert trace.values[PARTNER] == {2: "rank 1", 4: "no process", 5: "any source"}
 
 
@@ -367,7 +367,7 @@ def test_mrecv_may_have_taken_anything(tmp_path: Path) -> None:
     ]
     trace, summary = trace_of([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 130, 100, 5)]
-    assert told(summary) == (
+    assert count_messages(summary) == (
         5,
         {"its partner is not recorded": 1, "may have been taken by a receive with a wildcard": 3},
     )
@@ -382,7 +382,7 @@ def test_reports_on_clocks_of_their_own(tmp_path: Path) -> None:
     ]
     trace, summary = trace_of(reports, tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 5000, 1, 5020, 8, 5)]
-    assert told(summary) == (1, {})
+    assert count_messages(summary) == (1, {})
     assert trace.communicators == ["c:1:1:2:1:2"]
 
 
@@ -395,7 +395,7 @@ def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
     ]
     trace, summary = trace_of(reports, tmp_path / "t.prv", "mpi")
     assert lines(trace) == []
-    assert told(summary) == (
+    assert count_messages(summary) == (
         3,
         {"its partner is a rank without a report": 1, "received, and no send was recorded": 2},
     )
@@ -404,9 +404,9 @@ def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
 def test_calls_without_a_table_entry_or_a_name(tmp_path: Path) -> None:
     others = [(100, 110, tid(0), text("MPIX_New_call")), (120, 130, tid(0), None), (140, 140, tid(0), 12345)]
     trace, _ = trace_of([report(tmp_path / "r.sqlite", others=others)], tmp_path / "t.prv", "mpi")
-    found = intervals(trace, OTHER)
+    in_trace = intervals(trace, OTHER)
     shown = {
-        (v, trace.values[OTHER][v], e - b) for v, b, e in zip(found["value"], found["begin"], found["end"], strict=True)
+        (v, trace.values[OTHER][v], e - b) for v, b, e in zip(in_trace["value"], in_trace["begin"], in_trace["end"], strict=True)
     }
     assert shown >= {(2001, "(no name)", 10), (2002, "MPIX_New_call", 10), (2003, "name 12345", 0)}
 
@@ -417,12 +417,12 @@ def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
     rows = [(100, 110, tid(0), text("MPI_Send")), (120, 130, tid(0), text("MPI_Recv"))]
     path = export(tmp_path / "r.sqlite", NAMES, {"MPI_P2P_EVENTS": (columns, rows)})
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
-    found = intervals(trace, P2P)
-    assert [(v, b, e) for v, b, e in zip(found["value"], found["begin"], found["end"], strict=True)] == [
+    in_trace = intervals(trace, P2P)
+    assert [(v, b, e) for v, b, e in zip(in_trace["value"], in_trace["begin"], in_trace["end"], strict=True)] == [
         (1, 0, 10),
         (2, 20, 30),
     ]
-    assert told(summary) == (2, {"its partner is not recorded": 2})
+    assert count_messages(summary) == (2, {"its partner is not recorded": 2})
     assert set(trace.types) == {P2P}
 
 
@@ -454,9 +454,9 @@ def test_ranges_of_the_domain_mpi_are_calls(tmp_path: Path) -> None:
     """Only those that are named as calls are, and only in that domain; they are no NVTX ranges then."""
     path = export(tmp_path / "r.sqlite", NAMES, {"NVTX_EVENTS": (NVTX_COLUMNS, nvtx_rows())})
     trace, summary = trace_of([path], tmp_path / "t.prv", "mpi,nvtx")
-    found = intervals(trace, COLLECTIVE)
-    names = [trace.values[COLLECTIVE][value] for value in found["value"]]
-    assert list(zip(names, found["end"] - found["begin"], strict=True)) == [("MPI_Barrier", 10), ("MPI_Bcast", 10)]
+    in_trace = intervals(trace, COLLECTIVE)
+    names = [trace.values[COLLECTIVE][value] for value in in_trace["value"]]
+    assert list(zip(names, in_trace["end"] - in_trace["begin"], strict=True)) == [("MPI_Barrier", 10), ("MPI_Bcast", 10)]
     mpi, nvtx = account(summary, "mpi"), account(summary, "nvtx")
     assert (mpi.read, mpi.dropped) == (3, {"ends before it starts": 1})
     assert nvtx.read == 4
@@ -505,4 +505,4 @@ def test_sends_without_a_tag(tmp_path: Path) -> None:
     messages += [message("MPI_Recv", 20, 30, 1, 0), message("MPI_Recv", 40, 50, 1, 0, tag=-1)]
     trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
     reasons = {"its tag is not recorded": 2, "received, and no send was recorded": 2}
-    assert told(summary) == (4, reasons) and lines(trace) == []
+    assert count_messages(summary) == (4, reasons) and lines(trace) == []

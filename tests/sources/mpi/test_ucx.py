@@ -42,8 +42,8 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     ]
     trace, summary = trace_of(reports, tmp_path / "x.prv", "ucx")
     names = trace.names["TASK"]
-    found = intervals(trace, CALL)
-    assert sorted((e.begin + 10, e.end + 10, e.row, trace.values[CALL][e.value]) for e in found.itertuples()) == [
+    in_trace = intervals(trace, CALL)
+    assert sorted((e.begin + 10, e.end + 10, e.row, trace.values[CALL][e.value]) for e in in_trace.itertuples()) == [
         (10, 30, 0, "ucp_worker_progress"),
         (12, 14, 0, "ucp_tag_send_nbx"),
         (12, 14, 2, "ucp_tag_recv_nbx"),
@@ -59,9 +59,9 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     assert [(e.time + 10, e.row, e.value) for e in said[TAG].itertuples()] == [(12, 0, 7), (12, 2, 7), (40, 0, 0)]
     peers = [(e.time + 10, e.row, e.value, trace.values[PEER][e.value]) for e in said[PEER].itertuples()]
     assert peers == [(12, 0, 2, names[1]), (12, 2, 1, names[0]), (40, 0, 3, "worker 0xfffffffffffffffe")]
-    told = account(summary, "ucx")
-    assert (told.read, told.written) == (7, 5)
-    assert told.dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1}
+    counts = account(summary, "ucx")
+    assert (counts.read, counts.written) == (7, 5)
+    assert counts.dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1}
 
 
 def test_a_worker_that_several_tasks_have_is_no_task(tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_transfers_that_overlap_are_on_lanes(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", STRINGS, {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
     trace, summary = trace_of([report], tmp_path / "x.prv", "ucx")
     lanes = range(FIRST_LANE, FIRST_LANE + LANES)
-    found = intervals(trace, *lanes)
+    in_trace = intervals(trace, *lanes)
     origin = int(begin.min())
     shown = sorted(
         (e.begin + origin, e.end + origin, [MAIN, WORKER][e.row], STRINGS.index(trace.values[e.type][e.value]))
-        for e in found.itertuples()
+        for e in in_trace.itertuples()
     )
     assert shown == sorted((b, e, t, n) for b, e, t, n, *_ in rows)
-    for _, lane in found.sort_values("begin").groupby(["row", "type"]):
+    for _, lane in in_trace.sort_values("begin").groupby(["row", "type"]):
         assert (lane["begin"].to_numpy()[1:] >= lane["end"].to_numpy()[:-1]).all()
     assert trace.events[trace.events["type"] == TRANSFERRED]["value"].sum() == size.sum()
     assert account(summary, "ucx").dropped == {}
@@ -104,9 +104,9 @@ def test_more_transfers_at_a_time_than_lanes_are_counted(tmp_path: Path) -> None
     rows = [(10 + i, 1000, MAIN, 1, 0, 1, None, None) for i in range(LANES + 3)]
     report = export(tmp_path / "a.sqlite", STRINGS, {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
     trace, summary = trace_of([report], tmp_path / "x.prv", "ucx")
-    told = account(summary, "ucx")
-    assert (told.read, told.written) == (LANES + 3, LANES)
-    assert told.dropped == {f"more than {LANES} transfers at a time on its thread": 3}
+    counts = account(summary, "ucx")
+    assert (counts.read, counts.written) == (LANES + 3, LANES)
+    assert counts.dropped == {f"more than {LANES} transfers at a time on its thread": 3}
     assert sorted(t for t in trace.types if t >= FIRST_LANE) == list(range(FIRST_LANE, FIRST_LANE + LANES))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import Options, translate
+from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node.node_reports import DIAGNOSTICS, lines
 from tests.sources.small_reports import MAIN, UTC, Rows, account, export, trace_of
@@ -114,7 +114,7 @@ def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
         )
     ]
     progress = Told()
-    options = Options(sources=select_sources("cuda_api"), summary=tmp_path / "summary.json")
+    options = TranslationPlan(sources=select_sources("cuda_api"), stats=tmp_path / "stats.json")
     summary = translate(reports, tmp_path / "x.prv", options, progress)
     expected = [
         "nsys says of 3 of 3 reports that data is missing: 12 events were lost.",
@@ -123,7 +123,7 @@ def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
     ]
     assert [each for each in progress.warnings if "nsys says" in each] == expected
     assert set(expected) <= set(summary.warnings)
-    told = json.loads((tmp_path / "summary.json").read_text())
+    told = json.loads((tmp_path / "stats.json").read_text())
     assert told["messages"] == {"warnings": 7, "errors": 1, "reports": 3, "lost": 5} and set(expected) <= set(
         told["warnings"]
     )
@@ -144,7 +144,7 @@ def test_what_captures_say(name: str, expected: list[str], tmp_path: Path) -> No
     if not report.exists():
         pytest.skip(NO_REPORTS)
     progress = Told()
-    translate([report], tmp_path / "x.prv", Options(sources=select_sources("cuda_api,diagnostics")), progress)
+    translate([report], tmp_path / "x.prv", TranslationPlan(sources=select_sources("cuda_api,diagnostics")), progress)
     said = [each.split("data is missing: ")[1] for each in progress.warnings if "nsys says" in each]
     assert len(said) == len(expected) and all(a.startswith(b) for a, b in zip(sorted(said), expected, strict=True))
     trace = read_trace(tmp_path / "x.prv")

@@ -77,7 +77,7 @@ def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int
         said.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
     rows = row_of_thread(thread for _, _, thread in calls)
     expected = [(rows[thread], time, said[call]) for call, time, thread in calls if call in said]
-    assert len(expected) > 10
+    assert expected
 
     summary, trace = translated([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest, stack_depth=depth))
     got = begins(trace, utc, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
@@ -173,7 +173,7 @@ def test_a_report_without_chains_says_nothing_of_callers(tmp_path: Path) -> None
     calls = [(100_000, 200_000, tid(7), MALLOC_CALL)]
     report = small_report(tmp_path / "r.sqlite", {(RUNTIME[0], "start end globalTid nameId"): calls}, STRINGS)
     _, trace = translated([report], tmp_path, "cuda_api")
-    assert trace.types.keys() == {CUDA_API}
+    assert set(trace.events["type"]) == {CUDA_API}
 
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=30)

@@ -1,0 +1,37 @@
+"""The command cfgs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def cfgs(
+    install: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Copy the presets there, with their folders."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
+) -> None:
+    """List or copy the presets (.cfg) for Paraver."""
+    from nsys2prv_ng.bundled.presets import install_presets, list_presets
+
+    if install is not None:
+        copies = install_presets(install, force=force)
+        print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
+        return
+    presets = list_presets()
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        for preset in presets:
+            print(preset.name)
+            print(textwrap.fill(preset.summary, width, initial_indent="    ", subsequent_indent="    "))
+    else:  # one line per preset, for programs
+        names = max(len(preset.name) for preset in presets)
+        for preset in presets:
+            print(f"{preset.name.ljust(names)}  {preset.summary}")

@@ -1,0 +1,49 @@
+"""The command check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import with_options
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.options import CheckOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+
+
+@with_options(CheckOptions)
+def check(
+    trace: Annotated[Path, typer.Argument(metavar="OUT.prv", help="A trace: .prv or .prv.gz.", show_default=False)],
+    options: CheckOptions,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
+) -> None:
+    """Check a trace, and cfgs, by Paraver's rules.
+
+    Exit code 1 if they break a rule.
+    """
+    result = api.check(trace, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
+    counts += f"; {result.tasks:,} tasks, {result.rows:,} rows, {result.nodes:,} nodes"
+    faults = [_print_findings(trace, result.problems, result.warnings, counts, quiet)]
+    for cfg, checked in result.cfgs.items():
+        counts = f"{checked.windows:,} windows, {checked.histograms:,} histograms"
+        faults.append(_print_findings(cfg, checked.problems, checked.warnings, counts, quiet))
+    if any(faults):
+        raise TranslationError("; ".join(filter(None, faults)))
+
+
+def _print_findings(
+    path: Path, problems: Sequence[object], warnings: Sequence[object], counts: str, quiet: bool
+) -> str:
+    """Print what is wrong with a file; return a line about it, or an empty one."""
+    for problem in problems:
+        print(problem)
+    if not quiet:
+        for warning in warnings:
+            print(f"warning: {warning}")
+        print(f"{path}: {counts}")
+    return f"{path}: {len(problems)} kinds of problem" if problems else ""

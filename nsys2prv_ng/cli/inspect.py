@@ -1,0 +1,38 @@
+"""The command inspect."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.options import InspectOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+
+_FILE_WIDTH = 100
+"""Characters of a line where the output is no terminal."""
+
+
+@with_options(InspectOptions)
+def inspect(
+    reports: ReportsArgument, options: InspectOptions, as_json: Json = False, quiet: NoProgress = False
+) -> None:
+    """Show what reports contain.
+
+    Exit code 1 if some of them cannot be read or translated.
+    """
+    inspection = api.inspect(reports, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    from nsys2prv_ng.inspection.text import escape_text, format_inspection
+
+    if as_json:
+        print(json.dumps(inspection.to_dict(), indent=2))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
+        print(format_inspection(inspection, width))
+    if inspection.faults:
+        others = len(inspection.faults) - 1
+        more = f" (and {others} more, listed above)" if others else ""
+        raise TranslationError(escape_text(inspection.faults[0]) + more)

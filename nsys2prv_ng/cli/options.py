@@ -1,0 +1,169 @@
+"""Makes the options of a command from the classes of options.py, and the options back from what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_origin
+
+import typer
+
+from nsys2prv_ng.cli import arguments
+from nsys2prv_ng.errors import UsageError, escape_unprintable
+from nsys2prv_ng.options import (
+    AnyPath,
+    CheckOptions,
+    MinDurations,
+    Names,
+    Numbers,
+    Paths,
+    TimeWindow,
+    TranslateOptions,
+    list_options,
+)
+from nsys2prv_ng.text.option import Option
+
+T = TypeVar("T")
+
+_PARSERS: list[tuple[Any, Callable[[str], Any]]] = [
+    (Names, arguments.parse_names),
+    (Numbers, arguments.parse_numbers),
+    (TimeWindow, arguments.parse_window),
+]
+"""Types of options that are typed as one text, and what reads it."""
+_UNIT_PARSERS: dict[str, Callable[[str], Any]] = {"ns": arguments.parse_time, "bytes": arguments.parse_size}
+"""What reads integers that are typed with a unit."""
+
+ReportsArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="REPORT...",
+        help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir).",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
+NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def with_options(options: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a class beside its own parameters; it gets them as one value, `options`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        declared = _make_parameters(options)
+
+        def run(**values: Any) -> None:
+            typed = {name: values.pop(name) for name in declared}
+            command(options=collect_options(options, typed), **values)
+
+        # typer takes what it needs to know from a signature.
+        own = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            for name, parameter in Signature.from_callable(command, eval_str=True).parameters.items()
+            if name != "options"
+        ]
+        arguments_first = sorted(own, key=_is_option)
+        position = sum(not _is_option(parameter) for parameter in own)
+        signature = Signature([*arguments_first[:position], *declared.values(), *arguments_first[position:]])
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        return run
+
+    return decorate
+
+
+def collect_options(options: type[T], typed: Mapping[str, Any]) -> T:
+    """Return the options of a class from typed values; those that were not typed keep their defaults.
+
+    Raises UsageError whose `value` is what was typed.
+    """
+    values = {}
+    for name, (kind, option) in list_options(options).items():
+        value = typed[name]
+        if kind is bool and value:
+            values[name] = not option.flag.startswith("--no-")
+        elif kind is not bool and value is not None:
+            values[name] = _parse(name, value, kind, option)
+    try:
+        return options(**values)
+    except UsageError as error:
+        value = typed.get(error.parameter)
+        raise _blame(error, "" if value is None or isinstance(value, bool) else value) from None
+
+
+def spell(error: UsageError) -> str:
+    """Return the text of an error with the command line's spelling of the parameter, and of what was typed."""
+    if not error.parameter:
+        return str(error)
+    value = "" if error.value is None else f" {error.value}"
+    return escape_unprintable(f"{find_flag(error.parameter)}{value}: {error.message}")
+
+
+def find_flag(parameter: str) -> str:
+    """Return the command line's spelling of a parameter."""
+    for declared in (TranslateOptions, CheckOptions):
+        if parameter in (described := list_options(declared)):
+            return described[parameter][1].get_flag(parameter)
+    return parameter
+
+
+def _blame(error: UsageError, typed: object) -> UsageError:
+    """Return an error with the value that was typed."""
+    value = " ".join(map(str, typed)) if isinstance(typed, list) else str(typed)
+    return UsageError(error.message, parameter=error.parameter, value=value or None)
+
+
+def _is_option(parameter: Parameter) -> bool:
+    return isinstance(parameter.annotation.__metadata__[0], typer.models.OptionInfo)
+
+
+def _make_parameters(options: type[object]) -> dict[str, Parameter]:
+    """Return typer's parameters for the options that a class declares."""
+    defaults = Signature.from_callable(options).parameters
+    return {
+        name: _make_parameter(name, kind, option, defaults[name].default)
+        for name, (kind, option) in list_options(options).items()
+    }
+
+
+def _make_parameter(name: str, kind: Any, option: Option, default: Any) -> Parameter:
+    typed, default = _find_typed(kind, option, default)
+    info = typer.Option(
+        *(option.get_flag(name), *([option.short] if option.short else [])),
+        metavar=option.metavar or None,
+        help=option.help,
+        min=option.minimum if typed in (int, int | None) else None,
+        show_default=option.default or bool(default),
+    )
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[typed, info])
+
+
+def _find_typed(kind: Any, option: Option, default: Any) -> tuple[Any, Any]:
+    """Return the type and the default of an option as typer takes it."""
+    if kind is bool:
+        return bool, False
+    if option.unit or (not option.repeats and any(kind == known for known, _ in _PARSERS)):
+        return str | None, None
+    if option.repeats:
+        return (list[Path] | None if kind == Paths else list[str] | None), None
+    if kind == AnyPath or get_origin(kind) is Literal:
+        return str, default
+    return (Path | None if kind == AnyPath | None else kind), default
+
+
+def _parse(name: str, value: Any, kind: Any, option: Option) -> Any:
+    try:
+        if option.unit:
+            return _UNIT_PARSERS[option.unit](value)
+        if kind == MinDurations:
+            return arguments.parse_min_durations(value)
+        if option.repeats:
+            return value
+        for known, parse in _PARSERS:
+            if kind == known:
+                return parse(value)
+    except UsageError as error:
+        raise _blame(UsageError(error.message, parameter=name), value) from None
+    return value

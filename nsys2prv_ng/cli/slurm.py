@@ -1,0 +1,26 @@
+"""The command slurm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
+from nsys2prv_ng.cli.options import with_options
+
+
+@with_options(ScriptOptions)
+def slurm(
+    options: ScriptOptions,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[--] [COMMAND...]", help="What each task runs.", show_default="python train.py"),
+    ] = None,
+) -> None:
+    """Print a script for Slurm, from job to trace.
+
+    It profiles a job and translates its reports; submit it with sbatch.
+    """
+    print(render_script(replace(options, command=command or ())), end="")

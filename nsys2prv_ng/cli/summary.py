@@ -1,0 +1,30 @@
+"""The command summary."""
+
+from __future__ import annotations
+
+import json
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
+from nsys2prv_ng.options import SummaryOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+
+
+@with_options(SummaryOptions)
+def summary(
+    reports: ReportsArgument, options: SummaryOptions, as_json: Json = False, quiet: NoProgress = False
+) -> None:
+    """Print the first numbers of a job.
+
+    Shows what GPUs and ranks did and waited for, without writing a trace.
+    """
+    progress = choose_progress(quiet=quiet)
+    numbers = api.summarize(reports, **{**vars(options), "progress": progress})
+    for warning in numbers.warnings:
+        progress.warn(warning)
+    if as_json:
+        print(json.dumps(numbers.to_dict(), indent=2))
+        return
+    from nsys2prv_ng.summary.text import format_summary
+
+    print(format_summary(numbers))

@@ -1,0 +1,41 @@
+"""The command translate, which runs by default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.arguments import split_reports_and_trace
+from nsys2prv_ng.cli.options import with_options
+from nsys2prv_ng.options import TranslateOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+
+
+@with_options(TranslateOptions)
+def translate(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="REPORT... OUT.prv",
+            help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir) in any order, then the trace"
+            " (.prv or .prv.gz).",
+            show_default=False,
+        ),
+    ],
+    options: TranslateOptions,
+    compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver reads as it is.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print the reports and their clocks.")] = False,
+) -> None:
+    """Translate reports into one trace (the default)."""
+    reports, output = split_reports_and_trace(paths, compress=compress)
+    result = api.translate(reports, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    if not quiet:
+        print(result.text(verbose=verbose))
+    if result.summary is not None:
+        from nsys2prv_ng.summary.text import format_summary
+
+        print(f"\n{format_summary(result.summary)}")
