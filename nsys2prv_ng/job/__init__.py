@@ -1,1 +1,1 @@
-"""Opens the reports of a job: reads them in parallel and places them on rows and on one clock."""
+"""Opens the reports of a job: reads them in parallel, and places them on one clock and on rows."""

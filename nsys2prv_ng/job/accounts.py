@@ -1,4 +1,4 @@
-"""What became of each report of a job."""
+"""Accounts of the reports of a job: those that were read, and those that were skipped."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 @dataclass
 class ReportAccount:
-    """A report as it went into the trace."""
+    """A report that is in the trace."""
 
     file: str
     host: str
     nsys_version: str
     schema_version: str
     offset_ns: int
-    """Added to its timestamps, before those of the trace are counted from 0."""
+    """Added to its times (ns), before the times of the trace are counted from 0."""
     warnings: list[str]
 
 
 @dataclass
 class SkippedReport:
-    """A report that could not be read, as the user named it or its export, and why."""
+    """A report that could not be read: its name as the user gave it, or that of its export, and why."""
 
     file: str
     why: str

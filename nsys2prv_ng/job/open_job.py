@@ -153,7 +153,7 @@ def _open_store(resources: Resources, trace_folder: Path, reports: int, workers:
 def _report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:
     """Warn of the reports that are skipped, in an order that does not depend on the command line's."""
     for path in sorted(errors):
-        progress.warn(f"left out, as it cannot be read: {errors[path]}")
+        progress.warn(f"skipped, as it cannot be read: {errors[path]}")
     return [
         SkippedReport(str(path), str(errors[path]).removeprefix(f"{escape_unprintable(str(path))}: "))
         for path in sorted(errors)

@@ -1,7 +1,7 @@
-"""Parts of a node that several reports watched at once, as a network card that each rank's nsys sampled.
+"""Drops samples of a part of a node that another report has too, such as those of a network card.
 
-Each nsys samples at times of its own, with the same period. The trace has one series for each part and metric: what
-reports have that began later is left out where the series has values already, and fills it where it has none.
+The nsys of each rank samples the card at times of its own, with the same period. The trace has one series for each part
+and metric. The values of a report that began later fill the series where it has none, and are dropped elsewhere.
 """
 
 from __future__ import annotations
@@ -32,70 +32,75 @@ _Series = dict[tuple[NodePart, EventType], IntArray]
 """Times (ns, on the common clock, sorted) of the values that the trace has of each metric of each part."""
 
 
-def drop_repeated_samples(read: Sequence[ReportRecords], store: Store, workers: int) -> None:
-    """Drop values that repeat those of reports which began before, by metric and part of the node (see `repeated`).
+def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, workers: int) -> None:
+    """Drop values that repeat those of reports which began before, by metric and part of the node.
+
+    Expects all records with the times of their reports. `mark_repeated` defines what repeats.
 
     Results of `workers` nodes are in memory, one of each.
     """
 
-    def leave_out(shared: list[tuple[ReportRecords, BoolArray]]) -> None:
+    def drop_on_node(sharing: list[tuple[ReportRecords, BoolArray]]) -> None:
         series: _Series = {}
-        for report, of_parts in shared:
+        for report, is_shared in sharing:
             for result in report.results.values():
-                if any(run.facts.has_events_on(np.flatnonzero(of_parts)) for run in result.runs):
-                    _leave_out(report, result, of_parts, series, store)
+                if any(run.facts.has_events_on(np.flatnonzero(is_shared)) for run in result.runs):
+                    _drop_repeated(report, result, is_shared, series, store)
 
-    for _ in run_in_threads(leave_out, _shared(read), workers):
+    for _ in run_in_threads(drop_on_node, _find_sharing_reports(reports), workers):
         pass
 
 
 def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
-    """Which of some times (ns, sorted) are those of a series, or between two of it without a gap.
+    """Mark the times (ns, sorted) that are in a series, or between two of its times without a gap.
 
-    A gap is longer than MOST_PERIODS of the median periods of both.
+    A gap is longer than MOST_PERIODS of the shorter of the two median periods.
     """
     low, high = np.searchsorted(series, times, "left"), np.searchsorted(series, times, "right")
     is_between = (low > 0) & (low < series.size)
-    around = series[np.minimum(low, series.size - 1)] - series[np.maximum(low - 1, 0)]
-    return (low < high) | (is_between & (around <= MOST_PERIODS * min(_period(series), _period(times))))
+    gap = series[np.minimum(low, series.size - 1)] - series[np.maximum(low - 1, 0)]
+    return (low < high) | (is_between & (gap <= MOST_PERIODS * min(_measure_period(series), _measure_period(times))))
 
 
-def _period(times: IntArray) -> float:
-    """Median of the time from one to the next; 0 of a single one."""
+def _measure_period(times: IntArray) -> float:
+    """Return the median of the time (ns) from one to the next; 0 for a single time."""
     between = np.diff(times)
     between = between[between > 0]
     return float(np.median(between)) if between.size else 0.0
 
 
-def _shared(read: Sequence[ReportRecords]) -> Iterator[list[tuple[ReportRecords, BoolArray]]]:
-    """Of each node the reports, by the time when they began, of which others watched a part; and these by place."""
-    watched: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
+def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tuple[ReportRecords, BoolArray]]]:
+    """Yield for each node the reports that sampled a part which others sampled too, and a mask of such parts by place.
+
+    Reports are in the order in which they began to sample these parts.
+    """
+    sampled: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
     spans = {}
-    for i, report in enumerate(read):
+    for i, report in enumerate(reports):
         parts = [(number, place) for number, place in enumerate(report.places.all) if isinstance(place, NodePart)]
         if parts:
             first, last = spans[i] = report.spans()
             for number, place in parts:
                 if first[number] <= last[number] and not place.is_own:
-                    watched.setdefault((report.node, place), []).append((i, number))
+                    sampled.setdefault((report.node, place), []).append((i, number))
     places: dict[int, dict[int, list[int]]] = {}
-    for (node, _), places_of in watched.items():
-        if len(places_of) > 1:
-            for i, number in places_of:
+    for (node, _), report_places in sampled.items():
+        if len(report_places) > 1:
+            for i, number in report_places:
                 places.setdefault(node, {}).setdefault(i, []).append(number)
-    for of_node in places.values():
-        order = sorted(of_node, key=lambda i: (spans[i][0][of_node[i]].min(), -spans[i][1][of_node[i]].max(), i))
-        yield [(read[i], np.isin(np.arange(len(read[i].places.all)), of_node[i])) for i in order]
+    for shared in places.values():
+        order = sorted(shared, key=lambda i: (spans[i][0][shared[i]].min(), -spans[i][1][shared[i]].max(), i))
+        yield [(reports[i], np.isin(np.arange(len(reports[i].places.all)), shared[i])) for i in order]
 
 
-def _leave_out(report: ReportRecords, result: Result, of_parts: BoolArray, series: _Series, store: Store) -> None:
-    """Drop the values of which the series have others, and add the rest to these."""
+def _drop_repeated(report: ReportRecords, result: Result, is_shared: BoolArray, series: _Series, store: Store) -> None:
+    """Drop the values of shared parts that the series have already, and add the rest to the series."""
     records = rec.concatenate([load_records(run, store) for run in result.runs])
-    kept = _not_repeated(report, records, of_parts, series)
+    kept = _add_to_series(report, records, is_shared, series)
     if kept.all():
         return
     before = result.written
-    # Lines without values, as communications are not, stay.
+    # Lines without values stay. (Communications are no such lines.)
     first = np.concatenate([[0], np.cumsum(kept)])[records.first]
     lines = np.flatnonzero((np.diff(first) > 0) | (np.diff(records.first) == 0))
     left = records.take(lines)
@@ -115,12 +120,12 @@ def _leave_out(report: ReportRecords, result: Result, of_parts: BoolArray, serie
     spill_records(result, store, on_common_clock=False)
 
 
-def _not_repeated(report: ReportRecords, records: Records, of_parts: BoolArray, series: _Series) -> BoolArray:
-    """Whether each value is none that the series have; they are added to them."""
+def _add_to_series(report: ReportRecords, records: Records, is_shared: BoolArray, series: _Series) -> BoolArray:
+    """Add the values of shared parts to the series, except those that the series have; return a mask of those kept."""
     types = report.labels.types
-    is_metric = np.array([each.family == NODE_METRICS for each in types], np.bool_)
+    is_metric = np.array([event_type.family == NODE_METRICS for event_type in types], np.bool_)
     line = np.repeat(np.arange(len(records)), np.diff(records.first))
-    candidates = np.flatnonzero((of_parts[records.place] & (records.kind == EVENT))[line])
+    candidates = np.flatnonzero((is_shared[records.place] & (records.kind == EVENT))[line])
     candidates = candidates[is_metric[records.handle[candidates]]]
     place, handle = records.place[line[candidates]].astype(np.int64), records.handle[candidates].astype(np.int64)
     time = report.clock(records.time[line[candidates]])
@@ -130,10 +135,10 @@ def _not_repeated(report: ReportRecords, records: Records, of_parts: BoolArray, 
     kept = np.ones(records.value.size, np.bool_)
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     for low, high in zip(starts.tolist(), [*starts[1:].tolist(), group.size], strict=False):
-        number, handle_of = divmod(int(group[low]), len(types))
+        number, type_index = divmod(int(group[low]), len(types))
         part = report.places.all[number]
         assert isinstance(part, NodePart)
-        metric, times = (part, types[handle_of]), time[low:high]
+        metric, times = (part, types[type_index]), time[low:high]
         if metric in series:
             is_repeated = mark_repeated(series[metric], times)
             kept[candidates[low:high][is_repeated]] = False

@@ -1,4 +1,4 @@
-"""What was read, in a store: put away by source, and back in memory to be changed."""
+"""Spills the results of sources to a store, and loads them again to change them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 @dataclass(frozen=True)
 class SpilledStates:
-    """States that the events of a report ask for, with its own places and times."""
+    """Where the states are that the events of a report ask for, with its own places and times."""
 
     slot: Slot | None
     count: int
 
 
 def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
-    """Put the records that a result has in memory away."""
+    """Move the records that a result has in memory to the store."""
     records = result.records[0] if len(result.records) == 1 else rec.concatenate(result.records)
     result.records = []
     result.runs += store_records(records, store, on_common_clock=on_common_clock)
@@ -34,23 +34,23 @@ def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> Non
 
 @contextmanager
 def load_for_change(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
-    """Have the records of a result in memory, to change them, and put them away again.
+    """Have the records of a result in memory to change them, and spill them again.
 
-    With its report's `clock` they are on the common clock from then on; without they must all be of one clock.
+    With its report's `clock` they are on the common clock from then on; without it they must all be of one clock.
     """
-    of_report = [run for run in result.runs if not run.on_common_clock]
-    common = clock is not None or not of_report
-    assert common or len(of_report) == len(result.runs)
+    on_own_clock = [run for run in result.runs if not run.on_common_clock]
+    common = clock is not None or not on_own_clock
+    assert common or len(on_own_clock) == len(result.runs)
     for run in result.runs:
         records = load_records(run, store)
-        result.records.append(records if clock is None or run.on_common_clock else _moved(records, clock))
+        result.records.append(records if clock is None or run.on_common_clock else _move_to_clock(records, clock))
     result.runs = []
     yield
     spill_records(result, store, on_common_clock=common)
 
 
-def _moved(records: Records, clock: ClockMap) -> Records:
-    """Records of a report's times on the common clock; may be the same ones."""
+def _move_to_clock(records: Records, clock: ClockMap) -> Records:
+    """Return records with a report's times on the common clock; they may be changed in place."""
     if clock.drift:
         return retime_records(records, clock)
     shift_times(records, clock.offset)
@@ -58,11 +58,11 @@ def _moved(records: Records, clock: ClockMap) -> Records:
 
 
 _STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
-"""Place, begin, end and state as they are stored."""
+"""Types of place, begin, end and state in the store."""
 
 
 def spill_states(states: Sequence[StateIntervals], store: Store) -> SpilledStates:
-    """Put states away."""
+    """Move states to the store."""
     columns = [np.concatenate(column) for column in zip(*states, strict=True)]
     if not columns or not columns[0].size:
         return SpilledStates(None, 0)
@@ -71,7 +71,7 @@ def spill_states(states: Sequence[StateIntervals], store: Store) -> SpilledState
 
 
 def load_states(states: SpilledStates, store: Store) -> StateIntervals:
-    """States that were put away."""
+    """Return states that were spilled."""
     columns = [np.empty(states.count, dtype) for dtype in _STATE_COLUMNS]
     if states.slot is not None:
         store.get(states.slot, columns)

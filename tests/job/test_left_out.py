@@ -58,7 +58,7 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
     for each, line in zip(skipped, told, strict=True):
         assert says[Path(each["file"]).name] in each["why"]
         assert line.endswith(f"{each['file']}: {each['why']}")
-        assert f"  left out: {each['file']}: {each['why']}\n" in said
+        assert f"  skipped: {each['file']}: {each['why']}\n" in said
 
 
 def test_quiet_still_warns(tmp_path: Path) -> None:
