@@ -1,4 +1,4 @@
-"""What one report holds, told by counting rows and by the columns that say whose they are: no event is read."""
+"""Finds out what one report contains without reading events: counts rows, and reads the columns of their processes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, SourceOptions
 
-NO_SOURCE = "no source reads it"
-NO_PAYLOADS = "payloads of NCCL's calls are not in this export; make it with nsys export --include-blobs=true"
+NO_SOURCE = "no source reads this table"
+NO_PAYLOADS = "the export lacks the payloads of NCCL's calls; export the report with nsys export --include-blobs=true"
 
 _TIMES = {"start", "timestamp", "rawTimestamp"}
-"""Columns that tell tables of events from those that describe something."""
-_OF_EXPORT = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-_PARTS = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
+"""Columns that only tables of events have; the other tables describe something."""
+_EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+_PARTIAL_EXPORT = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
 
 
 @dataclass(frozen=True)
-class NotTranslated:
-    """Rows that no trace will show: how many (None if they cannot be counted), and why."""
+class UntranslatedRows:
+    """Rows that no trace will show: their number (None if they cannot be counted), and the reason."""
 
     table: str
     rows: int | None
@@ -44,7 +44,7 @@ class NotTranslated:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why the report cannot be translated as it is, and the sources without which it can."""
+    """The reason why a report cannot be translated with all sources, and the sources without which it can."""
 
     sources: tuple[str, ...]
     why: str
@@ -52,36 +52,36 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class ReportContents:
-    """What a report holds: its rows by source and by table of events, the processes whose they are."""
+    """The content of a report: its rows by source and by table of events, and the processes they belong to."""
 
     metadata: Metadata
     places: Places
     """A main thread for each process that would be a task, a stream for each of its devices."""
     sources: dict[str, int]
-    """Rows of the tables of each source that has rows of its own."""
+    """Number of rows of each source that has rows of its own."""
     tables: dict[str, int]
-    """Rows of each of these tables that the report has."""
-    made: tuple[str, ...]
-    """Sources that would be made of the rows of others."""
-    not_translated: list[NotTranslated]
+    """Number of rows of each of the sources' tables that the report has."""
+    derived: tuple[str, ...]
+    """Sources that a translation would derive from the rows of others."""
+    not_translated: list[UntranslatedRows]
     obstacles: list[Obstacle]
     diagnostics: Diagnostics
     warnings: list[str]
 
 
 def read_contents(path: Path) -> ReportContents:
-    """What an export holds. Raises ReportError for one that cannot be read."""
+    """Read the contents of an export. Raises ReportError for one that cannot be read."""
     database = Database(path)
     try:
-        return _look(database)
+        return _read_contents(database)
     finally:
         database.close()
 
 
-def _look(database: Database) -> ReportContents:
+def _read_contents(database: Database) -> ReportContents:
     strings = Strings(database)
     metadata = read_metadata(database, strings)
-    exported = _exported(database)
+    export_settings = _read_export_settings(database)
     count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
     sources: dict[str, int] = {}
@@ -93,54 +93,57 @@ def _look(database: Database) -> ReportContents:
                 reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
                 sources[source.name] += rows.count(reader)
             elif not (rows.otherwise and sources[source.name]):
-                sources[source.name] += _see(database, strings, rows, count_rows, places)
-    made = (
+                sources[source.name] += _count_and_place(database, strings, rows, count_rows, places)
+    derived = (
         source.name
         for source in SOURCES + DERIVED
         if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
     )
     tables = {rows.table for source in SOURCES for rows in source.rows} & database.tables
-    not_translated = _not_translated(database, metadata, strings, count_rows)
-    no_payloads = _lacks_payloads(exported) and count_rows(SCHEMAS.name)
+    not_translated = _find_untranslated(database, metadata, strings, count_rows)
+    no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name)
     if sources[nccl.SOURCE.name] and no_payloads:
-        not_translated.append(NotTranslated("NVTX_EVENTS", sources[nccl.SOURCE.name], NO_PAYLOADS))
+        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[nccl.SOURCE.name], NO_PAYLOADS))
     return ReportContents(
         metadata=metadata,
         places=places,
         sources=sources,
         tables={table: count_rows(table) for table in sorted(tables)},
-        made=tuple(made),
+        derived=tuple(derived),
         not_translated=not_translated,
-        obstacles=_obstacles(database, metadata.schema_version),
+        obstacles=_find_obstacles(database, metadata.schema_version),
         diagnostics=read_diagnostics(database),
-        warnings=[*metadata.warnings, *_parts(exported)],
+        warnings=[*metadata.warnings, *_warn_of_partial_export(export_settings)],
     )
 
 
 # ---- rows of sources -------------------------------------------------------------------------------------------------
 
 
-def _see(
+def _count_and_place(
     database: Database, strings: Strings, rows: EventRows, count_rows: Callable[[str], int], places: Places
 ) -> int:
-    """Number of the rows, whose processes and devices are noted in `places`."""
+    """Return the number of rows, and register their processes and devices in `places`."""
     if not count_rows(rows.table) or not rows.process:
         return count_rows(rows.table)
     ids = strings.ids_matching(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
-    # Whether columns that are required are there is told apart from this.
-    parts = database.by_block(
-        Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _see_block(block, rows, ids)
+    # Missing columns are no error here: those that a source requires are reported as obstacles.
+    blocks = database.by_block(
+        Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _read_block(block, rows, ids)
     )
-    found = sorted({each for _, of_block in parts for each in of_block})
-    _note(rows, np.array(found, np.int64).reshape(-1, 2), places)
-    return count_rows(rows.table) if ids is None else sum(count for count, _ in parts)
+    pairs = sorted({pair for _, block_pairs in blocks for pair in block_pairs})
+    _register_places(rows, np.array(pairs, np.int64).reshape(-1, 2), places)
+    return count_rows(rows.table) if ids is None else sum(count for count, _ in blocks)
 
 
-def _see_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> tuple[int, list[tuple[int, ...]]]:
-    """(number of rows of some names, distinct processes and devices of those that make a task)."""
+def _read_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> tuple[int, list[tuple[int, ...]]]:
+    """Return the number of rows (with one of the names, if given), and their distinct (process, device) pairs.
+
+    The pairs are those of rows that make a task.
+    """
     kept = np.ones(columns.rows, np.bool_)
     if ids is not None:
         kept &= np.isin(columns["textId"], ids)
@@ -153,9 +156,9 @@ def _see_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> 
     return count, find_distinct_rows(process, device)[1] if process.size else []
 
 
-def _note(rows: EventRows, found: IntArray, places: Places) -> None:
-    """Processes, by their main thread, and the devices of each, of n x 2."""
-    process, device = found.T
+def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
+    """Register processes, by their main threads, and their devices in `places`. pairs (n x 2): process, device."""
+    process, device = pairs.T
     if not process.size:
         return
     main = get_main_thread(process)
@@ -165,49 +168,51 @@ def _note(rows: EventRows, found: IntArray, places: Places) -> None:
         places.streams(process, device, none, none, none)
 
 
-# ---- what would not be in a trace ------------------------------------------------------------------------------------
+# ---- rows that no trace shows ----------------------------------------------------------------------------------------
 
 
-def _not_translated(
+def _find_untranslated(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
-) -> list[NotTranslated]:
-    """Events that no source reads; what cannot be read of them does not hinder a translation."""
+) -> list[UntranslatedRows]:
+    """Return the rows of events that no source reads. Tables that cannot be read do not hinder a translation."""
     declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
-    found = []
+    untranslated = []
     for table in sorted(database.tables - declared - {diagnostics.TABLE}):
         try:
             rows = count_rows(table) if _TIMES & database.list_columns(table) else 0
         except ReportError:
-            found.append(NotTranslated(table, None, "cannot be read, and no source does"))
+            untranslated.append(UntranslatedRows(table, None, "cannot be read, but no source needs this table"))
             continue
         if rows:
-            found.append(NotTranslated(table, rows, NO_SOURCE))
-    return found + _generic(database, metadata, strings, count_rows)
+            untranslated.append(UntranslatedRows(table, rows, NO_SOURCE))
+    return untranslated + _find_untranslated_generic(database, metadata, strings, count_rows)
 
 
-def _generic(
+def _find_untranslated_generic(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
-) -> list[NotTranslated]:
-    """Generic events that are no values of plugins: metrics of GPUs, which newer exports have in a table as well, and
-    what tracers wrote."""
+) -> list[UntranslatedRows]:
+    """Return the generic events that are not values of plugins.
+
+    These are metrics of GPUs, which newer exports have in a table as well, and the events of tracers.
+    """
     table = gpu_metrics.GENERIC.name
     rows = count_rows(table)
     sources = gpu_metrics.SOURCE, plugin_metrics.SOURCE
-    if not rows or any(database.list_missing(each) for source in sources for each in source.tables):
-        return []  # what is missing is told as an obstacle
+    if not rows or any(database.list_missing(needed) for source in sources for needed in source.tables):
+        return []  # missing columns are reported as an obstacle
     reader = ReportReader(database, metadata, strings, sources, SourceOptions())
     samples = gpu_metrics.read_json_samples(reader)
-    of_tracers = plugin_metrics.count_tracer_rows(reader)
-    found = []
+    tracer_rows = plugin_metrics.count_tracer_rows(reader)
+    untranslated = []
     if samples and gpu_metrics.METRICS not in database.tables:
-        found.append(NotTranslated(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
-    if of_tracers:
-        found.append(NotTranslated(table, of_tracers, plugin_metrics.NO_METRIC))
-    return found
+        untranslated.append(UntranslatedRows(table, samples, f"metrics of GPUs {gpu_metrics.ONLY_JSON}"))
+    if tracer_rows:
+        untranslated.append(UntranslatedRows(table, tracer_rows, plugin_metrics.NO_METRIC))
+    return untranslated
 
 
-def _obstacles(database: Database, schema_version: str) -> list[Obstacle]:
-    """Columns that sources must have and the report lacks."""
+def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
+    """Return one obstacle per table that lacks columns which sources require."""
     columns: dict[str, dict[str, None]] = {}
     sources: dict[str, dict[str, None]] = {}
     for source in SOURCES + DERIVED:
@@ -219,8 +224,8 @@ def _obstacles(database: Database, schema_version: str) -> list[Obstacle]:
         Obstacle(
             tuple(sources[table]),
             f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
-            f" export the report again with another version of nsys, or leave out {', '.join(sources[table])}"
-            " with --sources",
+            " export the report again with another version of nsys, or choose --sources without"
+            f" {', '.join(sources[table])}",
         )
         for table, missing in columns.items()
     ]
@@ -229,19 +234,19 @@ def _obstacles(database: Database, schema_version: str) -> list[Obstacle]:
 # ---- the export ------------------------------------------------------------------------------------------------------
 
 
-def _exported(database: Database) -> dict[str, str]:
-    """What the export says of how it was made."""
-    frames = [database.frame(table, ["name", "value"]) for table in _OF_EXPORT]
+def _read_export_settings(database: Database) -> dict[str, str]:
+    """Return the settings of the export that it records itself, by name."""
+    frames = [database.frame(table, ["name", "value"]) for table in _EXPORT_TABLES]
     pairs = (pair for frame in frames for pair in zip(frame["name"], frame["value"], strict=True))
     return {str(name): str(value or "") for name, value in pairs}
 
 
-def _parts(exported: Mapping[str, str]) -> list[str]:
-    """A warning where only a part of the report was exported."""
-    chosen = [f"{what} {exported[name]}" for name, what in _PARTS.items() if exported.get(name)]
-    return [f"it is an export of a part of the report ({', '.join(chosen)})"] if chosen else []
+def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:
+    """Return a warning if only a part of the report was exported."""
+    chosen = [f"{part} {settings[name]}" for name, part in _PARTIAL_EXPORT.items() if settings.get(name)]
+    return [f"the export holds only a part of the report ({', '.join(chosen)})"] if chosen else []
 
 
-def _lacks_payloads(exported: Mapping[str, str]) -> bool:
-    """Whether an export of nsys 2026 or newer was made without what holds NVTX payloads there."""
-    return exported.get("EXPORT_PARAM_INCLUDE_BLOBS") == "false" and exported.get("EXPORT_PARAM_INCLUDE_JSON") != "true"
+def _lacks_payloads(settings: Mapping[str, str]) -> bool:
+    """Return whether an export of nsys 2026 or newer was made without the columns that hold NVTX payloads there."""
+    return settings.get("EXPORT_PARAM_INCLUDE_BLOBS") == "false" and settings.get("EXPORT_PARAM_INCLUDE_JSON") != "true"

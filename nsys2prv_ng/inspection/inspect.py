@@ -1,4 +1,4 @@
-"""What some reports hold, without translating them: whose they are, how many rows of each kind, what would be lost."""
+"""Inspects reports without translating them: their ranks, nodes, GPUs and rows, and what a trace of them would lack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
 from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
-from nsys2prv_ng.inspection.contents import NotTranslated, Obstacle, ReportContents, read_contents
+from nsys2prv_ng.inspection.contents import Obstacle, ReportContents, UntranslatedRows, read_contents
 from nsys2prv_ng.job.read_reports import make_sort_key
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
@@ -30,8 +30,8 @@ INSPECTION_VERSION = 1
 
 
 @dataclass(frozen=True)
-class TaskFound:
-    """A process that would be a task: its name in the trace, and whose rank it is."""
+class InspectedTask:
+    """A process that would be a task: its name in the trace, its pid and own name, and its rank if it is one."""
 
     name: str
     pid: int
@@ -40,8 +40,8 @@ class TaskFound:
 
 
 @dataclass(frozen=True)
-class GpuFound:
-    """A GPU of the host; `used` if the report has operations of it."""
+class InspectedGpu:
+    """A GPU of the host; `used` if the report has operations on it."""
 
     number: int
     name: str
@@ -50,8 +50,8 @@ class GpuFound:
 
 
 @dataclass(frozen=True)
-class Inspected:
-    """A report: what it is of, and what it holds. Times in ns."""
+class InspectedReport:
+    """A report: where and when it was captured, and its contents. Times in ns."""
 
     file: str
     bytes: int
@@ -62,38 +62,38 @@ class Inspected:
     begin_utc_ns: int | None
     duration_ns: int
     ranks: list[int]
-    tasks: list[TaskFound]
+    tasks: list[InspectedTask]
     other_processes: int
-    gpus: list[GpuFound]
+    gpus: list[InspectedGpu]
     sources: dict[str, int]
-    """Rows by source."""
+    """Number of rows by source."""
     derived: list[str]
-    """Sources that would be made of these."""
+    """Sources that a translation would derive from these."""
     tables: dict[str, int]
-    """Rows by table."""
-    not_translated: list[NotTranslated]
+    """Number of rows by table."""
+    not_translated: list[UntranslatedRows]
     obstacles: list[Obstacle]
     diagnostics: dict[str, int]
-    """Messages of nsys by severity."""
+    """Number of messages from nsys by severity."""
     messages: list[Message]
-    """Those that are warnings or errors."""
+    """The messages that are warnings or errors."""
     warnings: list[str]
 
     @property
     def rows(self) -> int:
-        """Of all tables of events that sources read."""
+        """Number of rows in all tables of events that sources read."""
         return sum(self.tables.values())
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        messages = [{**asdict(each), "tells_of_lost_data": each.reports_lost_data} for each in self.messages]
+        """Return the report as JSON has it."""
+        messages = [{**asdict(message), "tells_of_lost_data": message.reports_lost_data} for message in self.messages]
         begin = {"begin_utc": None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)}
         return {**asdict(self), **begin, "rows": self.rows, "messages": messages}
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A report that cannot be read, as the user named it, and why."""
+class UnreadableReport:
+    """A report that cannot be read, as the user named it, and the reason."""
 
     file: str
     why: str
@@ -101,34 +101,35 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Reports that can be read, in the order of their nodes and ranks, and those that cannot; what to know of all."""
+    """Readable reports in the order of their nodes and ranks, unreadable ones, and warnings about all together."""
 
-    reports: list[Inspected]
-    unreadable: list[Unreadable]
+    reports: list[InspectedReport]
+    unreadable: list[UnreadableReport]
     tasks: int = 0
-    """Number of all tasks: processes that several reports are of count once."""
+    """Number of all tasks; a process with several reports counts once."""
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def nodes(self) -> dict[str, list[Inspected]]:
-        """The reports of each node: these share a clock."""
-        found: dict[str, list[Inspected]] = {}
+    def nodes(self) -> dict[str, list[InspectedReport]]:
+        """The reports of each node, which share a clock."""
+        reports_of_node: dict[str, list[InspectedReport]] = {}
         for report in self.reports:
-            found.setdefault(report.node, []).append(report)
-        return found
+            reports_of_node.setdefault(report.node, []).append(report)
+        return reports_of_node
 
     @property
     def faults(self) -> list[str]:
-        """Why a translation of all these reports would leave some out."""
-        cannot = [f"{each.file}: {each.why}" for each in self.unreadable]
-        return cannot + [f"{report.file}: {each.why}" for report in self.reports for each in report.obstacles]
+        """The reasons why a translation would skip some of these reports."""
+        unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
+        obstacles = [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
+        return unreadable + obstacles
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return all of it as JSON has it."""
         return {
             "version": INSPECTION_VERSION,
             "reports": [report.to_dict() for report in self.reports],
-            "unreadable": [asdict(each) for each in self.unreadable],
+            "unreadable": [asdict(report) for report in self.unreadable],
             "nodes": {name: [report.file for report in reports] for name, reports in self.nodes.items()},
             "sources": {
                 source.name: {
@@ -152,47 +153,47 @@ class Inspection:
 
 
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspection:
-    """What reports hold. Those that are not exported yet are, up to `jobs` at once, and nothing of it is left.
+    """Inspect reports, up to `jobs` at once. Reports without an export are exported, and those exports deleted again.
 
     Raises UsageError for a report that is named twice.
     """
-    with _exports(reports, progress, jobs) as found:
-        exports = {report: export for report, export in found.items() if isinstance(export, Path)}
-        looked = _look_at_each(list(exports.values()), progress, jobs)
-    held: dict[Path, ReportContents] = {}
-    unreadable: dict[Path, str] = {report: str(error) for report, error in found.items() if report not in exports}
-    for (report, export), answer in zip(exports.items(), looked, strict=True):
+    with _provide_exports(reports, progress, jobs) as exports_or_errors:
+        exports = {report: export for report, export in exports_or_errors.items() if isinstance(export, Path)}
+        answers = _read_each(list(exports.values()), progress, jobs)
+    contents: dict[Path, ReportContents] = {}
+    errors = {report: str(error) for report, error in exports_or_errors.items() if report not in exports}
+    for (report, export), answer in zip(exports.items(), answers, strict=True):
         if isinstance(answer, ReportContents):
-            held[report] = answer
+            contents[report] = answer
         else:
-            unreadable[report] = str(answer).replace(str(export), str(report))
-    left = [
-        Unreadable(str(path), why.removeprefix(f"{escape_unprintable(str(path))}: "))
-        for path, why in unreadable.items()
+            errors[report] = str(answer).replace(str(export), str(report))
+    unreadable = [
+        UnreadableReport(str(path), why.removeprefix(f"{escape_unprintable(str(path))}: "))
+        for path, why in errors.items()
     ]
-    left.sort(key=lambda each: each.file)
-    return _together(held, left) if held else Inspection([], left)
+    unreadable.sort(key=lambda report: report.file)
+    return _combine(contents, unreadable) if contents else Inspection([], unreadable)
 
 
 @contextmanager
-def _exports(
+def _provide_exports(
     reports: Sequence[Path], progress: Progress, jobs: int
 ) -> Iterator[Mapping[Path, Path | TranslationError]]:
-    """The export of each report, or why there is none; those that are made are gone afterwards.
+    """Provide the export of each report, or the error why there is none; delete the exports it makes afterwards.
 
-    They are made beside the first report: temporary folders of compute nodes are small.
+    They are made in a folder beside the first such report: temporary folders of compute nodes are small.
     """
     to_export = [report for report in reports if needs_export(report)]
     if not to_export:
         yield export_each(reports, Path(), progress, jobs, returned=(TranslationError,))
         return
-    with _temporary_folder(to_export[0].parent) as folder:
+    with _make_temporary_folder(to_export[0].parent) as folder:
         yield export_each(reports, folder, progress, jobs, returned=(TranslationError,), keep=False)
 
 
 @contextmanager
-def _temporary_folder(parent: Path) -> Iterator[Path]:
-    """A folder in another, or with the system's temporary ones where that cannot be written."""
+def _make_temporary_folder(parent: Path) -> Iterator[Path]:
+    """Make a temporary folder in `parent`, or in the system's temporary folder if `parent` cannot be written."""
     prefix = ".nsys2prv-inspect-"
     try:
         folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent.absolute())
@@ -202,14 +203,14 @@ def _temporary_folder(parent: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
-    """What each export holds, or why it cannot be read; up to `jobs` at once, the largest first."""
+def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
+    """Return the contents of each export, or why it cannot be read. Reads up to `jobs` at once, the largest first."""
     if not exports:
         return []
     sizes = [get_report_size(export) for export in exports]
     order = sorted(range(len(exports)), key=sizes.__getitem__, reverse=True)
 
-    def look_at(index: int, tick: Callable[[int], object]) -> ReportContents | ReportError:
+    def read(index: int, tick: Callable[[int], object]) -> ReportContents | ReportError:
         try:
             return read_contents(exports[order[index]])
         except ReportError as error:
@@ -218,61 +219,64 @@ def _look_at_each(exports: Sequence[Path], progress: Progress, jobs: int) -> lis
             tick(1)
 
     processes = min(jobs, len(exports))
-    with progress.step(f"looking at {count_noun(len(exports), 'report')}", len(exports), "report") as step:
+    with progress.step(f"inspecting {count_noun(len(exports), 'report')}", len(exports), "report") as step:
         if processes > 1:
             load_numba()
-            answers = run_in_processes(Work(len(exports), look_at), processes, step.update, lambda _: None)
+            answers = run_in_processes(Work(len(exports), read), processes, step.update, lambda _: None)
         else:
-            answers = [look_at(index, step.update) for index in range(len(exports))]
-    answer_of = dict(zip(order, answers, strict=True))
-    return [answer_of[index] for index in range(len(exports))]
+            answers = [read(index, step.update) for index in range(len(exports))]
+    answer_of_export = dict(zip(order, answers, strict=True))
+    return [answer_of_export[index] for index in range(len(exports))]
 
 
 # ---- all reports together --------------------------------------------------------------------------------------------
 
 
-def _together(held: Mapping[Path, ReportContents], unreadable: list[Unreadable]) -> Inspection:
-    """Nodes, tasks and ranks as a translation of all reports would find them."""
-    paths = sorted(held, key=lambda path: make_sort_key(path, held[path].metadata))
-    every = [held[path] for path in paths]
-    metadata = [each.metadata for each in every]
+def _combine(contents: Mapping[Path, ReportContents], unreadable: list[UnreadableReport]) -> Inspection:
+    """Find nodes, tasks and ranks as a translation of all reports would."""
+    paths = sorted(contents, key=lambda path: make_sort_key(path, contents[path].metadata))
+    reports = [contents[path] for path in paths]
+    metadata = [report.metadata for report in reports]
     nodes, names = assign_nodes(metadata)
-    parts = [
-        ReportPlaces(each.metadata, each.places, node, *_window(each.metadata))
-        for each, node in zip(every, nodes, strict=True)
+    places = [
+        ReportPlaces(report.metadata, report.places, node, *_get_window(report.metadata))
+        for report, node in zip(reports, nodes, strict=True)
     ]
-    tree = build_tree(parts, names)
-    warnings = [*tree.warnings, *find_doubtful_hosts(metadata, [each.places.called for each in every])]
-    if len(held) + len(unreadable) > 1:
+    tree = build_tree(places, names)
+    warnings = [*tree.warnings, *find_doubtful_hosts(metadata, [report.places.called for report in reports])]
+    if len(contents) + len(unreadable) > 1:
         warnings += find_missing_ranks(metadata, tree.ranks)
-    warnings += _too_long(metadata)
-    found = [
-        (node, _inspected(path, each, names[node], tree, part))
-        for part, (path, each, node) in enumerate(zip(paths, every, nodes, strict=True))
+    warnings += _warn_of_long_span(metadata)
+    inspected = [
+        (node, _make_report(path, report, names[node], tree, tree.rows[number].tolist()))
+        for number, (path, report, node) in enumerate(zip(paths, reports, nodes, strict=True))
     ]
-    found.sort(key=lambda each: (each[0], *_what_made(each[1]), each[1].ranks[:1] or [len(tree.ranks)]))
-    return Inspection([report for _, report in found], unreadable, len(tree.model.tasks), warnings)
+    inspected.sort(key=lambda pair: (pair[0], *_make_version_key(pair[1]), pair[1].ranks[:1] or [len(tree.ranks)]))
+    return Inspection([report for _, report in inspected], unreadable, len(tree.model.tasks), warnings)
 
 
-def _what_made(report: Inspected) -> tuple[str, ...]:
-    """What reports of one job have in common."""
+def _make_version_key(report: InspectedReport) -> tuple[str, ...]:
+    """Return the versions and the day, which the reports of one job have in common."""
     day = "" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
     return report.nsys_version, report.schema_version, day
 
 
-def _inspected(path: Path, held: ReportContents, node: str, tree: ObjectTree, part: int) -> Inspected:
-    metadata, places = held.metadata, held.places
-    process_columns: dict[int, int] = {}
-    for place, row in zip(places.all, tree.rows[part].tolist(), strict=True):
-        process_columns.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
+def _make_report(
+    path: Path, contents: ReportContents, node: str, tree: ObjectTree, rows: Sequence[int]
+) -> InspectedReport:
+    """Make the report of a file. rows: the row of the trace of each of its places."""
+    metadata, places = contents.metadata, contents.places
+    task_of_process: dict[int, int] = {}
+    for place, row in zip(places.all, rows, strict=True):
+        task_of_process.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
     tasks = [
-        TaskFound(tree.model.tasks[task].name, process & PID_MASK, metadata.process_name(process), tree.ranks[task])
-        for process, task in sorted(process_columns.items(), key=lambda item: (item[1], item[0]))
+        InspectedTask(tree.model.tasks[task].name, process & PID_MASK, metadata.process_name(process), tree.ranks[task])
+        for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0]))
     ]
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
     numbers = sorted(metadata.gpus.keys() | used)
     gpus = [metadata.gpus.get(number) for number in numbers]
-    return Inspected(
+    return InspectedReport(
         file=str(path),
         bytes=get_report_size(path),
         node=node,
@@ -283,43 +287,44 @@ def _inspected(path: Path, held: ReportContents, node: str, tree: ObjectTree, pa
         duration_ns=metadata.duration,
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
-        other_processes=len(metadata.processes.keys() - process_columns.keys()),
+        other_processes=len(metadata.processes.keys() - task_of_process.keys()),
         gpus=[
-            GpuFound(number, gpu.name if gpu else "", gpu.uuid if gpu else "", number in used)
+            InspectedGpu(number, gpu.name if gpu else "", gpu.uuid if gpu else "", number in used)
             for number, gpu in zip(numbers, gpus, strict=True)
         ],
-        sources=held.sources,
-        derived=list(held.made),
-        tables=held.tables,
-        not_translated=held.not_translated,
-        obstacles=held.obstacles,
-        diagnostics=held.diagnostics.counts,
-        messages=held.diagnostics.messages,
-        warnings=held.warnings,
+        sources=contents.sources,
+        derived=list(contents.derived),
+        tables=contents.tables,
+        not_translated=contents.not_translated,
+        obstacles=contents.obstacles,
+        diagnostics=contents.diagnostics.counts,
+        messages=contents.diagnostics.messages,
+        warnings=contents.warnings,
     )
 
 
-def _window(metadata: Metadata) -> tuple[int, int]:
-    """First and last time of a capture, UTC (ns) where it is known."""
+def _get_window(metadata: Metadata) -> tuple[int, int]:
+    """Return the first and the last time of a capture in ns, UTC where that is known."""
     begin = (metadata.utc_of_zero or 0) + metadata.begin
     return begin, begin + metadata.duration
 
 
-def _too_long(reports: Sequence[Metadata]) -> list[str]:
-    windows = [_window(metadata) for metadata in reports if metadata.utc_of_zero is not None]
+def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
+    """Return a warning if the reports span more time than a trace can."""
+    windows = [_get_window(metadata) for metadata in reports if metadata.utc_of_zero is not None]
     span = max((end for _, end in windows), default=0) - min((begin for begin, _ in windows), default=0)
     if span < LONGEST_TRACE_NS:
         return []
     days = span / 86400e9
-    return [f"these reports span {days:,.0f} days, and a trace at most 104: they are not of one job"]
+    return [f"these reports span {days:,.0f} days, but a trace can span 104 at most: they are not from one job"]
 
 
-def count_messages(reports: Sequence[Inspected]) -> list[tuple[Message, int]]:
-    """Messages over all reports, most frequent first, and how many reports have each."""
+def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
+    """Return the messages of all reports, most frequent first, each with the number of reports that have it."""
     count: Counter[tuple[str, str]] = Counter()
-    having: Counter[tuple[str, str]] = Counter()
+    reports_with: Counter[tuple[str, str]] = Counter()
     for report in reports:
         for message in report.messages:
             count[message.severity, message.text] += message.count
-            having[message.severity, message.text] += 1
-    return [(Message(*key, number), having[key]) for key, number in count.most_common()]
+            reports_with[message.severity, message.text] += 1
+    return [(Message(*key, number), reports_with[key]) for key, number in count.most_common()]
