@@ -1,4 +1,4 @@
-"""What each physical GPU did: time by activity, gaps, memory, from the records that were made of all its processes."""
+"""What each physical GPU did: time by activity, gaps, memory. It uses the records made of all processes of the GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nsys2prv_ng.sources.cuda import cuda_memory, device_activity
 
 @dataclass
 class DeviceRow:
-    """A GPU of the trace: its node and what it is, and the tasks that ran operations on it."""
+    """A GPU of the trace: its node, the GPU itself, and the tasks that ran operations on it."""
 
     node: str
     gpu: Gpu
@@ -33,18 +33,18 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class Devices:
-    """The GPUs of a job by their row, and for each report the row of the GPU of each place (-1: none)."""
+    """The GPUs of a job by their row, and for each report the row of the GPU of each place (-1: no GPU)."""
 
     rows: dict[int, DeviceRow]
     rows_of_reports: list[IntArray]
 
     def find_reports(self, rows: IntArray) -> list[int]:
-        """Reports, by index, with operations on any of some GPUs."""
-        return [index for index, of_report in enumerate(self.rows_of_reports) if np.isin(of_report, rows).any()]
+        """Return the indices of the reports with operations on any of the GPUs of these rows."""
+        return [index for index, own_rows in enumerate(self.rows_of_reports) if np.isin(own_rows, rows).any()]
 
 
 def list_devices(job: Job) -> Devices:
-    """GPUs of which something as a whole is in the trace."""
+    """Return the GPUs that have a row in the trace."""
     rows: dict[int, DeviceRow] = {}
     row_of: dict[tuple[int, tuple[str, int]], int] = {}
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
@@ -56,25 +56,26 @@ def list_devices(job: Job) -> Devices:
                 row_of[report.node, make_gpu_key(gpu)] = row
     rows_of_reports = []
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
-        found = np.full(row_of_place.size, -1, np.int64)
+        gpu_rows = np.full(row_of_place.size, -1, np.int64)
         for number, (place, row) in enumerate(zip(report.places.all, row_of_place.tolist(), strict=True)):
             if isinstance(place, Stream) and row >= 0:
                 key = report.node, make_gpu_key(report.metadata.gpu(place.process, place.device))
-                found[number] = row_of.get(key, -1)
-                if found[number] >= 0:
-                    rows[int(found[number])].tasks.add(int(job.tree.task_of_row[row]))
-        rows_of_reports.append(found)
+                gpu_rows[number] = row_of.get(key, -1)
+                if gpu_rows[number] >= 0:
+                    rows[int(gpu_rows[number])].tasks.add(int(job.tree.task_of_row[row]))
+        rows_of_reports.append(gpu_rows)
     return Devices(rows, rows_of_reports)
 
 
 class Gaps(NamedTuple):
-    """Idle stretches of GPUs, of n: row of the GPU, begin and end (ns)."""
+    """Idle stretches of GPUs, in columns of n: row of the GPU, begin and end (ns)."""
 
     row: IntArray
     begin: IntArray
     end: IntArray
 
     def take(self, which: IntArray) -> Gaps:
+        """Return the gaps at these indices."""
         return Gaps(*(column[which] for column in self))
 
 
@@ -82,7 +83,7 @@ NO_GAPS = Gaps(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class Activity(NamedTuple):
-    """ns of a GPU in which anything of a kind runs, in both of the first two, and in which nothing does."""
+    """Time (ns) of a GPU in which operations of a kind run; `overlap`: compute and communication; `idle`: none."""
 
     busy: int
     compute: int
@@ -96,17 +97,17 @@ NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0)
 
 
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
-    """Activity by row, and the gaps, of the GPUs of a run of `activity_runs`."""
+    """Return activity by row, and the gaps, of the GPUs of a run of `list_activity_runs`."""
     records = load_records(run, job.store)
     row, time, value = _get_values(records, types.GPU_ACTIVITY.number)
     length = measure_durations(row, time)
-    found = {int(each): _sum_activity(value[row == each], length[row == each]) for each in np.unique(row)}
+    activity = {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in np.unique(row)}
     row, end, stretch = _get_values(records, types.GPU_IDLE_STRETCH.number)
-    return found, Gaps(row, end - stretch, end)
+    return activity, Gaps(row, end - stretch, end)
 
 
 def list_activity_runs(job: Job) -> list[Run]:
-    """What GPUs do as a whole, one run for those that have reports in common."""
+    """Return the runs of what GPUs do as a whole, one for each group of GPUs that have reports in common."""
     return _list_runs(job, device_activity.NAME)
 
 
@@ -127,35 +128,35 @@ def _sum_activity(value: IntArray, length: IntArray) -> Activity:
 
 
 class PeakMemory(NamedTuple):
-    """Most bytes in use of a GPU at a time, by the allocations that the reports know of, and when (ns) first."""
+    """Most bytes in use on a GPU at a time, by the allocations in the reports, and the first time (ns) of that."""
 
     bytes: int
     time: int
 
 
 def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
-    """By row of a GPU: those of which allocations are known."""
-    numbers = [each.number for each in types.MEMORY_LEVELS]
-    found: dict[int, PeakMemory] = {}
+    """Return the peak memory of each GPU with known allocations, by row."""
+    numbers = [event_type.number for event_type in types.MEMORY_LEVELS]
+    peaks: dict[int, PeakMemory] = {}
     for run in _list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
-        parts = [(kind, *_get_values(records, number)) for kind, number in enumerate(numbers)]
-        row, time, level = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
-        kind = np.repeat([part[0] for part in parts], [part[1].size for part in parts])
-        of_gpus = np.isin(row, list(rows))
-        columns = (column[of_gpus] for column in (row, kind, time, level))
-        found |= {row: PeakMemory(*peak) for row, peak in find_peaks(*columns).items()}
-    return found
+        levels = [(kind, *_get_values(records, number)) for kind, number in enumerate(numbers)]
+        row, time, level = (np.concatenate([columns[i] for columns in levels]) for i in (1, 2, 3))
+        kind = np.repeat([columns[0] for columns in levels], [columns[1].size for columns in levels])
+        is_on_gpu = np.isin(row, list(rows))
+        on_gpus = (column[is_on_gpu] for column in (row, kind, time, level))
+        peaks |= {row: PeakMemory(*peak) for row, peak in find_peaks(*on_gpus).items()}
+    return peaks
 
 
 def _list_runs(job: Job, name: str) -> list[Run]:
-    return [run for each in job.joined if name in each.accounts for run in each.accounts[name].runs]
+    return [run for joined in job.joined if name in joined.accounts for run in joined.accounts[name].runs]
 
 
 def _get_values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Row, time (ns) and value of the events of a type, in the order of rows and times.
+    """Return row, time (ns) and value of the events of a type, in the order of rows and times.
 
-    What was made of all reports has the rows and numbers of the trace.
+    Records that were made of all reports have the rows and numbers of the trace.
     """
     words = np.flatnonzero(records.handle == number)
     lines = np.searchsorted(records.first, words, "right") - 1

@@ -227,7 +227,7 @@ def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
 
 
 def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
-    """Make state records of n, which must not overlap on a row. Those without length, which show nothing, are skipped."""
+    """Make state records of n, which must not overlap on a row. Those without length show nothing and are skipped."""
     long = end > begin
     place, begin, end, state = place[long], begin[long], end[long], state[long]
     tie = np.full(begin.size, pack_tie(STATE_LINE, 0), np.int64)
