@@ -135,27 +135,27 @@ class Metadata:
 
 
 class Strings:
-    """The names of a report by their ids."""
-
-    def find_ids(self, prefix: str) -> list[int]:
-        """Ids of the names that start with a prefix."""
-        return [int(i) for i, value in self._values.items() if str(value).startswith(prefix)]
-
-    def ids_matching(self, pattern: re.Pattern[str]) -> list[int]:
-        """Ids of the names that a pattern matches as a whole."""
-        named = ((i, value) for i, value in self._values.items() if isinstance(i, int))
-        return [i for i, value in named if pattern.fullmatch(str(value))]
+    """The names of a report by their ids. Rows whose id is not an integer are damage, and name nothing."""
 
     def __init__(self, database: Database) -> None:
         frame = database.frame("StringIds", ["id", "value"])
-        self._values: dict[int, str] = dict(zip(frame["id"], frame["value"], strict=True))
+        rows = zip(frame["id"], frame["value"], strict=True)
+        self._values = {int(i): value for i, value in rows if isinstance(i, int) or _is_whole(i)}
+
+    def find_ids(self, prefix: str) -> list[int]:
+        """Return the ids of the names that start with a prefix."""
+        return [i for i, value in self._values.items() if str(value).startswith(prefix)]
+
+    def ids_matching(self, pattern: re.Pattern[str]) -> list[int]:
+        """Return the ids of the names that a pattern matches as a whole."""
+        return [i for i, value in self._values.items() if pattern.fullmatch(str(value))]
 
     def known(self, ids: IntArray) -> list[str]:
-        """Name of each id; empty for one that the export lacks."""
+        """Return the name of each id; empty for an id that the export lacks."""
         return [str(self._values.get(i) or "") for i in ids.tolist()]
 
     def __call__(self, ids: IntArray) -> list[str]:
-        """Names of distinct ids; one that the export lacks (nsys leaves some out) is named by its id."""
+        """Return the names of distinct ids; an id that the export lacks (nsys omits some) is its own name."""
         return ["(no name)" if i == NULL else str(self._values.get(int(i), f"name {i}")) for i in ids]
 
 
@@ -321,3 +321,8 @@ def _time(value: object) -> int | None:
 def _integer(value: object) -> int | None:
     is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # what is not a number is not
     return int(value) if is_integer else None  # type: ignore[call-overload]
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is a real number that equals an integer of 64 bits."""
+    return isinstance(value, float) and _integer(value) == value

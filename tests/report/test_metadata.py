@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 
+import numpy as np
 import pytest
 
 from nsys2prv_ng.report.database import Database
@@ -113,9 +115,25 @@ def test_text_that_is_not_utf8(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("update StringIds set value = cast(x'6162ff63' as text) where id = 1")
     database = Database(path)
-    import numpy as np
-
     assert Strings(database)(np.array([1, 5])) == ["ab\ufffdc", "name 5"]
+    database.close()
+
+
+@pytest.mark.parametrize("value", ["NULL", "'x'", "'7'", "x'00ff'", "0.5", "9e999", "1e300"])
+def test_ids_of_names_that_are_no_integers(tmp_path, value):
+    """Such rows are damage: they name nothing, and whoever looks for a name does not get their ids."""
+    path = export(tmp_path / "a.sqlite", ["", "ncclCommInitRank", "ncclCommInitRankConfig"], {})
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table damaged as select * from StringIds")
+        connection.execute("drop table StringIds")
+        connection.execute("alter table damaged rename to StringIds")
+        connection.execute(f"update StringIds set id = {value} where id = 1")
+        connection.execute("update StringIds set id = 2.0 where id = 2")
+    database = Database(path)
+    strings = Strings(database)
+    assert strings.find_ids("ncclCommInitRank") == strings.ids_matching(re.compile("nccl.*")) == [2]
+    assert strings(np.array([1, 2])) == ["name 1", "ncclCommInitRankConfig"]
+    assert read_metadata(database, strings).nccl_ranks == {}
     database.close()
 
 
