@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
+from nsys2prv_ng.sources.shared.host_calls import add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -37,23 +36,17 @@ def choose_call_state(name: str) -> int:
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each call, nested as the calls were; at its begin who called, where nsys took backtraces."""
-    columns = reader.columns(RUNTIME)
-    result = Result(read=columns.rows)
-    rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    if not rows.size:
-        return result
-    begin, end = columns["start"][rows], columns["end"][rows]
-    place = reader.places.threads(columns["globalTid"][rows], application=True)
-    index, names = reader.names(columns["nameId"][rows])
-    calls = [clean_call_name(name) for name in names]
-    handle = reader.labels.handle(types.CUDA_API)
-    ids = reader.labels.name_ids(types.CUDA_API.names, calls)[index]
-    chain = columns["callchainId"][rows]
-    callers = call_chains.find_functions(reader, call_chains.read_cuda_chains(reader, set(calls)), chain, types.CALLERS)
-    result.records.append(make_intervals(place, begin, end, [Pair(handle, ids), *callers], [handle]))
-
-    add_states(result, place, begin, end, index, map(choose_call_state, calls))
+    """Return an interval for each call, nested as the calls were, with its callers where nsys took backtraces."""
+    result = Result()
+    add_calls(
+        reader,
+        result,
+        RUNTIME,
+        types.CUDA_API,
+        clean_name=clean_call_name,
+        read_chains=call_chains.read_cuda_chains,
+        choose_state=choose_call_state,
+    )
     return result
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
-from nsys2prv_ng.records.columns import Pair, make_intervals, select
-from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import add_states, select_sound_calls
+from nsys2prv_ng.sources.shared.host_calls import NumberedCalls, add_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -75,49 +73,20 @@ def choose_call_state(name: str) -> int:
     return _STATES.get(name.removeprefix("__").removesuffix("_chk"), -1)
 
 
-def format_duration(ns: int) -> str:
-    """A duration as it is written on the command line: 10us, 1ms, 1500ns."""
-    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= length and ns % length == 0:
-            return f"{ns // length}{unit}"
-    return f"{ns}ns"
-
-
-def drop_short_calls(result: Result, shortest: int, rows: IntArray, columns: Columns) -> IntArray:
-    """Those of some rows that last `shortest` ns at least. What is left of nested calls nests as well."""
-    long = columns["end"][rows] - columns["start"][rows] >= shortest
-    result.drop(f"shorter than --osrt-min {format_duration(shortest)}", int((~long).sum()))
-    return rows[long]
-
-
 def read(reader: ReportReader) -> Result:
-    """An interval for each call that is long enough, nested as the calls were; at its begin who called, where known."""
-    columns = reader.columns(OSRT)
-    calls = np.flatnonzero(~np.isin(columns["eventClass"], _NO_CALLS))
-    result = Result(read=int(calls.size))
-    rows = calls[select_sound_calls(result, *(columns[name][calls] for name in ("start", "end", "globalTid")))]
-    rows = drop_short_calls(result, reader.options.osrt_min, rows, columns)
-    if not rows.size:
-        return result
-
-    begin, end = columns["start"][rows], columns["end"][rows]
-    place = reader.places.threads(columns["globalTid"][rows], application=False, system_calls=True)
-    index, names = reader.names(columns["nameId"][rows])
-    labels = reader.labels
-    pthread_value = np.array([_PTHREAD_VALUE.get(name, 0) for name in names], np.int64)
-    values = pthread_value.copy()
-    others = np.flatnonzero(pthread_value == 0)
-    values[others] = labels.name_ids(types.OS_RUNTIME.names, [names[i] for i in others])
-    chain = columns["callchainId"][rows]
-    callers = call_chains.find_functions(reader, call_chains.read_os_chains(reader), chain, types.CALLERS)
-    for event_type, chosen in ((types.PTHREAD, pthread_value > 0), (types.OS_RUNTIME, pthread_value == 0)):
-        of_type = np.flatnonzero(chosen[index])
-        if of_type.size:
-            handle = labels.handle(event_type)
-            opening = [Pair(handle, values[index[of_type]]), *select(callers, of_type)]
-            result.records.append(make_intervals(place[of_type], begin[of_type], end[of_type], opening, [handle]))
-
-    add_states(result, place, begin, end, index, map(choose_call_state, names))
+    """Return an interval for each call that is long enough, with its callers where nsys took backtraces."""
+    result = Result()
+    add_calls(
+        reader,
+        result,
+        OSRT,
+        types.OS_RUNTIME,
+        rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
+        numbered=NumberedCalls(types.PTHREAD, _PTHREAD_VALUE),
+        of_system=True,
+        read_chains=lambda reader, _: call_chains.read_os_chains(reader),
+        choose_state=choose_call_state,
+    )
     return result
 
 
