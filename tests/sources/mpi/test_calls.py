@@ -88,19 +88,19 @@ def test_values_are_extraes() -> None:
 
 
 def test_classes_are_extraes() -> None:
-    type_of = {of_class: types.MPI_CALLS[of_class].number for of_class in CLASSES}
-    found: dict[int, set[int]] = {}
+    type_of = {call_class: types.MPI_CALLS[call_class].number for call_class in CLASSES}
+    values: dict[int, set[int]] = {}
     for name, value in VALUES.items():
         if value <= 215:
-            found.setdefault(type_of[classify_call(name)], set()).add(value)
-    assert found == {number: numbers(ranges) for number, ranges in EXTRAE.items()}
+            values.setdefault(type_of[classify_call(name)], set()).add(value)
+    assert values == {number: numbers(ranges) for number, ranges in EXTRAE.items()}
     for number, ranges in EXTRAE.items():
-        (event_type,) = (each for each in types.MPI_CALLS.values() if each.number == number)
+        (event_type,) = (call for call in types.MPI_CALLS.values() if call.number == number)
         assert {value for value in event_type.values or {} if value <= 215} == numbers(ranges)
 
 
 @pytest.mark.parametrize(
-    ("name", "of_class"),
+    ("name", "call_class"),
     [
         ("MPI_Win_allocate", "rma"),
         ("MPI_Rput", "rma"),
@@ -117,8 +117,8 @@ def test_classes_are_extraes() -> None:
         ("MPIX_Query_cuda_support", "other"),
     ],
 )
-def test_classes_of_calls_that_extrae_has_not(name: str, of_class: str) -> None:
-    assert classify_call(name) == of_class
+def test_classes_of_calls_that_extrae_has_not(name: str, call_class: str) -> None:
+    assert classify_call(name) == call_class
 
 
 def test_values_of_unknown_calls_do_not_depend_on_order() -> None:

@@ -20,6 +20,7 @@ from tests.trace_reader import Trace, intervals
 SENT, RECEIVED, ROOT, COLLECTIVE_COMMUNICATOR = 50100001, 50100002, 50100003, 50100004
 PARTNER, TAG, BYTES, COMMUNICATOR, SOURCE, SOURCE_TAG, SOURCE_BYTES = range(50100011, 50100018)
 CALLS = (50000001, 50000002, 50000003, 50000004, 50000005)
+NCCL_KERNEL = 63000007
 SETS = {
     "samples": "mpi-4.rank?.sqlite",
     "one report": "gpu/mpi-one-report.sqlite",
@@ -44,7 +45,9 @@ class Translated:
         in_trace = intervals(self.trace, *CALLS)
         labels = [self.trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
         start = self.summary.start_utc_ns
-        return in_trace.assign(name=labels, begin=in_trace["begin"] + start, end=in_trace["end"] + start, rank=self.rank(in_trace))
+        return in_trace.assign(
+            name=labels, begin=in_trace["begin"] + start, end=in_trace["end"] + start, rank=self.rank(in_trace)
+        )
 
     def rank(self, in_trace: pd.DataFrame, column: str = "row") -> list[int]:
         """Ranks are the first tasks."""
@@ -85,19 +88,19 @@ def test_rows_are_shown_or_merged(translated: Translated) -> None:
 
 
 def test_calls_are_classified_by_name(translated: Translated) -> None:
-    types = {name: set(in_trace["type"]) for name, found in translated.intervals.groupby("name")}
+    types = {name: set(group["type"]) for name, group in translated.intervals.groupby("name")}
     assert types["MPI_Allreduce"] == types["MPI_Barrier"] == {50000002}
     assert types["MPI_Init_thread"] == types["MPI_Finalize"] == {50000003}
     assert types["MPI_Send"] == types["MPI_Waitall"] == types["MPI_Sendrecv"] == {50000001}
     assert types["MPI_File_open"] == types["MPI_File_write_at_all"] == types["MPI_File_close"] == {50000005}
-    assert all(of_name == {50000004} for name, of_name in types.items() if name.startswith(("MPI_Win_", "MPI_Put")))
+    assert all(numbers == {50000004} for name, numbers in types.items() if name.startswith(("MPI_Win_", "MPI_Put")))
     values = dict(translated.intervals[["name", "value"]].itertuples(index=False, name=None))
     assert values["MPI_Send"] == 1 and values["MPI_Sendrecv"] == 41 and values["MPI_Init_thread"] == 31
     assert values["MPI_Allreduce"] == 10 and values["MPI_File_open"] == 141
 
 
 def call_parameters(translated: Translated) -> dict[tuple[int, int, int, str], dict[int, int]]:
-    """What the line that begins each call says besides it: value by event type."""
+    """Return the other events on the line that starts each call: value by event type."""
     events = translated.trace.events
     by_line = {line: dict(zip(of["type"], of["value"], strict=True)) for line, of in events.groupby("line")}
     return {
@@ -178,7 +181,9 @@ def test_amounts_end_with_their_call(translated: Translated) -> None:
     checked = 0
     for event_type in (BYTES, SOURCE_BYTES, SENT, RECEIVED):
         in_trace = translated.trace.events[translated.trace.events["type"] == event_type]
-        closed = {(row, time) for row, time in in_trace[in_trace["value"] == 0][["row", "time"]].itertuples(index=False)}
+        closed = {
+            (row, time) for row, time in in_trace[in_trace["value"] == 0][["row", "time"]].itertuples(index=False)
+        }
         for row, begin in in_trace[in_trace["value"] > 0][["row", "time"]].itertuples(index=False):
             assert (row, begins[row, begin]) in closed
             checked += 1
@@ -295,7 +300,7 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
     trace, summary = trace_of(reports, tmp_path / "trace.prv", "mpi")
     counts = account(summary, "mpi_messages")
     truth = mpi_truth.read(reports)
-    # Ranks of communicators that the missing reports would tell are unknown: only the world's are needed here.
+    # Ranks of communicators that only the missing reports record are unknown; only those of the world are needed here.
     world = {("world",): {rank: rank for rank in range(4)}}
     truth.members = lambda identity: world.get(identity) or Truth.members(truth, identity)  # type: ignore[method-assign]
     between = [0, 0]
@@ -332,7 +337,7 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
     assert Counter(zip(ranks, labels, lengths, strict=True)) == expected
     assert sum(expected.values()) == account(summary, "mpi").written == account(summary, "mpi").read == 158
     assert account(summary, "nvtx").read == 0
-    assert set(trace.types) <= set(CALLS)
+    assert set(trace.types) <= {*CALLS, NCCL_KERNEL}  # every .pcf declares the type of NCCL's kernels
     assert trace.communications.empty
     counts = account(summary, "mpi_messages")
     assert set(counts.dropped) == {"its partner is not recorded"}

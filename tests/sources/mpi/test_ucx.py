@@ -50,14 +50,14 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
         (20, 22, 1, "ucp_tag_recv_nbx"),
         (40, 42, 0, "ucp_tag_send_nbx"),
     ]
-    said = {t: trace.events[trace.events["type"] == t] for t in (BYTES, TAG, PEER)}
-    assert [(e.time + 10, e.row, e.value) for e in said[BYTES].itertuples()] == [
+    details = {t: trace.events[trace.events["type"] == t] for t in (BYTES, TAG, PEER)}
+    assert [(e.time + 10, e.row, e.value) for e in details[BYTES].itertuples()] == [
         (12, 0, 4096),
         (12, 2, 4096),
         (40, 0, 0),
     ]
-    assert [(e.time + 10, e.row, e.value) for e in said[TAG].itertuples()] == [(12, 0, 7), (12, 2, 7), (40, 0, 0)]
-    peers = [(e.time + 10, e.row, e.value, trace.values[PEER][e.value]) for e in said[PEER].itertuples()]
+    assert [(e.time + 10, e.row, e.value) for e in details[TAG].itertuples()] == [(12, 0, 7), (12, 2, 7), (40, 0, 0)]
+    peers = [(e.time + 10, e.row, e.value, trace.values[PEER][e.value]) for e in details[PEER].itertuples()]
     assert peers == [(12, 0, 2, names[1]), (12, 2, 1, names[0]), (40, 0, 3, "worker 0xfffffffffffffffe")]
     counts = account(summary, "ucx")
     assert (counts.read, counts.written) == (7, 5)

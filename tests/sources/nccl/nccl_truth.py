@@ -150,17 +150,17 @@ def pairs_of(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, objec
 
 def lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[Line]]:
     """Lines of the trace that begin a payload, and those that end one (all of whose values are 0)."""
-    of_line: dict[int, list[tuple[int, object]]] = defaultdict(list)
+    pairs_of_line: dict[int, list[tuple[int, object]]] = defaultdict(list)
     where: dict[int, tuple[str, str, int]] = {}
     chosen = trace.events[trace.events["type"].between(COMMUNICATOR, CALLS)]
     columns = (chosen[name].tolist() for name in ("line", "row", "task", "time", "type", "value"))
     for line, row, task, time, kind, value in zip(*columns, strict=True):
         place = "stream" if trace.names["THREAD"][row].startswith("CUDA-") else "host"
         where[line] = (trace.names["TASK"][task - 1], place, start_utc + time)
-        of_line[line].append((kind, trace.values[kind][value] if kind in NAMED else value))
+        pairs_of_line[line].append((kind, trace.values[kind][value] if kind in NAMED else value))
     begins: Counter[Line] = Counter()
     ends: Counter[Line] = Counter()
-    for line, pairs in of_line.items():
+    for line, pairs in pairs_of_line.items():
         assert [kind for kind, _ in pairs] == sorted(kind for kind, _ in pairs)
         values = tuple(sorted(pairs, key=str))
         (begins if any(value for _, value in pairs) else ends)[(*where[line], values)] += 1

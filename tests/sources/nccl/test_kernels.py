@@ -22,9 +22,9 @@ ALL_REDUCE, SEND_RECEIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKe
 ALL_GATHER, GENERIC = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_Generic_4"
 
 
-def all_reduce(begin: int, size: int, communicator: int = 1, **of_thread: int) -> Call:
+def all_reduce(begin: int, size: int, communicator: int = 1, **thread: int) -> Call:
     payload = {COMMUNICATOR: communicator, SIZE: size, OPERATION: "Sum"}
-    return Call(begin, begin + 4, "ncclAllReduce", payload, **of_thread)
+    return Call(begin, begin + 4, "ncclAllReduce", payload, **thread)
 
 
 def all_gather(begin: int, size: int) -> Call:
@@ -55,21 +55,21 @@ def payloads(folder: Path, calls: Sequence[Call], kernels: Sequence[Kernel]) -> 
     path = reports.nccl_report(folder / "report.sqlite", calls, kernels, environment="RANK=0")
     trace, summary = trace_of([path], folder / "trace.prv", "kernels,nvtx,nccl")
     begins, ends = truth.lines(trace, summary.start_utc_ns)
-    found = []
+    in_trace = []
     for _, place, time, pairs in begins.elements():
         if place == "stream":
             values: dict[int, object] = {}
             for kind in {kind for kind, _ in pairs}:
-                of_kind = [value for other, value in pairs if other == kind]
-                values[kind] = of_kind[0] if len(of_kind) == 1 else of_kind
-            found.append(((time - reports.UTC - 1000) // 10, values))
-    sized = {kind for _, values in found for kind in values if kind in truth.SIZES}
+                values_of_kind = [value for other, value in pairs if other == kind]
+                values[kind] = values_of_kind[0] if len(values_of_kind) == 1 else values_of_kind
+            in_trace.append(((time - reports.UTC - 1000) // 10, values))
+    sized = {kind for _, values in in_trace for kind in values if kind in truth.SIZES}
     assert {kind for line in ends if line[1] == "stream" for kind, _ in line[3]} == sized
-    return sorted(found, key=lambda each: each[0])
+    return sorted(in_trace, key=lambda line: line[0])
 
 
-def sums(found: Sequence[tuple[int, dict[int, object]]], kind: int) -> list[object]:
-    return [values.get(kind) for _, values in found]
+def sums(in_trace: Sequence[tuple[int, dict[int, object]]], kind: int) -> list[object]:
+    return [values.get(kind) for _, values in in_trace]
 
 
 # ---- launches in reports ---------------------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ def test_groups_nest_and_their_outermost_end_launches(tmp_path: Path) -> None:
         Call(630, 640, "ncclGroupEnd"),  # its start was before the capture
     ]
     kernels = [kernel(0, ALL_REDUCE), kernel(1, ALL_REDUCE, launch=612), kernel(2, ALL_REDUCE, launch=621)]
-    found = payloads(tmp_path, calls, [*kernels, kernel(3, ALL_REDUCE, launch=635)])
-    assert [number for number, _ in found] == [0, 1, 2]
-    assert sums(found, truth.BYTES) == [3, 4, 8]
-    assert sums(found, truth.CALLS) == [2, 1, 1]
-    assert sums(found, truth.SEQUENCE) == [1, 3, 4]
+    in_trace = payloads(tmp_path, calls, [*kernels, kernel(3, ALL_REDUCE, launch=635)])
+    assert [number for number, _ in in_trace] == [0, 1, 2]
+    assert sums(in_trace, truth.BYTES) == [3, 4, 8]
+    assert sums(in_trace, truth.CALLS) == [2, 1, 1]
+    assert sums(in_trace, truth.SEQUENCE) == [1, 3, 4]
 
 
 def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
     reports.execute(path, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET correlationId = 1 WHERE correlationId = 3")
     trace, summary = trace_of([path], tmp_path / "trace.prv", "kernels,nccl")
     begins, _ = truth.lines(trace, summary.start_utc_ns)
-    found = {time - reports.UTC: dict(pairs)[truth.BYTES] for _, place, time, pairs in begins if place == "stream"}
-    assert found == {1000: 1, 1010: 16, 1020: 256}
+    in_trace = {time - reports.UTC: dict(pairs)[truth.BYTES] for _, place, time, pairs in begins if place == "stream"}
+    assert in_trace == {1000: 1, 1010: 16, 1020: 256}
 
 
 def test_kernels_without_a_call_are_counted(tmp_path: Path) -> None:
@@ -169,9 +169,9 @@ def test_kernels_without_a_call_are_counted(tmp_path: Path) -> None:
 def test_kernels_of_a_group_have_the_calls_of_their_functions(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1), message(20, "ncclSend", 0, 4), all_gather(30, 2), all_reduce(40, 16)])
     kernels = [kernel(0, SEND_RECEIVE, stream=1), kernel(1, ALL_REDUCE, stream=2), kernel(2, ALL_GATHER, stream=3)]
-    found = payloads(tmp_path, calls, kernels)
-    assert sums(found, truth.SEND_BYTES) == [4, None, None]
-    assert sums(found, truth.BYTES) == [None, 17, 2]
+    in_trace = payloads(tmp_path, calls, kernels)
+    assert sums(in_trace, truth.SEND_BYTES) == [4, None, None]
+    assert sums(in_trace, truth.BYTES) == [None, 17, 2]
 
 
 def test_a_kernel_that_does_not_say_its_function_has_the_calls_of_the_group(tmp_path: Path) -> None:
@@ -187,28 +187,28 @@ def test_devices_of_a_process_share_equal_calls(tmp_path: Path) -> None:
     for number, calls in enumerate((by_device, by_call)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        found = payloads(folder, group(calls), kernels)
-        assert (sums(found, truth.BYTES), sums(found, truth.CALLS)) == ([3, 3], [2, 2])
+        in_trace = payloads(folder, group(calls), kernels)
+        assert (sums(in_trace, truth.BYTES), sums(in_trace, truth.CALLS)) == ([3, 3], [2, 2])
 
 
 def test_devices_of_a_process_have_consecutive_messages(tmp_path: Path) -> None:
     calls = group([message(10 * i, "ncclSend", peer, 1 << i) for i, peer in enumerate((1, 2, 3, 0), 1)])
     kernels = [kernel(0, SEND_RECEIVE, device=1), kernel(1, SEND_RECEIVE, device=0)]
-    found = payloads(tmp_path, calls, kernels)
-    assert sums(found, truth.SEND_BYTES) == [8 + 16, 2 + 4]
+    in_trace = payloads(tmp_path, calls, kernels)
+    assert sums(in_trace, truth.SEND_BYTES) == [8 + 16, 2 + 4]
 
 
 def test_communicators_have_kernels_in_the_order_of_their_first_calls(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1, 7), all_reduce(20, 2, 5), all_reduce(30, 4, 7)])
-    found = payloads(tmp_path, calls, [kernel(0, ALL_REDUCE, stream=7), kernel(1, ALL_REDUCE, stream=8)])
-    assert sums(found, truth.BYTES) == [5, 2]
-    assert len({str(label) for label in sums(found, truth.COMMUNICATOR)}) == 2
+    in_trace = payloads(tmp_path, calls, [kernel(0, ALL_REDUCE, stream=7), kernel(1, ALL_REDUCE, stream=8)])
+    assert sums(in_trace, truth.BYTES) == [5, 2]
+    assert len({str(label) for label in sums(in_trace, truth.COMMUNICATOR)}) == 2
 
 
 def test_where_calls_do_not_come_out_even_each_kernel_has_all(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1), all_reduce(20, 2), all_reduce(30, 4)])
-    found = payloads(tmp_path, calls, [kernel(0, ALL_REDUCE, stream=7), kernel(1, ALL_REDUCE, stream=8)])
-    assert sums(found, truth.BYTES) == [7, 7]
+    in_trace = payloads(tmp_path, calls, [kernel(0, ALL_REDUCE, stream=7), kernel(1, ALL_REDUCE, stream=8)])
+    assert sums(in_trace, truth.BYTES) == [7, 7]
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -221,20 +221,20 @@ def test_every_call_has_a_kernel_of_its_launch(
 ) -> None:
     """Whatever is launched together: no call with a kernel is lost, no kernel has another's function or launch."""
     calls.sort(key=lambda call: call[0])
-    columns = [np.array([call[i] for call in calls], np.int64) for i in range(4)]
-    of_kernels = [np.array([each[i] for each in kernels], np.int64) for i in range(3)]
+    call_columns = [np.array([call[i] for call in calls], np.int64) for i in range(4)]
+    kernel_columns = [np.array([key[i] for key in kernels], np.int64) for i in range(3)]
     pairs = nccl_kernels.assign_calls(
-        nccl_kernels.SharedCalls(*columns),
-        nccl_kernels.SharedKernels(*of_kernels, np.arange(len(kernels))),
+        nccl_kernels.SharedCalls(*call_columns),
+        nccl_kernels.SharedKernels(*kernel_columns, np.arange(len(kernels))),
     )
-    found = [(int(k), int(c)) for k, c in zip(*pairs, strict=True)]
-    assert found == sorted(set(found))
+    assigned = [(int(k), int(c)) for k, c in zip(*pairs, strict=True)]
+    assert assigned == sorted(set(assigned))
     for number, (launch, function, _, _) in enumerate(calls):
-        among = [k for k, each in enumerate(kernels) if each[0] == launch]
+        among = [k for k, key in enumerate(kernels) if key[0] == launch]
         same = [k for k in among if kernels[k][1] == function]
-        of_call = [k for k, c in found if c == number]
-        assert set(of_call) <= set(same or among)
-        assert len(of_call) == (0 if not among else 1) or of_call == (same or among)
+        kernels_of_call = [k for k, c in assigned if c == number]
+        assert set(kernels_of_call) <= set(same or among)
+        assert len(kernels_of_call) == (0 if not among else 1) or kernels_of_call == (same or among)
 
 
 # ---- launches, against loops -----------------------------------------------------------------------------------------
@@ -245,18 +245,18 @@ def test_every_call_has_a_kernel_of_its_launch(
 def test_launches_are_outermost_groups_and_single_calls(calls: list[tuple[int, int]]) -> None:
     calls.sort(key=lambda call: call[0])
     tid, step = (np.array([call[i] for call in calls], np.int64) for i in range(2))
-    found = nccl_calls._number_launches(tid, step).tolist()
+    launches = nccl_calls._number_launches(tid, step).tolist()
     expected: list[list[int]] = []
     for thread in (0, 1):
         open_groups = 0
-        for number, (of_thread, change) in enumerate(calls):
-            if of_thread != thread:
+        for number, (caller, change) in enumerate(calls):
+            if caller != thread:
                 continue
             if open_groups == 0:
                 expected.append([])
             expected[-1].append(number)
             open_groups = max(open_groups + change, 0)
-    assert found == [i for i, members in enumerate(expected) for _ in members]
+    assert launches == [i for i, members in enumerate(expected) for _ in members]
 
 
 @pytest.mark.parametrize(
@@ -273,6 +273,6 @@ def test_launches_are_outermost_groups_and_single_calls(calls: list[tuple[int, i
     ],
 )
 def test_names_of_calls_and_kernels_tell_the_same_function(name: str, function: str) -> None:
-    of_call = nccl_kernels.parse_function(name)
-    assert of_call == nccl_kernels.parse_function(function) != nccl_kernels.NO_FUNCTION
+    number = nccl_kernels.parse_function(name)
+    assert number == nccl_kernels.parse_function(function) != nccl_kernels.NO_FUNCTION
     assert nccl_kernels.parse_function(GENERIC) == nccl_kernels.NO_FUNCTION

@@ -49,19 +49,19 @@ def all_reduce(begin: int, communicator: int) -> Call:
 
 def write(
     folder: Path,
-    of_ranks: Sequence[Sequence[Call]],
+    calls_of_ranks: Sequence[Sequence[Call]],
     kernels: dict[int, Sequence[Kernel]] | None = None,
     world: int | None = None,
     ranks: Sequence[int] | None = None,
 ) -> list[Path]:
     """A report for each rank, those of later ranks captured a little later."""
     paths = []
-    for number, calls in enumerate(of_ranks):
+    for number, calls in enumerate(calls_of_ranks):
         rank = number if ranks is None else ranks[number]
         environment = f"RANK={rank}" + (f";WORLD_SIZE={world}" if world else "")
         path = folder / f"rank{rank}.sqlite"
-        of_rank = (kernels or {}).get(rank, ())
-        paths.append(reports.nccl_report(path, calls, of_rank, environment=environment, utc=UTC + 1000 * rank))
+        own_kernels = (kernels or {}).get(rank, ())
+        paths.append(reports.nccl_report(path, calls, own_kernels, environment=environment, utc=UTC + 1000 * rank))
     return paths
 
 
@@ -74,18 +74,18 @@ def translated(paths: Sequence[Path], output: Path) -> tuple[Trace, SourceAccoun
 
 def lines(trace: Trace) -> list[tuple[int, int, int, int, int]]:
     """Task, from 0, and time of the send, the same of the receive, bytes."""
-    of_nccl = trace.communications[trace.communications["tag"] == truth.MESSAGE]
+    messages = trace.communications[trace.communications["tag"] == truth.MESSAGE]
     columns = ("send_task", "send_logical", "receive_task", "receive_logical", "size")
     return sorted(
-        (a - 1, b, c - 1, d, e) for a, b, c, d, e in of_nccl[list(columns)].itertuples(index=False, name=None)
+        (a - 1, b, c - 1, d, e) for a, b, c, d, e in messages[list(columns)].itertuples(index=False, name=None)
     )
 
 
 def peers(trace: Trace, event_type: int) -> list[tuple[int, str]]:
     """Task, from 0, and label of the peers of calls on the host, in the order of time."""
-    found = trace.events[trace.events["type"] == event_type]
-    labels = trace.labels_of(event_type, found["value"])
-    return [(task - 1, label) for task, label in zip(found["task"], labels, strict=True)]
+    in_trace = trace.events[trace.events["type"] == event_type]
+    labels = trace.labels_of(event_type, in_trace["value"])
+    return [(task - 1, label) for task, label in zip(in_trace["task"], labels, strict=True)]
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ def test_the_nth_send_to_a_rank_is_its_nth_receive(tmp_path: Path) -> None:
 
 def test_messages_go_between_kernels_where_there_are_any(tmp_path: Path) -> None:
     calls = [[init(1, 0, 2), send(10, 1)], [init(1, 1, 2), receive(10, 0)]]
-    of_kernels = {1: [Kernel(100, 150, "ncclDevKernel_SendRecv", 12)]}
-    trace, _ = translated(write(tmp_path, calls, of_kernels), tmp_path / "trace.prv")
+    kernels = {1: [Kernel(100, 150, "ncclDevKernel_SendRecv", 12)]}
+    trace, _ = translated(write(tmp_path, calls, kernels), tmp_path / "trace.prv")
     assert lines(trace) == [(0, 9, 1, 1149, 64)]
     row = int(trace.communications["receive_row"].iloc[0])
     assert trace.names["THREAD"][row].startswith("CUDA-")
@@ -220,8 +220,8 @@ def test_communicators_are_numbered_by_size_tasks_and_first_use(tmp_path: Path) 
         3: "comm 3 (2 ranks)",
         4: "comm 4 (2 ranks)",
     }
-    found = trace.events[trace.events["type"] == truth.COMMUNICATOR].sort_values("time", kind="stable")
-    by_task = {int(task): values["value"].tolist() for task, values in found.groupby("task")}
+    in_trace = trace.events[trace.events["type"] == truth.COMMUNICATOR].sort_values("time", kind="stable")
+    by_task = {int(task): values["value"].tolist() for task, values in in_trace.groupby("task")}
     assert by_task == {1: [3, 1, 2], 2: [3, 1, 2], 3: [4, 1, 2], 4: [4, 1, 2]}
 
 
@@ -242,5 +242,11 @@ def test_the_order_of_reports_does_not_matter(tmp_path: Path) -> None:
 def test_sequence_numbers_count_collectives_and_messages_apart(tmp_path: Path) -> None:
     calls = [[init(1, 0, 1), all_reduce(10, 1), send(20, 0), all_reduce(30, 1), receive(40, 0), send(50, 0)]]
     trace, _ = translated(write(tmp_path, calls), tmp_path / "trace.prv")
-    found = trace.events[trace.events["type"] == truth.SEQUENCE]
-    assert list(zip(found["time"] + 1, found["value"], strict=True)) == [(10, 1), (20, 1), (30, 2), (40, 1), (50, 2)]
+    in_trace = trace.events[trace.events["type"] == truth.SEQUENCE]
+    assert list(zip(in_trace["time"] + 1, in_trace["value"], strict=True)) == [
+        (10, 1),
+        (20, 1),
+        (30, 2),
+        (40, 1),
+        (50, 2),
+    ]

@@ -64,8 +64,8 @@ def long_ddp(shared_reports: Path, unpacked: Unpacked, tmp_path_factory: pytest.
     return Translated(paths, tmp_path_factory.mktemp("nccl") / "ddplong.prv")
 
 
-def differences(found: Counter[Line], expected: Counter[Line]) -> list[object]:
-    return [("missing", *(expected - found).items()), ("not expected", *(found - expected).items())]
+def differences(in_trace: Counter[Line], expected: Counter[Line]) -> list[object]:
+    return [("missing", *(expected - in_trace).items()), ("not expected", *(in_trace - expected).items())]
 
 
 def launched_in_group_end(report: NcclReport) -> int:
@@ -101,7 +101,7 @@ def test_messages_go_from_the_senders_kernel_to_the_receivers(ddp: Translated) -
     assert len(expected) == 6
     lines = ddp.trace.communications[ddp.trace.communications["tag"] == truth.MESSAGE]
     task = ddp.trace.names["TASK"]
-    found = sorted(
+    in_trace = sorted(
         (
             task[line.send_task - 1],
             line.send_logical + ddp.summary.start_utc_ns,
@@ -111,7 +111,7 @@ def test_messages_go_from_the_senders_kernel_to_the_receivers(ddp: Translated) -
         )
         for line in lines.itertuples()
     )
-    assert found == expected
+    assert in_trace == expected
     rows = {*lines["send_row"], *lines["receive_row"]}
     assert all(ddp.trace.names["THREAD"][row].startswith("CUDA-") for row in rows)
     assert account(ddp.summary, "nccl_messages").written == 6
@@ -129,12 +129,12 @@ def expected_messages(translated: Translated) -> list[tuple[str, int, str, int, 
                     time = kernel.begin if call.name == "ncclSend" else kernel.end
                     size = int(str(call.payload["Message size [bytes]"]))
                     ends.setdefault((call.name, *route), []).append((report.utc + time, size))
-    found = []
+    in_trace = []
     for (name, source, target), sends in ends.items():
         if name == "ncclSend":
             for (send, size), (receive, _) in zip(sends, ends["ncclRecv", source, target], strict=True):
-                found.append((f"rank {source}", send, f"rank {target}", receive, size))
-    return sorted(found)
+                in_trace.append((f"rank {source}", send, f"rank {target}", receive, size))
+    return sorted(in_trace)
 
 
 def test_collectives_of_all_ranks_have_the_same_numbers(ddp: Translated) -> None:
@@ -145,7 +145,7 @@ def test_collectives_of_all_ranks_have_the_same_numbers(ddp: Translated) -> None
         if place == "host" and truth.BYTES in values:
             by_rank.setdefault(task, {})[values[truth.SEQUENCE]] = (values[truth.BYTES], values.get(truth.OPERATION))
     assert len(by_rank) == 4 and len(by_rank["rank 0"]) == 124
-    assert all(of_rank == by_rank["rank 0"] for of_rank in by_rank.values())
+    assert all(members == by_rank["rank 0"] for members in by_rank.values())
 
 
 def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: Path) -> None:
@@ -184,12 +184,12 @@ def test_each_device_of_one_process_has_its_share_of_a_group(shared_reports: Pat
     assert len(report.kernels) == launched_in_group_end(report) == 32
     trace, summary = trace_of([path], tmp_path / "trace.prv", SOURCES)
     begins, _ = truth.lines(trace, summary.start_utc_ns)
-    found = Counter({line: count for line, count in begins.items() if line[1] == "stream"})
+    in_trace = Counter({line: count for line, count in begins.items() if line[1] == "stream"})
     task = trace.names["TASK"][0]
     # Of the four equal calls of a group each device carries out one; groups are numbered 1, 5, ... by their calls.
-    assert {line[:3] for line in found} == {(task, "stream", report.utc + k.begin) for k in report.kernels}
+    assert {line[:3] for line in in_trace} == {(task, "stream", report.utc + k.begin) for k in report.kernels}
     expected = {(truth.COMMUNICATOR, "comm 1 (4 ranks)"), (truth.OPERATION, "Sum"), (truth.BYTES, 16777216)}
-    assert all({*line[3]} >= {*expected, (truth.CALLS, 1)} for line in found)
+    assert all({*line[3]} >= {*expected, (truth.CALLS, 1)} for line in in_trace)
     host = [dict(line[3]) for line in begins if line[1] == "host"]
     assert sorted(values.get(truth.SEQUENCE, 0) for values in host) == list(range(33))
 
@@ -208,8 +208,8 @@ def test_ranks_in_one_report_are_told_by_the_calls_that_made_the_communicator(
             pairs = pairs_of([call], "comm 1 (4 ranks)")
             expected[f"rank {rank_of[call.process]}", "host", report.utc + call.begin, pairs] += 1
     begins, _ = truth.lines(trace, summary.start_utc_ns)
-    found = Counter({line: count for line, count in begins.items() if line[1] == "host"})
-    assert found == expected, differences(found, expected)
+    in_trace = Counter({line: count for line, count in begins.items() if line[1] == "host"})
+    assert in_trace == expected, differences(in_trace, expected)
     assert account(summary, "nccl_messages").written == 6
 
 

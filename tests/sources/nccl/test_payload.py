@@ -47,15 +47,15 @@ def lines_of(path: Path, output: Path) -> tuple[Counter[tuple[object, ...]], dic
     """Lines about NCCL in the trace of one report: row, UTC from the start, pairs; and what was dropped."""
     trace, summary = trace_of([path], output, "kernels,nvtx,nccl")
     begins, _ = truth.lines(trace, summary.start_utc_ns)
-    found: Counter[tuple[object, ...]] = Counter()
+    in_trace: Counter[tuple[object, ...]] = Counter()
     for (_, place, time, pairs), count in begins.items():
-        found[place, time - reports.UTC, pairs] += count
-    return found, account(summary, "nccl").dropped
+        in_trace[place, time - reports.UTC, pairs] += count
+    return in_trace, account(summary, "nccl").dropped
 
 
 def expected_lines() -> Counter[tuple[object, ...]]:
     numbers = {BIG: 0, SMALL: 0}
-    found: Counter[tuple[object, ...]] = Counter()
+    in_trace: Counter[tuple[object, ...]] = Counter()
     for i, call in enumerate(CALLS):
         communicator = call.payload[COMMUNICATOR]
         assert isinstance(communicator, int)
@@ -67,19 +67,19 @@ def expected_lines() -> Counter[tuple[object, ...]]:
             sequence = 1
         named = truth.Call(0, call.begin, call.end or 0, call.name, dict(call.payload), sequence=sequence)
         pairs = truth.pairs_of([named], LABELS[communicator])
-        found["host", call.begin, pairs] += 1
+        in_trace["host", call.begin, pairs] += 1
         if 1 <= i < 6:
-            found["stream", KERNELS[i - 1].begin, tuple(sorted([*pairs, (truth.CALLS, 1)], key=str))] += 1
-    return found
+            in_trace["stream", KERNELS[i - 1].begin, tuple(sorted([*pairs, (truth.CALLS, 1)], key=str))] += 1
+    return in_trace
 
 
 @pytest.mark.parametrize("form", [reports.JSON, reports.BLOB, reports.BLOB_OF_SIZE, reports.HEXADECIMAL])
 def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
     """In JSON and in every form of bytes that was ever described; no capture with bytes was at hand."""
     path = reports.nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, form, ALONE)
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     assert dropped == {}
-    assert found == expected_lines()
+    assert in_trace == expected_lines()
 
 
 def test_json_text_may_be_registered(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_json_text_may_be_registered(tmp_path: Path) -> None:
     rows = [(0, None, 75, tid, 2, 1, None), (10, 20, 59, tid, 3, 1, 4), (30, 40, 59, tid, 3, 1, None)]
     tables = {"NVTX_EVENTS": (columns, rows)}
     path = reports.export(tmp_path / "report.sqlite", ["", "x", "NCCL", "ncclAllReduce", text], tables)
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     pairs = {truth.COMMUNICATOR: "comm 1 (1 rank)", truth.BYTES: 64, truth.OPERATION: "Min", truth.SEQUENCE: 1}
-    assert found == Counter({("host", 10, tuple(sorted(pairs.items(), key=str))): 1})
+    assert in_trace == Counter({("host", 10, tuple(sorted(pairs.items(), key=str))): 1})
     assert dropped == {"call without payload: the export has none": 1}
 
 
@@ -118,9 +118,9 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
     for number, rows in enumerate(([*other, *entries], [*entries, *other], [*other, *other, *entries, *entries])):
         more = {"NVTX_PAYLOAD_SCHEMA_ENTRIES": (columns, rows)}
         path = reports.nccl_report(tmp_path / f"{number}.sqlite", CALLS[1:3], form=reports.BLOB, more=more)
-        found, dropped = lines_of(path, tmp_path / f"{number}.prv")
-        assert dropped == {} and len(found) == 2
-        assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in found) == 1  # type: ignore[operator]
+        in_trace, dropped = lines_of(path, tmp_path / f"{number}.prv")
+        assert dropped == {} and len(in_trace) == 2
+        assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in in_trace) == 1  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
 def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: object) -> None:
     path = reports.nccl_report(tmp_path / "report.sqlite", CALLS[1:2], KERNELS[:1], reports.BLOB)
     reports.execute(path, "UPDATE NVTX_EVENTS SET binaryData = ? WHERE eventType = 59", payload)
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
-    assert not found
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
+    assert not in_trace
     assert dropped == {"call with a payload that is not understood": 1, "kernel whose calls have no payload": 1}
 
 
@@ -139,15 +139,15 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:
     path = reports.nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
     reports.execute(path, "UPDATE NVTX_EVENTS SET jsonText = ? WHERE eventType = 59", text)
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
-    assert not found
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
+    assert not in_trace
     assert dropped == {"call with a payload that is not understood": 1}
 
 
 def test_payloads_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     path = reports.nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, reports.NO_PAYLOAD)
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
-    assert not found
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
+    assert not in_trace
     # Payloads of calls that make communicators are not missed: not every version of NCCL gives them one.
     assert dropped == {
         "call without payload: the export has none, make it with nsys export --include-blobs=true": 7,
@@ -170,8 +170,8 @@ def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
     path = reports.nccl_report(tmp_path / "report.sqlite", calls)
     reports.execute(path, "INSERT INTO NVTX_EVENTS SELECT * FROM NVTX_EVENTS WHERE start = 20")
     reports.execute(path, "UPDATE NVTX_EVENTS SET globalTid = NULL WHERE rowid = (SELECT MAX(rowid) FROM NVTX_EVENTS)")
-    found, dropped = lines_of(path, tmp_path / "trace.prv")
-    assert sorted(time for _, time, _ in found) == [20, 200]  # type: ignore[type-var]
+    in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
+    assert sorted(time for _, time, _ in in_trace) == [20, 200]  # type: ignore[type-var]
     assert dropped == {
         "no thread": 1,
         "ends before it starts": 1,
@@ -221,7 +221,7 @@ def test_fields_lie_where_a_c_compiler_puts_them(kinds: list[int], offsets_given
     formats = "".join(_SIZED[kind] for kind in kinds)
     data = struct.pack("@" + formats, *values)
     ends = [struct.calcsize("@" + formats[: i + 1]) for i in range(len(kinds))]
-    offsets = [end - struct.calcsize("@" + each) for end, each in zip(ends, formats, strict=True)]
+    offsets = [end - struct.calcsize("@" + code) for end, code in zip(ends, formats, strict=True)]
     n = len(kinds)
 
     def columns(name: str) -> Columns:
@@ -245,11 +245,11 @@ def test_blobs_are_read_as_bytes_whatever_their_type(tmp_path: Path) -> None:
     table = {"T": (("a", "b"), [(1, b"\x00\xff"), (2, "00ff"), (3, None), (4, 17)])}
     database = Database(reports.export(tmp_path / "report.sqlite", [""], table))
     declared = replace(ENUMS, name="T", required=("a",), optional={}, blob=("b", "c"))
-    found = database.read(declared, "")
+    columns = database.read(declared, "")
     database.close()
-    assert found["a"].tolist() == [1, 2, 3, 4] and NULL not in found["a"]
-    assert found.blobs["b"].to_pylist() == [b"\x00\xff", b"00ff", None, None]
-    assert found.blobs["c"].to_pylist() == [None] * 4
+    assert columns["a"].tolist() == [1, 2, 3, 4] and NULL not in columns["a"]
+    assert columns.blobs["b"].to_pylist() == [b"\x00\xff", b"00ff", None, None]
+    assert columns.blobs["c"].to_pylist() == [None] * 4
 
 
 def test_numbers_that_no_communicator_has(tmp_path: Path) -> None:

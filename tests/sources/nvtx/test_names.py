@@ -116,9 +116,9 @@ CASES: list[tuple[str, str, int | None]] = [
 
 @pytest.mark.parametrize(("text", "name", "number"), CASES, ids=[repr(case[0])[:40] for case in CASES])
 def test_literals(text: str, name: str, number: int | None) -> None:
-    names, numbers, found = split_numbers([text])
+    names, numbers, has_number = split_numbers([text])
     assert names.to_pylist() == [name]
-    assert (numbers.tolist(), found.tolist()) == ([number or 0], [number is not None])
+    assert (numbers.tolist(), has_number.tolist()) == ([number or 0], [number is not None])
 
 
 def test_all_at_once_in_order_with_repeats_and_missing_texts() -> None:
@@ -126,10 +126,10 @@ def test_all_at_once_in_order_with_repeats_and_missing_texts() -> None:
     texts: list[str | None] = [None]
     for text, _, _ in cases:
         texts += [text, None]
-    names, numbers, found = split_numbers(texts)
+    names, numbers, has_number = split_numbers(texts)
     assert names.to_pylist() == [None, *(value for _, name, _ in cases for value in (name, None))]
     assert numbers.tolist() == [0, *(value for _, _, number in cases for value in (number or 0, 0))]
-    assert found.tolist() == [False, *(value for _, _, number in cases for value in (number is not None, False))]
+    assert has_number.tolist() == [False, *(value for _, _, number in cases for value in (number is not None, False))]
 
 
 def test_types() -> None:
@@ -141,18 +141,18 @@ def test_types() -> None:
         pa.array(["before", "a 1", "b", None])[1:],
         pa.chunked_array([["a 1"], ["b", None]]),
     ):
-        names, numbers, found = split_numbers(texts)
+        names, numbers, has_number = split_numbers(texts)
         assert names.type == pa.string() and names.to_pylist() == ["a", "b", None]
         assert numbers.dtype == np.int64 and numbers.tolist() == [1, 0, 0]
-        assert found.dtype == np.bool_ and found.tolist() == [True, False, False]
+        assert has_number.dtype == np.bool_ and has_number.tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("texts", [[], [None], [None, None], pa.chunked_array([], pa.string())])
 def test_nothing_to_split(texts: list[None] | pa.ChunkedArray) -> None:
-    names, numbers, found = split_numbers(texts)
+    names, numbers, has_number = split_numbers(texts)
     assert names.type == pa.string() and names.to_pylist() == [None] * len(texts)
     assert numbers.dtype == np.int64 and numbers.tolist() == [0] * len(texts)
-    assert found.dtype == np.bool_ and found.tolist() == [False] * len(texts)
+    assert has_number.dtype == np.bool_ and has_number.tolist() == [False] * len(texts)
 
 
 def brute_force(text: str) -> tuple[str, int | None]:
@@ -198,11 +198,11 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=8).map("".join), st.text(max_size=30
 @given(st.lists(st.one_of(TEXTS, st.none()), max_size=12))
 def test_agrees_with_brute_force(texts: list[str | None]) -> None:
     texts = [None if text is None else text.encode("utf-8", "replace").decode() for text in texts]
-    names, numbers, found = split_numbers(texts)
+    names, numbers, has_number = split_numbers(texts)
     expected = [(None, None) if text is None else brute_force(text) for text in texts]
     assert names.to_pylist() == [name for name, _ in expected]
     assert numbers.tolist() == [number or 0 for _, number in expected]
-    assert found.tolist() == [number is not None for _, number in expected]
+    assert has_number.tolist() == [number is not None for _, number in expected]
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -234,17 +234,17 @@ def _texts(path: Path) -> list[str]:
 def test_real_pytorch_reports(report: str, distinct: int, names_left: int) -> None:
     texts = _texts(REPORTS / report)
     assert len(set(texts)) == distinct
-    names, numbers, found = split_numbers(texts)
+    names, numbers, has_number = split_numbers(texts)
     assert len(set(names.to_pylist())) == names_left
-    assert list(zip(names.to_pylist(), np.where(found, numbers, -1).tolist(), strict=True)) == [
+    assert list(zip(names.to_pylist(), np.where(has_number, numbers, -1).tolist(), strict=True)) == [
         (name, -1 if number is None else number) for name, number in map(brute_force, texts)
     ]
 
 
 def test_sample_report() -> None:
     texts = _texts(SAMPLES / "ddp-2x2.rank0.sqlite")
-    names, numbers, found = split_numbers(texts)
+    names, numbers, has_number = split_numbers(texts)
     steps = [(name, number) for name, number in zip(names.to_pylist(), numbers.tolist(), strict=True) if name == "step"]
     assert sorted(steps) == [("step", number) for number in range(6)]
     assert {"layer0", "layer5"} <= set(names.to_pylist())
-    assert found.sum() == 6
+    assert has_number.sum() == 6

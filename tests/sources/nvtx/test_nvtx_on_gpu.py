@@ -40,7 +40,7 @@ def projections(report):
             f"select globalTid, domainId, {NAME} from NVTX_EVENTS n where eventType = 75"
         )
     }
-    found = {}
+    projected = {}
     ranges = connection.execute(
         f"select globalTid, domainId, {NAME}, start, end from NVTX_EVENTS n where eventType in (59, 60)"
     )
@@ -48,9 +48,9 @@ def projections(report):
         for called, pid, context, stream, first, last in operations[tid]:
             if begin <= called <= end:
                 key = (domains.get((tid >> 24, domain), ""), text, tid, begin, pid, context, stream)
-                limits = found.setdefault(key, [first, last, 0])
-                found[key] = [min(limits[0], first), max(limits[1], last), limits[2] + 1]
-    return found
+                limits = projected.setdefault(key, [first, last, 0])
+                projected[key] = [min(limits[0], first), max(limits[1], last), limits[2] + 1]
+    return projected
 
 
 def translated(reports, folder, sources="nvtx_on_gpu,kernels,memory_operations"):
@@ -65,7 +65,7 @@ def intervals(trace, summary, base):
     """(domain label, name, number, UTC of begin, of end, row name) of each range on a stream, read from the trace."""
     rows = trace.names["THREAD"]
     open_ = defaultdict(list)
-    found = []
+    ranges = []
     numbers = {t: label for t, label in trace.types.items() if re.fullmatch(r"NVTX.* range on GPU, lane \d+", label)}
     by_line = trace.events[
         trace.events["type"].isin([*numbers, *(t for t, la in trace.types.items() if "number" in la)])
@@ -84,18 +84,18 @@ def intervals(trace, summary, base):
             begin, name, number = open_[row, type_].pop()
             domain = numbers[type_].removeprefix("NVTX").split(" range on GPU")[0].strip()
             utc = summary.start_utc_ns - base
-            found.append((domain, name, number, begin + utc, time + utc, rows[row]))
-    return found
+            ranges.append((domain, name, number, begin + utc, time + utc, rows[row]))
+    return ranges
 
 
 def expected(report, offset=0):
     """What `intervals` must give for one report, rows by their stream number."""
-    found = []
+    ranges = []
     for (domain, text, _, _, _, _, stream), (first, last, _) in projections(report).items():
         match = re.fullmatch(r"(.*\S) (\d+)", text)
         name, number = (match[1], int(match[2])) if match else (text, None)
-        found.append((domain, name, number, first + offset, last + offset, f"S{stream}"))
-    return sorted(found, key=str)
+        ranges.append((domain, name, number, first + offset, last + offset, f"S{stream}"))
+    return sorted(ranges, key=str)
 
 
 def utc_of_zero(report):

@@ -21,8 +21,8 @@ CREATED = (1, None, 75, MAIN, 1, "Python Periodic Sampling", None)
 
 
 def sample(time: int, *frames: tuple[int, int, int]) -> tuple[object, ...]:
-    said = [{"Function": function, "File": file, "Line": line} for function, file, line in frames]
-    stack = {"Thread state ID": 1, "Thread state": "Running", "Frames count": len(said), "Frames": said}
+    stack_frames = [{"Function": function, "File": file, "Line": line} for function, file, line in frames]
+    stack = {"Thread state ID": 1, "Thread state": "Running", "Frames count": len(stack_frames), "Frames": stack_frames}
     text = json.dumps({"Python Periodic Sampling": stack}, separators=(",", ":"))
     return (time, None, 34, MAIN, 1, "", text)
 
