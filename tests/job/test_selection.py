@@ -179,31 +179,3 @@ def test_demangled_names(ddp, tmp_path):
     got = opened(trace, 63000006)["value"].map(trace.values[63000006]).value_counts().to_dict()
     assert sorted(got.values()) == sorted(count for _, count in names)
     assert {name[:480] for name in got} == {name[:480] for name, _ in names}
-
-
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [("0ns", 0), ("15ns", 15), ("1.5us", 1500), ("250ms", 250_000_000), ("2.s", 2 * 10**9), ("0.1s", 10**8)],
-)
-def test_times(text, ns):
-    assert choose.parse_time(text) == ns
-
-
-@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 h", "1e3s", "1.2.3s"])
-def test_no_times(text):
-    with pytest.raises(UsageError):
-        choose.parse_time(text)
-
-
-def test_numbers():
-    assert choose.parse_numbers("--ranks", "0-3, 8") == {0, 1, 2, 3, 8}
-    for text in ("", "a", "3-1", "1-", "1,,2"):
-        with pytest.raises(UsageError, match="--ranks"):
-            choose.parse_numbers("--ranks", text)
-
-
-def test_shortest():
-    assert choose.parse_min_durations(["nvtx=1ms"]) == {"nvtx": 10**6}
-    for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
-        with pytest.raises(UsageError):
-            choose.parse_min_durations([text])

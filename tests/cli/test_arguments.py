@@ -1,0 +1,36 @@
+"""What is typed after options: times, lists of numbers and lengths by source."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsys2prv_ng.cli.arguments import parse_min_durations, parse_numbers, parse_time
+from nsys2prv_ng.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("0ns", 0), ("15ns", 15), ("1.5us", 1500), ("250ms", 250_000_000), ("2.s", 2 * 10**9), ("0.1s", 10**8)],
+)
+def test_times(text, ns):
+    assert parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 h", "1e3s", "1.2.3s"])
+def test_no_times(text):
+    with pytest.raises(UsageError):
+        parse_time(text)
+
+
+def test_numbers():
+    assert parse_numbers("0-3, 8") == {0, 1, 2, 3, 8}
+    for text in ("", "a", "3-1", "1-", "1,,2"):
+        with pytest.raises(UsageError, match="is not a number"):
+            parse_numbers(text)
+
+
+def test_shortest():
+    assert parse_min_durations(["nvtx=1ms"]) == {"nvtx": 10**6}
+    for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
+        with pytest.raises(UsageError):
+            parse_min_durations([text])
