@@ -1,4 +1,4 @@
-"""The program: how it starts, and how it ends."""
+"""Starts and ends the program: streams, signals, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage."""
     _open_closed_streams()
     arguments = sys.argv[1:]
-    # `translate` is what runs when the first word is no command; a report named like one is reached as ./check.
+    # If the first word is no command, `translate` runs; a report named like a command is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
-        if mistyped := _mistyped(arguments[0]):
+        if mistyped := _find_mistyped(arguments[0]):
             sys.exit(_fail(mistyped, 2))
         arguments.insert(0, "translate")
-    for each in _SIGNALS:
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(each, _terminate)
+    for signum in _SIGNALS:
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
+            signal.signal(signum, _terminate)
     sys.unraisablehook = _unraisable
     try:
         code = _run(arguments)
-        _ignore_signals()  # what is done is done: a signal from now on does not change how it ended
+        _ignore_signals()  # the work is done: a signal from now on does not change the exit code
     except _Terminated as error:
         code = error.fail()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    os._exit(code)  # all is closed; to take pandas, numba and LLVM apart would take a third of a second
+    os._exit(code)  # everything is closed; taking pandas, numba and LLVM apart would take a third of a second
 
 
-def _mistyped(word: str) -> str:
-    """What to say of a first word that is no report but nearly a command; nothing of others."""
+def _find_mistyped(word: str) -> str:
+    """Return an error for a first word that is no report but nearly a command, else an empty text."""
     if word.startswith("-") or Path(word).exists():
         return ""
     from difflib import get_close_matches
@@ -54,7 +54,7 @@ def _mistyped(word: str) -> str:
 
 
 def _open_closed_streams() -> None:
-    """Standard streams that whoever started us closed: Python has None for them, and files of ours their numbers."""
+    """Replace standard streams that the caller closed: Python has None for them, our files would get their numbers."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
@@ -74,14 +74,14 @@ def _run(arguments: list[str]) -> int:
     except _Terminated as error:
         return error.fail()
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (whoever read the output is gone)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (the reader of the output is gone)
         return 1
-    except OSError as error:  # of what is read and written nothing else ends here: the output of the program itself
+    except OSError as error:  # only the output of the program itself: all other files have errors of their own
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
     except MemoryError:
         return _fail("out of memory; translate fewer reports at once, or fewer kinds of event with --sources", 1)
     except Exception as error:
-        if _received:  # compiled code and imports turn what a signal raises into errors of their own
+        if _received:  # compiled code and imports turn the exception of a signal into errors of their own
             return _received[0].fail()
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
@@ -102,7 +102,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    with suppress(OSError):  # nobody can be told
+    with suppress(OSError):  # stderr is gone
         print(f"nsys2prv-ng: error: {message}", file=sys.stderr)
     return code
 
@@ -111,7 +111,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Terminated(BaseException):
-    """A signal that ends the program."""
+    """Raised by a signal that ends the program."""
 
     def __init__(self, number: int) -> None:
         self.signal = number
@@ -125,20 +125,20 @@ _received: list[_Terminated] = []
 
 
 def _ignore_signals() -> None:
-    for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+    for signum in _SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> None:
-    """End by an exception, so that temporary files are removed, which no second signal disturbs."""
+    """Raise an exception, so that temporary files are removed; no second signal disturbs that."""
     _ignore_signals()
     _received.append(_Terminated(signum))
     raise _received[-1]
 
 
 def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    """Where a library calls back, as LLVM does, nothing can be raised through it: a signal is once more, soon after."""
+    """Raise a signal's exception again soon: nothing can be raised through a library that calls back, as LLVM does."""
     if isinstance(unraisable.exc_value, _Terminated):
         signal.signal(signal.SIGALRM, _raise_again)
         signal.setitimer(signal.ITIMER_REAL, 0.01)

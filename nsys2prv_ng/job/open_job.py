@@ -123,7 +123,7 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
     errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
     exports = locate_exports(reports, folder, progress, resources.jobs, errors)
     sizes = {export: get_export_size(export) for export in exports}
-    workers = resources.processes(list(sizes.values()))
+    workers = resources.count_processes(list(sizes.values()))
     with _open_store(resources, folder, len(exports), workers) as store:
         read = read_reports(
             sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end

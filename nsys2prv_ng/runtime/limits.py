@@ -1,4 +1,4 @@
-"""What of the machine a translation may use."""
+"""Finds out how much of the machine a job may use."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _TO_READ = 8
-"""Bytes of memory that reading takes for each byte of an export: 2 to 3 where most are numbers, more for texts."""
+"""Bytes of memory needed to read one byte of an export: 2 to 3 if most are numbers, more for texts."""
 
 _MOST_THREADS = 16
-"""Threads that format: they keep up with any disk, and the blocks that they have in hand are in memory."""
+"""The most threads that format: they keep up with any disk, and their blocks take memory."""
 
 
 def count_usable_cores() -> int:
-    """Cores that this process may use: those of its Slurm step, where it runs in one."""
+    """Return the number of cores that this process may use: in a Slurm step, those of the step."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def get_default_memory() -> int:
-    """A quarter of the memory (bytes) that the machine has, or that its control group (a job, a container) may use."""
+    """Return a quarter of the memory (bytes) of the machine or of its control group (a job, a container)."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in list_control_group_limits():
         try:
@@ -34,7 +34,7 @@ def get_default_memory() -> int:
 def list_control_group_limits(
     groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
-    """Files that may hold a limit of memory: of this process's control group and of all that it is in."""
+    """Return the files that may hold a memory limit: of this process's control group and of all groups around it."""
     try:
         lines = groups.read_text().splitlines()
     except OSError:
@@ -54,20 +54,20 @@ def list_control_group_limits(
 
 @dataclass(frozen=True)
 class Resources:
-    """Reports to read and blocks to format at once; bytes of memory; a folder for what does not fit."""
+    """Limits of a job: reports to read and blocks to format at once, bytes of memory, a folder to spill to."""
 
     jobs: int = field(default_factory=count_usable_cores)
     memory: int = field(default_factory=get_default_memory)
-    """For reading, then for the events that wait until all reports are read."""
+    """For reading, then for the events that are kept until all reports are read."""
     folder: Path | None = None
-    """By default that of the trace: the temporary one is small or in memory on many compute nodes."""
+    """None for the folder of the trace: on many compute nodes the temporary folder is small or in memory."""
 
     @property
     def threads(self) -> int:
-        """How many blocks to format or compress at once."""
+        """The number of blocks to format or compress at once."""
         return min(self.jobs, _MOST_THREADS)
 
-    def processes(self, export_sizes: Sequence[int]) -> int:
-        """How many reports to read at once, so that it does not take more than the memory."""
+    def count_processes(self, export_sizes: Sequence[int]) -> int:
+        """Return the number of reports (of these sizes in bytes) to read at once without exceeding the memory."""
         largest = max(export_sizes, default=0)
         return max(1, min(self.jobs, len(export_sizes), self.memory // max(1, _TO_READ * largest)))

@@ -1,4 +1,4 @@
-"""Pieces of work at once: in threads, or in processes where threads would wait for Python's lock."""
+"""Runs pieces of work in parallel: in threads, or in processes where threads would wait for Python's lock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WorkerError(Exception):
-    """An error in a process, which no user is to blame for; `__cause__` shows where it was."""
+    """An error in a process that no user is to blame for; `__cause__` shows where it occurred."""
 
 
 class _TracebackError(Exception):
@@ -45,14 +45,14 @@ class _Failed:
 
 @dataclass(frozen=True)
 class Work(Generic[T]):
-    """`count` pieces of work. `do(i, tick)` does one, calling `tick(n)` as n more of its steps are done."""
+    """`count` pieces of work. `do(i, tick)` does piece i and calls `tick(n)` when n more of its steps are done."""
 
     count: int
     do: Callable[[int, Callable[[int], object]], T]
 
 
 def run_in_threads(function: Callable[[Item], T], items: Iterable[Item], threads: int) -> Iterator[T]:
-    """What a function makes of each item, in their order, of which only a few are at hand at a time."""
+    """Yield the result of a function for each item, in order; only a few results are in memory at a time."""
     if threads == 1:
         yield from map(function, items)
         return
@@ -69,17 +69,17 @@ def run_in_threads(function: Callable[[Item], T], items: Iterable[Item], threads
 def run_in_processes(
     work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None]
 ) -> list[T]:
-    """What each piece returns, in their order. Each process calls `started` with its number, from 0, before all else.
+    """Return the results of all pieces, in order. Each process first calls `started` with its number, from 0.
 
-    Processes are forked: they see what this one has, and only what `do` returns is sent back. Raises the error of the
-    first piece that fails, or TranslationError where the system ended a process or can have no more of them; none is
-    left running, also where this one is killed.
+    Processes are forked: they see the memory of this one, and only what `do` returns is sent back. Raises the error of
+    the first piece that fails, or TranslationError if the system ends a process or cannot start one. No process is left
+    running, even if this one is killed.
     """
     running: dict[Connection, BaseProcess] = {}
     try:
         for number in range(processes):
             _start(number, work, started, running)
-        return _answers(work.count, running, tick)
+        return _collect_answers(work.count, running, tick)
     finally:
         _end(running.values())
 
@@ -87,9 +87,9 @@ def run_in_processes(
 def _start(
     number: int, work: Work[Any], started: Callable[[int], None], running: dict[Connection, BaseProcess]
 ) -> None:
-    """Add a process to those that are running, by our end of the pipe to it."""
+    """Start a process and add it to `running`, under our end of the pipe to it."""
     context = multiprocessing.get_context("fork")
-    # A signal between the fork and the new process's own handlers would be handled as by this process.
+    # A signal between the fork and the new process's own handlers would run the handlers of this process.
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         ours, theirs = context.Pipe()
@@ -101,8 +101,7 @@ def _start(
         running[ours] = process
     except OSError as error:
         raise TranslationError(
-            f"cannot start process {number + 1} of those that read reports: {error.strerror or error}; read fewer at"
-            " once (-j)"
+            f"cannot start reader process {number + 1}: {error.strerror or error}; read fewer reports at once (-j)"
         ) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
@@ -115,8 +114,8 @@ def _end(processes: Iterable[BaseProcess]) -> None:
         process.join()
 
 
-def _answers(count: int, running: Mapping[Connection, BaseProcess], tick: Callable[[int], object]) -> list[Any]:
-    """Give each idle process the next piece until all are done."""
+def _collect_answers(count: int, running: Mapping[Connection, BaseProcess], tick: Callable[[int], object]) -> list[Any]:
+    """Give each idle process the next piece until all are done; return the answers in the order of the pieces."""
     answers: dict[int, Any] = {}
     failed: list[_Failed] = []
     todo = iter(range(count))
@@ -125,21 +124,21 @@ def _answers(count: int, running: Mapping[Connection, BaseProcess], tick: Callab
         for pipe in wait(busy):
             assert isinstance(pipe, Connection)
             try:
-                said = pipe.recv()
+                message = pipe.recv()
             except (EOFError, OSError):
-                raise _ended(running[pipe]) from None
-            if isinstance(said, int):
-                tick(said)
+                raise _make_end_error(running[pipe]) from None
+            if isinstance(message, int):
+                tick(message)
                 continue
-            if isinstance(said, _Failed):
-                failed.append(said)
-                todo = iter(())  # what is being done may still fail earlier in the order
+            if isinstance(message, _Failed):
+                failed.append(message)
+                todo = iter(())  # a piece that is running may still fail, and come earlier in the order
             else:
-                answers[said.index] = said.answer
+                answers[message.index] = message.answer
             if not _give(pipe, running[pipe], todo):
                 busy.remove(pipe)
     if failed:
-        first = min(failed, key=lambda each: each.index)
+        first = min(failed, key=lambda failure: failure.index)
         raise first.error from (_TracebackError(first.where) if first.where else None)
     return [answers[index] for index in range(count)]
 
@@ -150,21 +149,21 @@ def _give(pipe: Connection, process: BaseProcess, todo: Iterator[int]) -> bool:
         try:
             pipe.send(index)
         except OSError:
-            raise _ended(process) from None
+            raise _make_end_error(process) from None
     return index is not None
 
 
-def _ended(process: BaseProcess) -> TranslationError:
-    """Why a process says no more."""
+def _make_end_error(process: BaseProcess) -> TranslationError:
+    """Return the error for a process that ended."""
     process.join()
     code = process.exitcode or 0
     if code == -signal.SIGKILL:
         return TranslationError(
-            "the system ended a process that was reading reports, most likely for lack of memory; translate with fewer"
-            " at once (-j), or fewer kinds of event (--sources)"
+            "the system ended a reader process, most likely for lack of memory; read fewer reports at once (-j), or"
+            " fewer kinds of event (--sources)"
         )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return TranslationError(f"a process that was reading reports {how}")
+    return TranslationError(f"a reader process {how}")
 
 
 def _serve(
@@ -174,13 +173,14 @@ def _serve(
     not_ours: Iterable[Connection],
     started: Callable[[int], None],
 ) -> None:
-    """What a process does: pieces of work until it is ended, or the one that gives them is gone."""
-    # Whoever started this one is told of signals, and ends it.
-    for each in _SIGNALS:
-        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
-            signal.signal(each, signal.SIG_IGN if each == signal.SIGINT else signal.SIG_DFL)
+    """Do pieces of work until this process is ended, or the one that gives them is gone."""
+    # The parent process gets the signals, and ends this one.
+    for signum in _SIGNALS:
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+            ignored = signum == signal.SIGINT
+            signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # While any process holds the other end of a pipe, this end is not told that whoever started this one is gone.
+    # While any process holds the other end of a pipe, this end does not see that the parent is gone.
     for other in not_ours:
         other.close()
     started(number)
@@ -188,19 +188,19 @@ def _serve(
         while True:
             index = pipe.recv()
             try:
-                said: _Done | _Failed = _Done(index, work.do(index, pipe.send))
+                answer: _Done | _Failed = _Done(index, work.do(index, pipe.send))
             except Exception as error:
-                said = _failed(index, error)
+                answer = _make_failure(index, error)
             try:
-                pipe.send(said)
+                pipe.send(answer)
             except OSError:
                 raise
-            except Exception as error:  # what was to be pickled, of which nothing was sent
-                pipe.send(_failed(index, error))
+            except Exception as error:  # the answer cannot be pickled, and nothing of it was sent
+                pipe.send(_make_failure(index, error))
 
 
-def _failed(index: int, error: Exception) -> _Failed:
+def _make_failure(index: int, error: Exception) -> _Failed:
     if isinstance(error, (TranslationError, MemoryError)):
         return _Failed(index, error)
-    # Others may hold what cannot be sent.
+    # Other errors may hold what cannot be sent.
     return _Failed(index, WorkerError(f"{type(error).__name__}: {error}"), traceback.format_exc())

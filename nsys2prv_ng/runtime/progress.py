@@ -1,4 +1,4 @@
-"""What a user sees while a translation runs: bars on a terminal, plain lines in a log, nothing if quiet."""
+"""Shows progress on stderr: bars on a terminal, plain lines in a log, warnings only if quiet."""
 
 from __future__ import annotations
 
@@ -22,22 +22,29 @@ class _NoStep:
 
 
 class Progress:
-    """Nothing is shown: the base of those that show something."""
+    """Shows nothing; the base of the classes that do."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
-        """A piece of work of `total` units; `update` tells how many more are done."""
+        """Start a piece of work of `total` units; `update` takes the number of units done since."""
         yield _NoStep()
 
     def note(self, message: str) -> None:
-        """Why it takes longer than usual; may come in the middle of a step."""
+        """Show why something takes longer than usual, also in the middle of a step."""
 
     def warn(self, message: str) -> None:
-        """Something that the user should know and that does not end the translation."""
+        """Show what the user should know but what does not stop the work."""
 
 
-class LogProgress(Progress):
-    """A line for each piece of work, on stderr."""
+class QuietProgress(Progress):
+    """Prints warnings only."""
+
+    def warn(self, message: str) -> None:
+        print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
+
+
+class LogProgress(QuietProgress):
+    """Prints a line for each piece of work."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
@@ -47,12 +54,9 @@ class LogProgress(Progress):
     def note(self, message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
-    def warn(self, message: str) -> None:
-        print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
-
 
 class BarProgress(LogProgress):
-    """A tqdm bar for each piece of work."""
+    """Draws a tqdm bar for each piece of work."""
 
     @contextmanager
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
@@ -67,15 +71,8 @@ class BarProgress(LogProgress):
         tqdm.write(message, file=sys.stderr)  # above the bar
 
 
-class QuietProgress(Progress):
-    """Warnings only."""
-
-    def warn(self, message: str) -> None:
-        print(f"warning: {escape_unprintable(message)}", file=sys.stderr, flush=True)
-
-
 def choose_progress(*, quiet: bool) -> Progress:
-    """What fits the terminal or log that stderr is."""
+    """Return the kind of progress that fits stderr, be it a terminal or a log."""
     if quiet:
         return QuietProgress()
     return BarProgress() if sys.stderr.isatty() else LogProgress()

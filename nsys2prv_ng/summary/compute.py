@@ -1,4 +1,4 @@
-"""The overview of a job: told once, from reports that were read and placed."""
+"""Computes the summary of a job from its opened reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis import idle_causes as gap_causes
+from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.gpu_activity import (
     NO_ACTIVITY,
     NO_GAPS,
@@ -38,8 +38,8 @@ from nsys2prv_ng.summary.model import (
 )
 
 
-class _OfReport(NamedTuple):
-    """Sums over one report, as in `totals`."""
+class _ReportSums(NamedTuple):
+    """Sums over one report, as summary/totals.py makes them."""
 
     kernels: pd.DataFrame
     memory_operations: pd.DataFrame
@@ -49,21 +49,21 @@ class _OfReport(NamedTuple):
 
 
 def compute_summary(job: Job) -> JobSummary:
-    """The numbers of a job. The records of `job.workers` reports are in memory at a time."""
-    found = list_devices(job)
-    sums = list(run_in_threads(lambda index: _of_report(job, index), range(len(job.reports)), job.workers))
-    gpus = _gpus(job, found)
-    ranges = _ranges(job, [each.ranges for each in sums])
-    kernels = totals.add_up([each.kernels for each in sums], ["name", "kernel_class"])
-    memory_operations = totals.add_up([each.memory_operations for each in sums], ["operation"])
-    nccl = totals.add_up([each.nccl for each in sums], ["function"])
-    mpi = totals.add_up([each.mpi for each in sums], ["name"])
+    """Return the numbers of a job. The records of at most `job.workers` reports are in memory at a time."""
+    devices = list_devices(job)
+    parts = list(run_in_threads(lambda index: _sum_report(job, index), range(len(job.reports)), job.workers))
+    gpus = _sum_gpus(job, devices)
+    ranges = _collect_ranges(job, [part.ranges for part in parts])
+    kernels = _list_kernels([part.kernels for part in parts])
+    memory_operations = _list_memory_operations([part.memory_operations for part in parts])
+    nccl = _list_nccl([part.nccl for part in parts])
+    mpi = _list_mpi([part.mpi for part in parts])
     absent = {
-        "operations of GPUs": not (len(kernels) or len(memory_operations)),
-        "memory of GPUs in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
+        "GPU operations": not (kernels or memory_operations),
+        "GPU memory in use": not any(gpu.peak_memory_bytes is not None for gpu in gpus),
         "NVTX ranges that repeat": not ranges,
-        "NCCL": not len(nccl),
-        "MPI": not len(mpi),
+        "NCCL": not nccl,
+        "MPI": not mpi,
     }
     return JobSummary(
         reports=len(job.reports),
@@ -75,41 +75,46 @@ def compute_summary(job: Job) -> JobSummary:
         windows_ns=[(low - job.origin, high - job.origin) for low, high in job.windows],
         gpus=gpus,
         ranges=ranges,
-        kernels=[
-            KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns) for r in _rows(kernels, "ns")
-        ],
-        memory_operations=[
-            MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns)
-            for r in _rows(memory_operations, "bytes")
-        ],
-        nccl=[
-            NcclNumbers(
-                r.function, r.calls, r.bytes if r.told else None, r.kernels, r.ns, r.carried_bytes, r.carried_ns
-            )
-            for r in _rows(nccl, "ns")
-        ],
-        mpi=[
-            MpiNumbers(
-                r.name,
-                r.count,
-                r.ns,
-                r.max_ns,
-                r.sent if r.told else None,
-                r.received if r.told else None,
-                r.rated_ns,
-            )
-            for r in _rows(mpi, "ns")
-        ],
+        kernels=kernels,
+        memory_operations=memory_operations,
+        nccl=nccl,
+        mpi=mpi,
         absent=[name for name, is_absent in absent.items() if is_absent],
         skipped=job.skipped,
         warnings=list(job.warnings),
     )
 
 
-def _of_report(job: Job, index: int) -> _OfReport:
+def _list_kernels(parts: Sequence[pd.DataFrame]) -> list[KernelNumbers]:
+    rows = _iterate_sorted(totals.add_up(parts, ["name", "kernel_class"]), "ns")
+    return [KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns) for r in rows]
+
+
+def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
+    rows = _iterate_sorted(totals.add_up(parts, ["operation"]), "bytes")
+    return [MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns) for r in rows]
+
+
+def _list_nccl(parts: Sequence[pd.DataFrame]) -> list[NcclNumbers]:
+    return [
+        NcclNumbers(r.function, r.calls, r.bytes if r.sized else None, r.kernels, r.ns, r.carried_bytes, r.carried_ns)
+        for r in _iterate_sorted(totals.add_up(parts, ["function"]), "ns")
+    ]
+
+
+def _list_mpi(parts: Sequence[pd.DataFrame]) -> list[MpiNumbers]:
+    return [
+        MpiNumbers(
+            r.name, r.count, r.ns, r.max_ns, r.sent if r.sized else None, r.received if r.sized else None, r.rated_ns
+        )
+        for r in _iterate_sorted(totals.add_up(parts, ["name"]), "ns")
+    ]
+
+
+def _sum_report(job: Job, index: int) -> _ReportSums:
     report, rows = job.reports[index], job.tree.rows[index]
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
-    return _OfReport(
+    return _ReportSums(
         totals.sum_kernels(report, job.store),
         totals.sum_memory_operations(report, job.store, job.windows),
         totals.sum_nccl(report, job.store, job.windows),
@@ -118,49 +123,49 @@ def _of_report(job: Job, index: int) -> _OfReport:
     )
 
 
-def _rows(table: pd.DataFrame, by: str) -> Iterator[Any]:
-    """Rows of a table as named tuples, those with most of something first, then by name."""
-    return _tuples(table.sort_values([by, table.columns[0]], ascending=[False, True]))
+def _iterate_sorted(table: pd.DataFrame, by: str) -> Iterator[Any]:
+    """Yield the rows of a table as named tuples, largest value in column `by` first, then by name."""
+    return _iterate(table.sort_values([by, table.columns[0]], ascending=[False, True]))
 
 
-def _tuples(table: pd.DataFrame) -> Iterator[Any]:
+def _iterate(table: pd.DataFrame) -> Iterator[Any]:
     return table.itertuples(index=False)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _gpus(job: Job, found: Devices) -> list[GpuNumbers]:
-    """GPUs of which anything is known, in the order of rows."""
-    memory = find_peak_memory(job, found.rows)
-    numbers = {row: _gpu(job, found, row, peak=memory.get(row)) for row in memory}
-    for of_run in run_in_threads(lambda run: _of_run(job, found, run, memory), list_activity_runs(job), job.workers):
-        numbers |= of_run
+def _sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
+    """Return the GPUs with any activity or memory, in the order of their rows."""
+    memory = find_peak_memory(job, devices.rows)
+    numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
+    for gpus in run_in_threads(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job), job.workers):
+        numbers |= gpus
     return [numbers[row] for row in sorted(numbers)]
 
 
-def _of_run(job: Job, found: Devices, run: Run, memory: Mapping[int, PeakMemory]) -> dict[int, GpuNumbers]:
-    of_rows, gaps = measure_activity(job, run)
+def _sum_run(job: Job, devices: Devices, run: Run, memory: Mapping[int, PeakMemory]) -> dict[int, GpuNumbers]:
+    activity_of_row, gaps = measure_activity(job, run)
     causes = None
-    if all(source in job.reports[0].results for source in gap_causes.NEEDED):
-        group = found.find_reports(np.array(list(of_rows), np.int64))
-        causes = gap_causes.find_causes(job, found, group, gaps)
+    if all(source in job.reports[0].results for source in idle_causes.NEEDED):
+        group = devices.find_reports(np.array(list(activity_of_row), np.int64))
+        causes = idle_causes.find_causes(job, devices, group, gaps)
     return {
-        row: _gpu(job, found, row, its_activity, gaps.take(np.flatnonzero(gaps.row == row)), causes, memory.get(row))
-        for row, its_activity in of_rows.items()
+        row: _make_gpu(job, devices, row, activity, gaps.take(np.flatnonzero(gaps.row == row)), causes, memory.get(row))
+        for row, activity in activity_of_row.items()
     }
 
 
-def _gpu(
+def _make_gpu(
     job: Job,
-    found: Devices,
+    devices: Devices,
     row: int,
-    did: Activity = NO_ACTIVITY,
+    activity: Activity = NO_ACTIVITY,
     gaps: Gaps = NO_GAPS,
     causes: pd.DataFrame | None = None,
     peak: PeakMemory | None = None,
 ) -> GpuNumbers:
-    device, tree = found.rows[row], job.tree
+    device, tree = devices.rows[row], job.tree
     tasks = sorted(device.tasks)
     length = gaps.end - gaps.begin
     longest = int(np.argmax(length)) if length.size else None
@@ -170,38 +175,38 @@ def _gpu(
         name=device.gpu.name,
         ranks=sorted({rank for task in tasks if (rank := tree.ranks[task]) is not None}),
         tasks=[tree.model.tasks[task].name for task in tasks],
-        span_ns=did.busy + did.idle,
-        busy_ns=did.busy,
-        compute_ns=did.compute,
-        communication_ns=did.communication,
-        overlap_ns=did.overlap,
-        memory_ns=did.memory,
-        idle_ns=did.idle,
+        span_ns=activity.busy + activity.idle,
+        busy_ns=activity.busy,
+        compute_ns=activity.compute,
+        communication_ns=activity.communication,
+        overlap_ns=activity.overlap,
+        memory_ns=activity.memory,
+        idle_ns=activity.idle,
         gaps=int(length.size),
         longest_gap_ns=0 if longest is None else int(length[longest]),
         longest_gap_at_ns=None if longest is None else int(gaps.begin[longest]) - job.origin,
-        idle_causes=None if causes is None else _causes(causes[causes["row"] == row]),
+        idle_causes=None if causes is None else _sort_causes(causes[causes["row"] == row]),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
     )
 
 
-def _causes(table: pd.DataFrame) -> list[Cause]:
-    ordered = table.sort_values(["ns", *gap_causes.KEYS], ascending=[False, *(True for _ in gap_causes.KEYS)])
-    return [Cause(r.cause, r.range, r.call, r.ns, r.gaps) for r in _tuples(ordered)]
+def _sort_causes(table: pd.DataFrame) -> list[Cause]:
+    ordered = table.sort_values(["ns", *idle_causes.KEYS], ascending=[False, *(True for _ in idle_causes.KEYS)])
+    return [Cause(r.cause, r.range, r.call, r.ns, r.gaps) for r in _iterate(ordered)]
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _ranges(job: Job, parts: Sequence[pd.DataFrame]) -> list[RepeatedRange]:
-    """Ranges of all tasks, those with most time first."""
+def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame]) -> list[RepeatedRange]:
+    """Return the repeated ranges of all tasks, those with most time first."""
     table = totals.add_up(parts, ["domain", "name", "task"])
-    found = []
-    for (domain, name), of_range in table.groupby(["domain", "name"]):
+    ranges = []
+    for (domain, name), parts_of_range in table.groupby(["domain", "name"]):
         tasks = [
             RangeOfTask(job.tree.ranks[r.task], job.tree.model.tasks[r.task].name, r.count, r.ns, r.min_ns, r.max_ns)
-            for r in _tuples(of_range)
+            for r in _iterate(parts_of_range)
         ]
-        found.append(RepeatedRange(str(domain), str(name), int(of_range["depth"].min()), tasks))
-    return sorted(found, key=lambda each: (-each.total_ns, each.domain, each.name))
+        ranges.append(RepeatedRange(str(domain), str(name), int(parts_of_range["depth"].min()), tasks))
+    return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))

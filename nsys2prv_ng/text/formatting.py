@@ -1,4 +1,4 @@
-"""How numbers, times and names are written for people."""
+"""Formats numbers, times and names for people."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from itertools import count
 
 
 def count_noun(number: int, noun: str) -> str:
-    """1 report, 1,024 reports."""
+    """Return a number with its noun: 1 report, 1,024 reports."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def format_number_ranges(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 5 as 0-2,5. The numbers are in rising order."""
-    found: list[list[int]] = []
+    """Return ascending numbers as ranges: 0, 1, 2, 5 as 0-2,5."""
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+            ranges.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
 def format_utc(ns: int) -> str:
-    """A time in ns as ISO 8601 has it; damage can be beyond all calendars."""
+    """Return a time (ns) in ISO 8601, or as a number where damage puts it beyond all calendars."""
     seconds, fraction = divmod(ns, 10**9)
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
@@ -33,8 +33,8 @@ def format_utc(ns: int) -> str:
 
 
 def make_unique(names: Sequence[str]) -> list[str]:
-    """The names, each that is like one before it with a number behind it that makes it like none."""
-    taken, found = set(names), []
+    """Return the names; one that repeats gets a number behind it (-2, -3, ...) that no other name has."""
+    taken, unique = set(names), []
     numbers: dict[str, Iterator[int]] = {}
     for name in names:
         if name in numbers:
@@ -42,5 +42,5 @@ def make_unique(names: Sequence[str]) -> list[str]:
             taken.add(name)
         else:
             numbers[name] = count(2)
-        found.append(name)
-    return found
+        unique.append(name)
+    return unique

@@ -1,4 +1,4 @@
-"""Files that a translation writes besides the trace: they never take the place of another file unasked."""
+"""Guards the files that a translation writes: none replaces an input, or another file unasked."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nsys2prv_ng.paraver.output import refuse_in_the_way
 def check_extra_outputs(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
     """Refuse files that could not or must not be written, before anything is read.
 
-    `taken`: reports, the trace and what else the translation reads; not even `force` replaces these, or anything in a
-    report that is a folder. Raises UsageError and TranslationError.
+    `taken`: reports, the trace and other inputs; not even `force` replaces these, or anything in a report that is a
+    folder. Raises UsageError and TranslationError.
     """
     used = {path.resolve() for path in taken}
     folders = {path for path in used if path.is_dir()}
@@ -25,12 +25,14 @@ def check_extra_outputs(files: Iterable[Path], taken: Iterable[Path], *, force: 
         if not file.parent.is_dir():
             raise UsageError(f"{file.parent}: no such folder; create it or choose another place for {file.name}")
         if not os.access(file.parent, os.W_OK | os.X_OK):
-            raise TranslationError(f"{file}: cannot be written: the folder may not be written to; choose another place")
+            raise TranslationError(
+                f"{file}: cannot be written: no permission to write to the folder; choose another place"
+            )
         refuse_in_the_way(file, force=force)
 
 
 def check_reports_stay(reports: Iterable[Path], trace: Iterable[Path]) -> None:
-    """Refuse reports that files of the trace would take the place of. Raises UsageError."""
+    """Refuse a trace that would replace one of the reports. Raises UsageError."""
     read = {report.resolve() for report in reports}
     for file in trace:
         if file.resolve() in read:

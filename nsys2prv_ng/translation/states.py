@@ -1,4 +1,4 @@
-"""State records of all rows, made of what the events of all reports ask for."""
+"""Makes the state records of all rows from the states that events ask for."""
 
 from __future__ import annotations
 
@@ -25,27 +25,32 @@ Span = tuple[IntArray, IntArray]
 
 
 def make_state_records(
-    read: Sequence[ReportRecords], tree: ObjectTree, spans: Sequence[Span], windows: Windows, store: Store, workers: int
+    reports: Sequence[ReportRecords],
+    tree: ObjectTree,
+    spans: Sequence[Span],
+    windows: Windows,
+    store: Store,
+    workers: int,
 ) -> list[Run]:
-    """State records of all rows in the windows, if there are any.
+    """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
-    Host threads are running wherever no call says otherwise, from their first event to their last, which may be outside
-    the windows. `spans`: first and last time of the events on each place of each report. `workers` reports, or groups
-    of them that share rows, are in memory.
+    Host threads are Running wherever no call asks for another state, from their first event to their last, even if
+    these lie outside the windows. `spans`: first and last time (ns) of the events on each place of each report.
+    `workers` reports, or groups of reports that share rows, are in memory at a time.
     """
 
-    def of_group(group: Sequence[int]) -> list[Run]:
-        asked = [_on_rows(read[i], tree.rows[i], windows, store) for i in group]
+    def store_group(group: Sequence[int]) -> list[Run]:
+        asked = [_move_to_rows(reports[i], tree.rows[i], windows, store) for i in group]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
-        limits = _limits([(spans[i], tree.rows[i]) for i in group], tree)
-        return store_records(_states(states, limits, windows), store, on_common_clock=True)
+        limits = _find_limits([(spans[i], tree.rows[i]) for i in group], tree)
+        return store_records(_make_states(states, limits, windows), store, on_common_clock=True)
 
-    groups = run_in_threads(of_group, group_by_shared_rows(tree.rows), workers)
+    groups = run_in_threads(store_group, group_by_shared_rows(tree.rows), workers)
     return [run for runs in groups for run in runs]
 
 
-def _on_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
-    """What a report's events ask for, on rows of the trace and on the common clock."""
+def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
+    """Return the states that a report's events ask for, on rows of the trace and on the common clock."""
     states = load_states(report.states, store)
     in_trace = rows[states.place] >= 0
     place, begin, end, state = (column[in_trace] for column in states)
@@ -53,20 +58,21 @@ def _on_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Sto
     return cut_states(moved, windows) if windows else moved
 
 
-def _limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree) -> Span:
-    """First and last time of the events of each row of a host thread; first > last for all others."""
+def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree) -> Span:
+    """Return the first and last time (ns) of the events of each host thread's row; first > last for other rows."""
     first = np.full(tree.model.row_count, np.iinfo(np.int64).max, np.int64)
     last = np.full(tree.model.row_count, np.iinfo(np.int64).min, np.int64)
     for (earliest, latest), rows in spans:
         np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
         np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
-    no_host = np.ones(tree.model.row_count, np.bool_)
-    no_host[tree.host_rows] = False
-    first[no_host], last[no_host] = 1, 0
+    is_device = np.ones(tree.model.row_count, np.bool_)
+    is_device[tree.host_rows] = False
+    first[is_device], last[is_device] = 1, 0
     return first, last
 
 
-def _states(asked: StateIntervals, limits: Span, windows: Windows) -> rec.Records:
+def _make_states(asked: StateIntervals, limits: Span, windows: Windows) -> rec.Records:
+    """Flatten the states, lay profiling over them, and fill host threads with Running."""
     profiling = asked.state == PROFILING
     flat = overlay(flatten(*(c[~profiling] for c in asked)), flatten(*(c[profiling] for c in asked)))
     first, last = limits

@@ -1,4 +1,4 @@
-"""The records of a trace: from the runs of a store to the text of the .prv."""
+"""Writes the records of a trace: merges the runs of a store and formats them as the text of the .prv."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nsys2prv_ng.runtime.progress import Progress
 
 
 class PlacedRun(NamedTuple):
-    """A run that goes into the trace, with what makes a report's own ids and times those of the trace."""
+    """A run that goes into the trace, with the maps from the report's ids and times to those of the trace."""
 
     run: Run
     offset: int = 0
-    """ns, added to times."""
+    """ns to add to times."""
     resolved_by: tuple[IntArray, IntArray, IntArray, IntArray] | None = None
     """Rows by place, and the maps of `Numbering`; None where rows and numbers are those of the trace."""
 
@@ -40,28 +40,29 @@ def write_records(
     *,
     threads: int,
 ) -> int:
-    """Merge, format and write all records, `threads` blocks of them at once; returns the number of bytes.
+    """Merge, format and write all records, `threads` blocks at a time; return the number of bytes of text.
 
-    Records of equal time and tie keep the order of runs, whatever the blocks are.
+    Records of equal time and tie keep the order of the runs, whatever the blocks are.
     """
 
-    def text(parts: Sequence[Records]) -> tuple[npt.NDArray[np.uint8], int]:
+    def format_block(parts: Sequence[Records]) -> tuple[npt.NDArray[np.uint8], int]:
         block = rec.merge_parts(parts)
         return encode(block, rows, origin), len(block)
 
     size = 0
-    with progress.step(f"writing {trace.path}", sum(len(each.run) for each in runs), "record") as step:
-        blocks = merge_blocks([_chunks(each, store) for each in runs])
-        for lines, count in run_in_threads(text, blocks, threads):
+    with progress.step(f"writing {trace.path}", sum(len(placed.run) for placed in runs), "record") as step:
+        blocks = merge_blocks([_load_placed(placed, store) for placed in runs])
+        for lines, count in run_in_threads(format_block, blocks, threads):
             trace.write_prv(lines.data)
             size += lines.size
             step.update(count)
     return size
 
 
-def _chunks(written: PlacedRun, store: Store) -> Iterator[Records]:
-    for records in load_chunks(written.run, store):
-        rec.shift_times(records, written.offset)
-        if written.resolved_by is not None:
-            rec.resolve_maps(records, *written.resolved_by)
+def _load_placed(placed: PlacedRun, store: Store) -> Iterator[Records]:
+    """Yield the records of a run in blocks, with the rows, numbers and times of the trace."""
+    for records in load_chunks(placed.run, store):
+        rec.shift_times(records, placed.offset)
+        if placed.resolved_by is not None:
+            rec.resolve_maps(records, *placed.resolved_by)
         yield records

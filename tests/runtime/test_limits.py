@@ -56,7 +56,7 @@ def test_memory_is_at_most_a_quarter_of_the_machine():
     ],
 )
 def test_processes(jobs, memory, sizes, processes):
-    assert Resources(jobs, memory).processes(sizes) == processes
+    assert Resources(jobs, memory).count_processes(sizes) == processes
 
 
 def test_threads_are_as_many_as_jobs_up_to_a_limit():
@@ -64,7 +64,7 @@ def test_threads_are_as_many_as_jobs_up_to_a_limit():
 
 
 def test_fewer_processes_where_reading_would_not_fit():
-    few, many = (Resources(64, 2**31).processes([size] * 64) for size in (2**28, 2**20))
+    few, many = (Resources(64, 2**31).count_processes([size] * 64) for size in (2**28, 2**20))
     assert 1 <= few < 8 and many == 64
 
 

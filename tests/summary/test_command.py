@@ -132,7 +132,7 @@ def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
     assert "From the first to the last operation" in done.stdout and "Where the host" not in done.stdout
     done = run(ddp[0], "out.prv", "--summary", "--sources", "os_runtime", "-q", "--force", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Nothing found of: operations of GPUs" in done.stdout
+    assert "Not in these reports: GPU operations" in done.stdout
 
 
 # ---- reports that lack things ----------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_without_a_gpu(samples: Path, tmp_path: Path) -> None:
     done = run("summary", report, "-q")
     assert (done.returncode, done.stderr) == (0, "")
     assert "MPI_Allreduce" in done.stdout and "iteration" in done.stdout and "1 rank, 0 GPUs" in done.stdout
-    assert "Nothing found of: operations of GPUs, memory of GPUs in use, NCCL" in done.stdout
+    assert "Not in these reports: GPU operations, GPU memory in use, NCCL" in done.stdout
 
 
 def test_with_nothing_at_all(samples: Path, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_with_nothing_at_all(samples: Path, tmp_path: Path) -> None:
     report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "empty.sqlite", *tables)
     done = run("summary", report)
     assert done.returncode == 0, done.stderr
-    assert "Nothing found of: operations of GPUs" in done.stdout and "NCCL, MPI" in done.stdout
+    assert "Not in these reports: GPU operations" in done.stdout and "NCCL, MPI" in done.stdout
 
 
 def test_without_calls_the_causes_are_not_known(samples: Path, tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""Options of commands, as they are made from the declared ones and read back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import typer.main
+
+from nsys2prv_ng.bundled.job_script import ScriptOptions
+from nsys2prv_ng.cli.app import app
+from nsys2prv_ng.cli.options import collect_options, find_flag, spell
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import CheckOptions, InspectOptions, SummaryOptions, TranslateOptions, list_options
+
+CLASSES = {
+    "translate": TranslateOptions,
+    "summary": SummaryOptions,
+    "inspect": InspectOptions,
+    "check": CheckOptions,
+    "slurm": ScriptOptions,
+}
+
+
+def type_nothing(options: type) -> dict[str, object]:
+    return {name: False if kind is bool else None for name, (kind, _) in list_options(options).items()}
+
+
+@pytest.mark.parametrize("command", CLASSES)
+def test_a_command_has_every_option_of_its_class(command: str) -> None:
+    described = list_options(CLASSES[command])
+    parameters = {parameter.name: parameter for parameter in typer.main.get_command(app).commands[command].params}
+    assert set(described) <= set(parameters)
+    for name, (_, option) in described.items():
+        assert option.get_flag(name) in parameters[name].opts
+        assert parameters[name].help == option.help
+
+
+@pytest.mark.parametrize("options", CLASSES.values())
+def test_what_was_not_typed_keeps_its_default(options: type) -> None:
+    assert collect_options(options, type_nothing(options)) == options()
+
+
+def test_typed_texts_become_values() -> None:
+    typed = type_nothing(TranslateOptions) | {
+        "sources": "kernels,nvtx",
+        "derived": True,  # --no-derived
+        "time": "1s:",
+        "ranks": "0-2",
+        "min_duration": ["nvtx=1ms"],
+        "memory": "1G",
+        "osrt_min": "0",
+        "strict": True,
+    }
+    assert collect_options(TranslateOptions, typed) == TranslateOptions(
+        sources=("kernels", "nvtx"),
+        derived=False,
+        time=(10**9, None),
+        ranks=frozenset({0, 1, 2}),
+        min_duration={"nvtx": 10**6},
+        memory=2**30,
+        osrt_min=0,
+        strict=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("time", "2s:1s", "--time 2s:1s: FROM must be earlier than TO, and neither may be negative"),
+        ("time", "2s", "--time 2s: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:"),
+        ("ranks", "x", "--ranks x: 'x' is not a number or range such as 0-3"),
+        ("kernel_names", "long", "--kernel-names long: must be short or demangled"),
+        ("stack_depth", 0, "--stack-depth 0: must be at least 1"),
+        ("min_duration", ["nvtx"], "--min-duration nvtx: write SOURCE=TIME, like cuda_api=10us"),
+        ("memory", "2", "--memory 2: write a size with a unit (K, M, G, T), like 2G"),
+    ],
+)
+def test_errors_name_the_option_and_what_was_typed(name: str, text: object, message: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        collect_options(TranslateOptions, type_nothing(TranslateOptions) | {name: text})
+    assert spell(raised.value) == message
+
+
+def test_errors_of_rooms_below_name_the_option() -> None:
+    assert spell(UsageError("starts too late", parameter="time")) == "--time: starts too late"
+    assert spell(UsageError("no domain", parameter="nvtx_domain", value="x\ny")) == "--nvtx-domain x?y: no domain"
+    assert spell(UsageError("out.prv: no such folder")) == "out.prv: no such folder"
+    assert find_flag("derived") == "--no-derived"
+
+
+def test_every_field_is_an_option_or_for_programs_only() -> None:
+    for options in CLASSES.values():
+        fields = {field.name for field in dataclasses.fields(options)}
+        assert fields - set(list_options(options)) <= {"progress", "command"}
