@@ -129,6 +129,15 @@ def test_files_that_pages_speak_of_exist(page: Path) -> None:
         assert any((folder / path).exists() or list(folder.glob(f"{path.rstrip('/')}.*")) for folder in folders), path
 
 
+def test_names_that_pages_for_developers_speak_of_exist() -> None:
+    paths = [path for folder in ("nsys2prv_ng", "cfgs", "tests") for path in (ROOT / folder).rglob("*.py")]
+    known = {word for path in paths for word in re.findall(r"\w+", path.read_text())}
+    for page in (ROOT / "CONTRIBUTING.md", *(DOCS / "development").glob("*.md")):
+        calls = re.findall(r"`\.?([\w.]+)\([^`]*\)`|`([a-z]+_\w+|[A-Z]\w+[A-Z.]\w*)`", page.read_text())
+        spoken_of = {word for call in calls for name in call for word in name.split(".") if word}
+        assert spoken_of - known == set(), page
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_presets_that_pages_speak_of_exist(page: Path) -> None:
     names = {preset.name for preset in list_presets()}
