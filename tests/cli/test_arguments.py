@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsys2prv_ng.cli.arguments import parse_min_durations, parse_numbers, parse_time
+from nsys2prv_ng.cli.arguments import parse_min_durations, parse_numbers, parse_size, parse_time
 from nsys2prv_ng.errors import UsageError
 
 
@@ -34,3 +34,16 @@ def test_shortest():
     for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
         with pytest.raises(UsageError):
             parse_min_durations([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2G", 2**31), ("1.5g", 3 * 2**29), ("512MiB", 2**29), ("1T", 2**40), ("100KB", 102400)]
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "2", "G", "-1G", "2 GB x", "1e3M"])
+def test_no_sizes(text):
+    with pytest.raises(UsageError, match="write a size with a unit"):
+        parse_size(text)

@@ -7,27 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.runtime.limits import (
     Resources,
     count_usable_cores,
     get_default_memory,
     list_control_group_limits,
-    parse_size,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("2G", 2**31), ("1.5g", 3 * 2**29), ("512MiB", 2**29), ("1T", 2**40), ("100KB", 102400)]
-)
-def test_sizes(text, size):
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "2", "G", "-1G", "2 GB x", "1e3M"])
-def test_no_sizes(text):
-    with pytest.raises(UsageError, match="write a size with a unit"):
-        parse_size(text)
 
 
 def test_cores_are_those_of_the_step():
