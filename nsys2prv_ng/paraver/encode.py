@@ -1,4 +1,4 @@
-"""From resolved records to the text of a .prv, in numba: eight digits at a time, made in one word."""
+"""Format resolved records as the text of a .prv, in numba: eight digits at a time, made in one word."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
-# Most bytes that a line can need: kind, object, a time of at most 20 and the line's end; for each word a handle of at
-# most 11, a value of at most 20 and two colons. The words of a communication leave room for its other object.
+# Most bytes that a line can need: kind, object, a time of at most 20 bytes and the line's end; for each word a handle
+# of at most 11, a value of at most 20 and two colons. The words of a communication leave room for its other object.
 _LINE_BYTES = 56
 _WORD_BYTES = 34
 _OBJECT_BYTES = 32
@@ -33,16 +33,16 @@ class RowNumbers:
 
     @cached_property
     def texts(self) -> tuple[IntArray, IntArray]:
-        """(text of each row in words of 8 bytes, n x 4; its length): made once for all blocks of a trace."""
+        """Texts of the rows in words of 8 bytes (n x 4), and their lengths (n): made once for all blocks of a trace."""
         text, size = np.empty((self.cpu.size, _OBJECT_BYTES), np.uint8), np.empty(self.cpu.size, np.int64)
         _objects(text, size, self.cpu, self.task, self.thread)
         return text.view(np.int64), size
 
 
 def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.uint8]:
-    """Lines of the records, in their order, with times relative to `origin` (ns)."""
+    """Return the lines of the records as bytes, in their order, with times relative to `origin` (ns)."""
     # Texts are written in whole words, which may reach over their ends. All arrays are made here, since numba takes
-    # much longer to compile what makes them.
+    # much longer to compile functions that make arrays.
     buffer = np.empty(_LINE_BYTES * len(records) + _WORD_BYTES * records.value.size + _OBJECT_BYTES, np.uint8)
     types, type_size = np.empty((_TYPES, _TYPE_BYTES), np.uint8), np.empty(_TYPES, np.int64)
     type_of_slot = np.full(_TYPES, _NO_TYPE)
@@ -62,9 +62,9 @@ def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.ui
 
 
 @compiled
-def _encode(buffer, kind, time, place, first, handle, value, origin, of_rows, of_types):  # type: ignore[no-untyped-def]
-    objects, object_size = of_rows
-    types, type_words, type_size, type_of_slot = of_types
+def _encode(buffer, kind, time, place, first, handle, value, origin, row_texts, type_texts):  # type: ignore[no-untyped-def]
+    objects, object_size = row_texts
+    types, type_words, type_size, type_of_slot = type_texts
     p = 0
     for i in range(kind.size):
         w = first[i]
@@ -83,7 +83,7 @@ def _encode(buffer, kind, time, place, first, handle, value, origin, of_rows, of
             p = _number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
         else:
             for j in range(w, first[i + 1]):
-                # ':type:' of the types seen last is kept, since few make up most of a trace.
+                # The texts ':type:' of the latest types are kept, since few types make up most of a trace.
                 number = np.int64(handle[j])
                 slot = number & (_TYPES - 1)
                 if type_of_slot[slot] != number:
@@ -100,7 +100,7 @@ def _encode(buffer, kind, time, place, first, handle, value, origin, of_rows, of
 
 @compiled
 def _objects(texts, size, cpu, task, thread):  # type: ignore[no-untyped-def]
-    """':cpu:1:task:thread:' of each row; there is one application."""
+    """Write ':cpu:1:task:thread:' of each row; there is one application."""
     for row in range(cpu.size):
         text = texts[row]
         p = _number(text, _colon(text, 0), cpu[row])
@@ -126,13 +126,13 @@ def _colon(buffer, p):  # type: ignore[no-untyped-def]
 
 @compiled
 def _number(buffer, p, x):  # type: ignore[no-untyped-def]
-    """Decimal digits of an int64 at p; returns the position after them, from which on 7 bytes are overwritten, too."""
+    """Write the digits of an int64 at p and return the position after them; the 7 bytes from there are overwritten."""
     return _number_here(buffer, p, x)
 
 
 @inlined
 def _number_here(buffer, p, x):  # type: ignore[no-untyped-def]
-    """The same, for where most numbers come from: each place that has it takes a while to compile."""
+    """Do the same inline, for the calls that write most numbers: each inlined copy takes a while to compile."""
     if 0 <= x < _EIGHT_DIGITS:
         return _leading(buffer, p, x)
     return _long_number(buffer, p, x)
@@ -163,7 +163,7 @@ def _long_number(buffer, p, x):  # type: ignore[no-untyped-def]
 
 @inlined
 def _leading(buffer, p, x):  # type: ignore[no-untyped-def]
-    """Digits of 0 <= x < 10^8 without zeros in front."""
+    """Write the digits of 0 <= x < 10^8 without leading zeros."""
     zeros = (x < 10) + (x < 100) + (x < 1000) + (x < 10_000) + (x < 100_000) + (x < 1_000_000) + (x < 10_000_000)
     _eight_bytes(buffer, p, _digits(x) >> (8 * zeros))
     return p + 8 - zeros
@@ -171,7 +171,10 @@ def _leading(buffer, p, x):  # type: ignore[no-untyped-def]
 
 @inlined
 def _digits(x):  # type: ignore[no-untyped-def]
-    """The eight digits of 0 <= x < 10^8, the first in the lowest byte: two halves, their halves, and theirs at once."""
+    """Return the eight digits of 0 <= x < 10^8, the first in the lowest byte.
+
+    Splits x into halves, these into halves, and these into digits, all parts at once.
+    """
     high = x // 10_000
     x = high | ((x - high * 10_000) << 32)
     high = ((x * 10_486) >> 20) & 0x0000_007F_0000_007F  # each // 100
@@ -183,7 +186,7 @@ def _digits(x):  # type: ignore[no-untyped-def]
 
 @inlined
 def _eight_bytes(buffer, p, word):  # type: ignore[no-untyped-def]
-    """Bytes of a word, the lowest first. With positions that cannot be negative the compiler makes one store of it."""
+    """Write the bytes of a word, lowest first. Unsigned positions let the compiler make a single store of it."""
     q = np.uint64(p)
     for k in range(8):
         buffer[q + np.uint64(k)] = (word >> (8 * k)) & 255

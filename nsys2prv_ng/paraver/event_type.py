@@ -1,4 +1,4 @@
-"""What an event type of Paraver is."""
+"""Event types of Paraver, and labels on one line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LABEL_LENGTH = 500
-"""Longer labels are cut: the legend of wxParaver hangs on labels of some thousand characters."""
+"""Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
 
 
 def to_one_line(label: str) -> str:
-    """A label without line breaks, tabs and control characters, of at most LABEL_LENGTH characters, never empty."""
+    """Return a label without line breaks, tabs and control characters: 1 to LABEL_LENGTH characters."""
     text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
     if len(text) > LABEL_LENGTH:
-        # Names that begin alike stay apart: the end tells them.
+        # Long names with the same start stay different: the checksum at the end depends on all of the name.
         text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
     return text or "(unnamed)"
 
@@ -24,9 +24,9 @@ def to_one_line(label: str) -> str:
 class EventType:
     """One event type of Paraver.
 
-    `values`: labels of fixed values. `names`: a name space whose names get dense ids from 1 (types that share a name
-    space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a quantity.
-    `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
+    `values`: labels of fixed values. `names`: a name space, in which names get dense ids from 1 (types that share a
+    name space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a
+    quantity. `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
     """
 
     number: int
@@ -42,5 +42,5 @@ class EventType:
 
     @property
     def title(self) -> str:
-        """Label with the unit, as the .pcf has it."""
+        """Label with the unit, as in the .pcf."""
         return f"{self.label} [{self.unit}]" if self.unit else self.label

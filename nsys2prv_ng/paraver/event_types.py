@@ -1,8 +1,8 @@
 """Every event type that a trace can hold: number, label, unit, precision, values, and the source that writes it.
 
-The .pcf and the documentation's table are made from this module. Numbers that cfgs of nsys2prv and BSC's BasicAnalysis
-rely on are theirs (63000000 ...); the rest live in free ranges beside them. Types whose number is not fixed are in
-`families`.
+The .pcf and the documentation's table are made from this module. The numbers that nsys2prv's cfgs and BSC's
+BasicAnalysis rely on are used for the same events (63000000 ...); all other numbers are in free ranges beside them.
+Types without a fixed number are in `families`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from nsys2prv_ng.paraver.value_tables import (
     WORKSHARING,
 )
 
-# ---- CUDA API -------------------------------------------------------------------------------------------------------
+# ---- CUDA API --------------------------------------------------------------------------------------------------------
 CUDA_API = EventType(63000000, "CUDA API call", "cuda_api", interval=True, names="cuda_api")
 
-# ---- device operations ----------------------------------------------------------------------------------------------
+# ---- device operations -----------------------------------------------------------------------------------------------
 MEMORY_OPERATION = EventType(63000001, "Memory operation", "memory_operations", interval=True, values=MEMORY_OPERATIONS)
 MEMORY_BYTES = EventType(63000002, "Memory operation size", "memory_operations", unit="bytes")
 MEMORY_SOURCE_KIND = EventType(63000210, "Copied from memory kind", "memory_operations", values=MEMORY_KINDS)
@@ -45,14 +45,14 @@ LOCAL_MEMORY = EventType(9109, "Local memory", "kernels", unit="bytes per thread
 REGISTERS = EventType(9110, "Registers", "kernels", unit="per thread")
 CORRELATION = EventType(9200, "Correlation id", "kernels")
 
-# ---- what a GPU does as a whole: all streams of all processes together -----------------------------------------------
+# ---- a GPU as a whole: all streams of all processes together ---------------------------------------------------------
 GPU_ACTIVITY = EventType(63000400, "GPU activity", "device_activity", values=GPU_ACTIVITIES)
 KERNELS_RUNNING = EventType(63000401, "Kernels running", "device_activity")
 KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", "device_activity")
 GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", "device_activity", unit="ns")
 QUEUE_DELAY = EventType(63000404, "Kernel queue delay", "device_activity", unit="ns")
 
-# ---- the capture, where nothing else is in the trace -----------------------------------------------------------------
+# ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 
 # ---- CUDA graphs -----------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ OPENACC_SIZES = {
 }
 """By column of the launches."""
 
-# ---- OpenMP: Extrae's numbers and values, continued where OMPT tells more --------------------------------------------
+# ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
 OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
 OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=WORKSHARING)
@@ -231,14 +231,14 @@ SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", "cpu_samples", "
 """By depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", "cpu_samples", names="modules")
 SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", "nvtx", "python_functions")
-"""Likewise. Extrae has none."""
+"""Likewise. Extrae has no such types."""
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", "cuda_api, os_runtime, system_calls", names="functions")
     for level in range(1, STACK_LEVELS + 1)
 )
-"""Of calls, by level from 1: the function that called, its caller, and so on."""
+"""Callers of a call, by level from 1: the function that called, its caller, and so on."""
 
-# ---- the node: what nsys complained about, and congestion that a switch told of --------------------------------------
+# ---- the node: messages of nsys, and congestion that a switch reported -----------------------------------------------
 DIAGNOSTIC = EventType(66900000, "nsys warning or error", "diagnostics", names="diagnostics")
 IB_CONGESTION = EventType(66910000, "InfiniBand congestion", "network_metrics", names="ib_congestion")
 IB_CONGESTION_FROM = EventType(66910001, "Congested packet from LID", "network_metrics")
@@ -246,7 +246,7 @@ IB_CONGESTION_TO = EventType(66910002, "Congested packet to LID", "network_metri
 IB_CONGESTION_IN = EventType(66910003, "Congested packet in by port", "network_metrics")
 IB_CONGESTION_OUT = EventType(66910004, "Congested packet out by port", "network_metrics")
 
-# ---- MPI: Extrae's numbers; those from 50100011 are our own ---------------------------------------------------------
+# ---- MPI: Extrae's numbers; those from 50100011 are our own ----------------------------------------------------------
 _MPI_LABELS = ("MPI Point-to-point", "MPI Collective Comm", "MPI Other", "MPI One-sided", "MPI I/O")
 MPI_CALLS = {
     call_class: EventType(
@@ -264,15 +264,15 @@ MPI_PARTNER = EventType(50100011, "MPI partner", "mpi", names="mpi ranks")
 MPI_TAG = EventType(50100012, "MPI tag", "mpi")
 MPI_BYTES = EventType(50100013, "MPI message size", "mpi", unit="bytes")
 MPI_COMMUNICATOR = EventType(50100014, "MPI communicator", "mpi", names="mpi communicators")
-# MPI_Sendrecv is one call: partner, tag and size are of what it sends, these of what it receives.
+# MPI_Sendrecv is one call: partner, tag and size belong to the sent message, these types to the received one.
 MPI_SENDRECV_SOURCE = EventType(50100015, "MPI Sendrecv source", "mpi", names="mpi ranks")
 MPI_SENDRECV_TAG = EventType(50100016, "MPI Sendrecv received tag", "mpi")
 MPI_SENDRECV_BYTES = EventType(50100017, "MPI Sendrecv received size", "mpi", unit="bytes")
 
 # ---- NCCL's payloads: the first numbers of the block of NVTX's domain NCCL, whose 9500 are the calls themselves ------
-# On the row of a thread they are of one call, from its begin on. On the row of a stream they are of all calls that the
-# kernel carries out, from its begin on: bytes are summed, the sequence number is the lowest, and a communicator,
-# operation, root or peer is given once for each that occurs. Bytes end with the call or kernel.
+# On the row of a thread they describe one call, from its begin on. On the row of a stream they describe all calls that
+# the kernel carries out, from its begin on: bytes are summed, the sequence number is the lowest, and each communicator,
+# operation, root or peer that occurs is given once. Bytes end with the call or kernel.
 NCCL_COMMUNICATOR = EventType(9501, "NCCL communicator", "nccl", names="nccl_communicators")
 NCCL_BYTES = EventType(9502, "NCCL collective message", "nccl", unit="bytes")
 NCCL_OPERATION = EventType(9503, "NCCL reduction operation", "nccl", names="nccl_operations")
@@ -281,20 +281,20 @@ NCCL_SEND_PEER = EventType(9505, "NCCL send to", "nccl", names="nccl_ranks")
 NCCL_SEND_BYTES = EventType(9506, "NCCL sent", "nccl", unit="bytes")
 NCCL_RECEIVE_PEER = EventType(9507, "NCCL receive from", "nccl", names="nccl_ranks")
 NCCL_RECEIVE_BYTES = EventType(9508, "NCCL received", "nccl", unit="bytes")
-# Of a collective: its number among those of its process on its communicator, from 1. Of a send or receive: its number
-# among those to, or from, the same peer. So what belongs together has the same number on every rank.
+# The number of a collective among those of its process on its communicator, from 1; the number of a send or receive
+# among those to, or from, the same peer. So calls that belong together have the same number on every rank.
 NCCL_SEQUENCE = EventType(9509, "NCCL sequence number", "nccl")
 NCCL_CALLS = EventType(9510, "NCCL calls carried out", "nccl")
 # ncclRedOp_t plus 1; other names follow.
 NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 
 # ---- communications (tags of record kind 3) --------------------------------------------------------------------------
-# Messages of MPI have their own tags, as in Extrae's traces: one that uses 55001 or 55002 as a tag shares it.
+# Messages of MPI have their own tags, as in Extrae's traces: an MPI tag 55001 or 55002 is not distinguished from these.
 TAG_LAUNCH = 55001
 TAG_COPY = 55002
 TAG_NCCL = 55004
 
-# ---- states: Extrae's numbers and colours ------------------------------------------------------------------------
+# ---- states: Extrae's numbers and colours ----------------------------------------------------------------------------
 IDLE = 0
 RUNNING = 1
 WAITING_MESSAGE = 3

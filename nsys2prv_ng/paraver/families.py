@@ -1,7 +1,7 @@
-"""Event types whose number is not fixed: the metrics of GPUs and nodes, and what the domains of NVTX hold.
+"""Event types without a fixed number: metrics of GPUs and nodes, and the types of NVTX domains.
 
-A family gives its types their numbers once all reports are known, so that these depend on the order of neither reports
-nor events.
+A family gives its types their numbers once all reports are known, so that the numbers depend neither on the order of
+reports nor on that of events.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType, to_one_line
@@ -21,22 +22,22 @@ GPU_METRIC_OTHERS_COUNT = 100000
 
 
 def make_gpu_metric(name: str, metric_id: int) -> EventType:
-    """A metric by nsys's name for it, which ends in its unit. What is called MHz holds Hz: Paraver shows it as MHz."""
+    """Return the type of a metric, by nsys's name, which ends in the unit. MHz are held as Hz: Paraver shows MHz."""
     label, unit = split_name_and_unit(name)
     precision = 6 if unit == "MHz" else 0
     return EventType(metric_id, label, "gpu_metrics", unit=unit, precision=precision, family="gpu_metrics", member=name)
 
 
 def split_name_and_unit(name: str) -> tuple[str, str]:
-    """What precedes the unit that a metric's name ends in, in brackets, and the unit."""
+    """Split a metric's name into the name and the unit, which stands at the end in brackets."""
     stem, bracket, unit = name.rpartition(" [")
     return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
 
 
 def _number_gpu_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """A type's `number` is nsys's id of the metric, which can be another on another kind of GPU.
+    """Number GPU metrics. A type's `number` is nsys's id of the metric, which differs between kinds of GPU.
 
-    A known metric keeps its number. Another has 9400 + the lowest of its ids below 100 that no other metric has;
+    A known metric keeps its number. Another gets 9400 + the lowest of its ids below 100 that no other metric has;
     without one, a number of its own from 9000000, which depends on its name.
     """
     return _assign_by_id(
@@ -50,27 +51,30 @@ def _number_gpu_metrics(types: Iterable[EventType], known: Mapping[str, int]) ->
 def _assign_by_id(
     types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
 ) -> dict[EventType, int]:
-    """Numbers of types of which `number` is an id that not all reports need agree on, or -1 where they have none.
+    """Number types with an id as `number`, on which reports may disagree; -1 stands for no id.
 
-    One that is known keeps its number, if it can be its own: titles do not tell all types apart. Another has that of
-    the lowest of its ids in `by_id` that no other member has; without one, a number of its own in `by_name`.
-    Raises TranslationError where `by_name` is full.
+    A known type keeps its number, if the number can be its own: titles do not distinguish all types. Another type gets
+    the number in `by_id` of its lowest id that no other member has; without one, a number of its own in `by_name`.
+    Raises TranslationError if `by_name` is full.
     """
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
-    claims = Counter(each for of_name in ids.values() for each in of_name)
+    claims = Counter(number for own_ids in ids.values() for number in own_ids)
 
     def can_be(member: str, number: int) -> bool:
-        """Whether the number is of the range for ids and the type has one, or is where its name puts it, or behind that
-        as many as others can have moved it."""
+        """Return whether a member can have this number.
+
+        That is so in the range for ids if the member has an id; in the range for names at the number of its name, or
+        behind it by at most the number of types that can have taken the numbers between.
+        """
         if number in by_id:
             return max(ids[member]) >= 0
         return number in by_name and (number - by_name[_hash_name(member, by_name)]) % len(by_name) <= len(known)
 
     numbers: dict[str, int] = {}
     kept: set[int] = set()
-    for event_type in sorted(types, key=lambda each: each.member):
+    for event_type in sorted(types, key=lambda event_type: event_type.member):
         number = known.get(event_type.title)
         if number is not None and number not in kept and can_be(event_type.member, number):
             numbers[event_type.member] = number
@@ -84,12 +88,12 @@ def _assign_by_id(
 
 
 def _hash_name(name: str, numbers: range) -> int:
-    """Where a name's number is among some, unless another has it."""
+    """Return the offset of a name's number in a range, which is used unless another name has it."""
     return zlib.crc32(name.encode("utf-8", "replace")) % len(numbers)
 
 
 def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> int:
-    """The first number from an offset on that is not taken."""
+    """Return the first number from an offset on that is not taken."""
     for i in range(len(numbers)):
         number = numbers[(offset + i) % len(numbers)]
         if number not in taken:
@@ -105,11 +109,11 @@ CPU_COUNTER_IDS = 100000
 NODE_METRIC_FIRST = 9300000
 NODE_METRIC_COUNT = 600000
 REAL_PRECISION = 6
-"""Real values are held times 10^6."""
+"""The trace holds real values times 10^6."""
 
 
 def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int = -1, real: bool = False) -> EventType:
-    """A metric of what is no GPU, by the name and unit that nsys has for it; `counter_id` of a raw counter of CPUs."""
+    """Return the type of a metric of a node's part, by nsys's name and unit; `counter_id` of a raw counter of CPUs."""
     name, unit = to_one_line(name), to_one_line(unit) if unit.strip() else ""
     return EventType(
         counter_id,
@@ -123,7 +127,7 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
 
 
 def _number_node_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """A type's `number` is the id of a raw counter, or -1."""
+    """Number metrics of nodes. A type's `number` is the id of a raw counter, or -1."""
     return _assign_by_id(
         list(types),
         known,
@@ -143,66 +147,70 @@ NVTX_GPU_LANES = 16
 
 
 def format_nvtx_label(domain: str) -> str:
-    """Label of a domain's ranges; the default domain has an empty name."""
+    """Return the label of a domain's ranges; the default domain has an empty name."""
     return f"NVTX {domain}" if domain else "NVTX"
 
 
-def _make_nvtx_type(domain: str, offset: int, what: str, **properties: object) -> EventType:
-    label = f"{format_nvtx_label(domain)} {what}".strip()
-    properties.setdefault("source", "nvtx")
-    return EventType(offset, label, family="nvtx", member=domain, **properties)  # type: ignore[arg-type]
+def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = "nvtx", **properties: Any) -> EventType:
+    label = f"{format_nvtx_label(domain)} {kind}".strip()
+    return EventType(offset, label, source, family="nvtx", member=domain, **properties)
 
 
 def make_nvtx_range(domain: str) -> EventType:
-    """Push/pop ranges, nested as in the program."""
+    """Return the type of push/pop ranges, which nest as in the program."""
     return _make_nvtx_type(domain, 0, "range", interval=True, names=f"nvtx {domain}")
 
 
 def make_nvtx_lane(domain: str, lane: int) -> EventType:
-    """Start/end ranges, which need not nest: `lane` of 0 .. NVTX_LANES - 1 holds ranges that do not overlap."""
+    """Return the type of start/end ranges of a lane (0 .. NVTX_LANES - 1).
+
+    Such ranges need not nest; those of one lane do not overlap.
+    """
     return _make_nvtx_type(
         domain, 60 + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
     )
 
 
 def make_nvtx_mark(domain: str) -> EventType:
+    """Return the type of marks."""
     return _make_nvtx_type(domain, 50, "mark", names=f"nvtx {domain}")
 
 
 def make_nvtx_category(domain: str) -> EventType:
+    """Return the type of the category of a range or mark."""
     return _make_nvtx_type(domain, 51, "category", names=f"nvtx category {domain}")
 
 
 def make_nvtx_number(domain: str) -> EventType:
-    """The number that was cut from a text: op_id, seq, or a final integer."""
+    """Return the type of the number that was cut from a text: op_id, seq, or a final integer."""
     return _make_nvtx_type(domain, 52, "number")
 
 
 def make_nvtx_end_thread(domain: str) -> EventType:
-    """Operating system id of the thread that ended a start/end range, where it is not the one that started it."""
+    """Return the type of the system's id of the thread that ended a start/end range which another thread started."""
     return _make_nvtx_type(domain, 53, "ended by thread")
 
 
 def make_nvtx_payload(domain: str) -> EventType:
-    """Payload of a range or mark that is an integer."""
+    """Return the type of integer payloads of ranges and marks."""
     return _make_nvtx_type(domain, 54, "payload")
 
 
 def make_nvtx_real_payload(domain: str) -> EventType:
-    """Payload that is a floating point number."""
+    """Return the type of floating point payloads."""
     return _make_nvtx_type(domain, 55, "payload (real)", precision=6)
 
 
 def make_nvtx_json_payload(domain: str) -> EventType:
-    """Extended payload, as its JSON text."""
+    """Return the type of extended payloads, as their JSON text."""
     return _make_nvtx_type(domain, 56, "payload (JSON)", names=f"nvtx payload {domain}")
 
 
 def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
-    """Ranges on the streams that they launched work on, from the first operation to the last.
+    """Return the type of ranges on the streams that they launched work on, from the first operation to the last.
 
-    Push/pop ranges of one host thread nest; those of another thread, start/end ranges, and what overlaps on the device
-    without nesting are on other lanes.
+    Push/pop ranges of one host thread nest. Ranges of another thread, start/end ranges, and ranges that overlap on the
+    device without nesting are on other lanes.
     """
     return _make_nvtx_type(
         domain, 20 + lane, f"range on GPU, lane {lane + 1}", interval=True, names=f"nvtx {domain}", source="nvtx_on_gpu"
@@ -210,10 +218,10 @@ def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
 
 
 def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
-    """First number of each domain's block. The same set of domain names gives the same numbers.
+    """Return the first number of each domain's block. The same set of domain names gives the same numbers.
 
-    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains theirs; the others follow from 9700
-    in name order and step over what is taken.
+    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains their own; the others follow from
+    9700 in name order and step over numbers that are taken.
     """
     bases = {**(known or {}), **NVTX_RESERVED}
     taken = set(bases.values())
@@ -229,9 +237,13 @@ def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = 
 
 
 def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """A type's `number` is its offset in its domain's block."""
+    """Number NVTX types. A type's `number` is its offset in its domain's block."""
     types = list(types)
-    known_bases = {each.member: known[each.title] - each.number for each in types if each.title in known}
+    known_bases = {
+        event_type.member: known[event_type.title] - event_type.number
+        for event_type in types
+        if event_type.title in known
+    }
     bases = assign_nvtx_bases((event_type.member for event_type in types), known_bases)
     return {event_type: bases[event_type.member] + event_type.number for event_type in types}
 
@@ -241,4 +253,4 @@ FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[Even
     "gpu_metrics": _number_gpu_metrics,
     NODE_METRICS: _number_node_metrics,
 }
-"""Numbers of the types of each family, given all of them that any report has, and numbers to keep by title."""
+"""Functions that number the types of a family: of all types that any report has, and the numbers to keep by title."""

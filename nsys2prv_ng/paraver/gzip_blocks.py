@@ -1,6 +1,6 @@
 """A gzip file that several threads compress: fixed slices of the text, each a member of its own.
 
-RFC 1952 makes a file of several members the same text as a file of one, and Paraver's reader (zlib) takes it so.
+By RFC 1952 a file of several members holds the same text as a file of one, and Paraver's reader (zlib) reads it so.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import BinaryIO
 from isal import isal_zlib
 
 BLOCK_BYTES = 1 << 20
-"""Text of a member. Longer ones come out 0.05 % smaller and make more memory and waiting."""
+"""Bytes of text of a member. Longer members make a file 0.05 % smaller, and cost more memory and waiting."""
 
 LEVEL = 2
-"""Of ISA-L's 0-3: 1 is no faster and 0.5 % larger, 3 saves 6 % for twice the time."""
+"""Level of ISA-L, out of 0-3: 1 is no faster and makes 0.5 % more, 3 saves 6 % for twice the time."""
 
 _GZIP_FORMAT = 31
-"""zlib's `wbits`: gzip members with the largest window. Their headers have no name and no time."""
+"""zlib's `wbits`: gzip members with the largest window. Their headers hold no name and no time."""
 
 
 class GzipBlocks:
-    """Writes to a file, in their order, the members that `jobs` threads compress.
+    """A writer of gzip members, which `jobs` threads compress and which go to the file in their order.
 
-    The same text gives the same bytes, whatever `jobs` is and in whatever parts it was written.
+    The same text gives the same bytes, whatever `jobs` is and in whatever parts the text is written.
     """
 
     def __init__(self, file: BinaryIO, jobs: int) -> None:
@@ -36,7 +36,7 @@ class GzipBlocks:
         self._empty = True
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append a copy of `data`. Raises OSError, also one for what was written before."""
+        """Append a copy of `data`. Raises OSError, also for data of earlier calls."""
         view = memoryview(data).cast("B")
         while len(view):
             taken = BLOCK_BYTES - len(self._block)
@@ -46,7 +46,7 @@ class GzipBlocks:
                 self._submit()
 
     def close(self) -> None:
-        """Write what is left; the file stays open."""
+        """Write the rest; the file stays open."""
         if self._block or self._empty:
             self._submit()
         while self._pending:

@@ -1,4 +1,4 @@
-"""Labels of another trace, whose numbers a new trace keeps, so that both compare in one histogram."""
+"""Labels of another trace: a new trace keeps their numbers, so that both can be compared in one histogram."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nsys2prv_ng.paraver.read.problems import Findings
 
 
 def read_kept_labels(path: Path) -> KeptLabels:
-    """Types and values of a .pcf by their labels. Raises TranslationError for a file that is none."""
+    """Return types and values of a .pcf by their labels. Raises TranslationError if the file is not a .pcf."""
     try:
         config = read_pcf(path, Findings(path), Findings(path))
     except OSError as error:

@@ -1,8 +1,8 @@
-"""From what a report calls its types and names to the numbers of the trace.
+"""Numbers of the trace for the event types and names of reports.
 
-A report is read before the names of the others are known, so its records carry handles (dense ids of event types) and
-local ids of names. `Numbering` gives the final numbers once every report has been read: names get ids from 1 in sorted
-order over all reports, whatever the order of reports and events was.
+A report is read before the names of the other reports are known, so its records carry handles (dense ids of event
+types) and local ids of names. `Numbering` gives the final numbers once every report has been read: names get ids from 1
+in sorted order over all reports, whatever the order of reports and events is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.event_type import EventType, to_one_line
 from nsys2prv_ng.paraver.families import FAMILIES
 
 MAX_TYPE = 2**31 - 1
-"""The .pcf is read with stoi: larger types and labelled values cannot be named."""
+"""Paraver reads the .pcf with stoi: larger types and values cannot have a label."""
 
 
 class Labels:
@@ -30,11 +30,11 @@ class Labels:
         self._handles: dict[EventType, int] = {}
         self._declared: set[EventType] = set()
         self.unused: set[EventType] = set()
-        """Types of which no record is: the .pcf does not name them, since Paraver takes what it names for present."""
+        """Types without a record: the .pcf does not declare them, since Paraver takes declared types for present."""
         self.names: dict[str, dict[str, int]] = {}
 
     def handle(self, event_type: EventType) -> int:
-        """Dense id of an event type in this report's records."""
+        """Return the dense id of an event type in this report's records."""
         known = self._handles.get(event_type)
         if known is None:
             known = self._handles[event_type] = len(self.types)
@@ -42,34 +42,34 @@ class Labels:
         return known
 
     def declare(self, event_type: EventType) -> None:
-        """The type will be in records that are made of all reports together."""
+        """Note that a type will be in records that are made of all reports together."""
         self.handle(event_type)
         self._declared.add(event_type)
 
     def note_used(self, handles: Iterable[int]) -> None:
-        """The handles of which there are records, once all have been made."""
+        """Note the handles that records have, once all records have been made."""
         used = self._declared.union(self.types[handle] for handle in handles)
         self.unused = set(self.types) - used
 
     def name_ids(self, space: str, names: Iterable[str]) -> IntArray:
-        """Local ids (from 1) of names in a name space. Call with distinct names, then index with the result."""
+        """Return local ids (from 1) of names in a name space. Call with distinct names, then index with the result."""
         ids = self.names.setdefault(space, {})
         return np.array([ids.setdefault(name, len(ids) + 1) for name in names], np.int64)
 
 
 class Value(NamedTuple):
-    """What a name becomes in the trace where sorting the names would not do."""
+    """Number and label of a name in the trace."""
 
     number: int
     label: str
 
 
 Assigned = Mapping[str, Mapping[str, Value]]
-"""Values by name space and name: of names whose value or label is known only from all reports together."""
+"""Values by name space and name, for names with values or labels that follow only from all reports together."""
 
 
 class KeptLabels(NamedTuple):
-    """Labels of another trace whose numbers are kept: types by their title, and values by type number and label."""
+    """Numbers to keep from another trace: types by their title, values by type number and label."""
 
     types: Mapping[str, int]
     values: Mapping[int, Mapping[str, int]]
@@ -82,12 +82,12 @@ class Numbering:
         self, labels: Sequence[Labels], assigned: Assigned | None = None, kept: KeptLabels | None = None
     ) -> None:
         kept = kept or KeptLabels({}, {})
-        types: dict[EventType, None] = {t: None for each in labels for t in each.types}
+        types: dict[EventType, None] = {t: None for own in labels for t in own.types}
         self._numbers: dict[EventType, int] = {}
-        for family, numbers_of in FAMILIES.items():
-            self._numbers.update(numbers_of([t for t in types if t.family == family], kept.types))
-        used = {t for each in labels for t in each.types if t not in each.unused}
-        # Types of a family can agree in number and label: they are one.
+        for family, assign_numbers in FAMILIES.items():
+            self._numbers.update(assign_numbers([t for t in types if t.family == family], kept.types))
+        used = {t for own in labels for t in own.types if t not in own.unused}
+        # Types of a family that agree in number and label are one type.
         self.types = list({(self.number(t), t.label): t for t in sorted(used, key=self.number)}.values())
         for one, other in pairwise(self.types):
             if self.number(one) == self.number(other):
@@ -97,32 +97,30 @@ class Numbering:
                 )
         self.values: dict[str, dict[str, Value]] = {}
         """Value of each name in each name space."""
-        for space in sorted({space for each in labels for space in each.names}):
-            names = sorted({name for each in labels for name in each.names.get(space, {})})
+        for space in sorted({space for own in labels for space in own.names}):
+            names = sorted({name for own in labels for name in own.names.get(space, {})})
             given = (assigned or {}).get(space)
             if given is not None:
                 self.values[space] = {name: given[name] for name in names}
             else:
-                self.values[space] = _dense_values(names, self._kept_values(space, kept))
+                self.values[space] = _dense_values(names, self._find_kept_values(space, kept))
 
-    def _kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
-        """Values of a name space in the other trace, by label."""
-        of_types = [
-            kept.values[self.number(t)] for t in self.types if t.names == space and self.number(t) in kept.values
-        ]
-        return of_types[0] if of_types else {}
+    def _find_kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
+        """Return the values of a name space in the other trace, by label."""
+        numbers = [self.number(t) for t in self.types if t.names == space]
+        return next((kept.values[number] for number in numbers if number in kept.values), {})
 
     def number(self, event_type: EventType) -> int:
-        """Number of an event type in the trace."""
+        """Return the number of an event type in the trace."""
         number = self._numbers.get(event_type, event_type.number)
         if not 0 < number <= MAX_TYPE:
             raise TranslationError(f"event type '{event_type.label}' has number {number}, which Paraver cannot label")
         return number
 
     def maps(self, labels: Labels) -> tuple[IntArray, IntArray, IntArray]:
-        """(number of each handle, start of each handle's table of values or -1, the tables).
+        """Return (number of each handle, start of each handle's table of values or -1, the tables).
 
-        The tables map a report's local ids of names to the trace's; entry 0 is 0.
+        The tables map a report's local ids of names to those of the trace; entry 0 is 0.
         """
         numbers = np.array([self.number(t) for t in labels.types], np.int64)
         starts = np.full(len(labels.types), -1, np.int64)
@@ -144,7 +142,7 @@ class Numbering:
 
 
 def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Value]:
-    """Names with a kept value have it, the others the lowest that are free, from 1."""
+    """Give names their kept value, if any, and the others the lowest free values from 1."""
     values = {name: Value(kept[to_one_line(name)], name) for name in names if to_one_line(name) in kept}
     taken = set(kept.values())
     free = (number for number in count(1) if number not in taken)

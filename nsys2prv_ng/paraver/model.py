@@ -1,4 +1,4 @@
-"""Paraver's two hierarchies of a trace, application and resources: what the .prv's header and the .row name."""
+"""Paraver's two hierarchies of a trace, application and resources: the names in the .prv's header and the .row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ROWS = 65534
 """Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""
 
 LONGEST_TRACE_NS = 2**53
-"""Paraver keeps times as doubles, which are exact up to here: 104 days."""
+"""Paraver keeps times as doubles, which are exact up to this value: 104 days."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Communicator:
 class TraceModel:
     """Nodes and tasks of the one application of a trace. Rows are numbered task by task.
 
-    Each row has a CPU of its own, node by node in the order of rows: Paraver shows on a CPU only the last row that had
-    a record there, so that two streams on one CPU would hide each other.
+    Each row has a CPU of its own, node by node in the order of rows: on a CPU, Paraver shows only the last row that had
+    a record there, so two streams on one CPU would hide each other.
     """
 
     nodes: list[str]
@@ -59,14 +59,14 @@ class TraceModel:
         return sum(len(task.threads) for task in self.tasks)
 
     def count_cpus(self) -> list[int]:
-        """Number of CPUs, that is of rows, of each node."""
+        """Count the CPUs, which are the rows, of each node."""
         cpus = [0] * len(self.nodes)
         for task in self.tasks:
             cpus[task.node] += len(task.threads)
         return cpus
 
     def number_rows(self) -> RowNumbers:
-        """CPU, task and thread of each row."""
+        """Return CPU, task and thread (from 1) of each row."""
         next_cpu = np.concatenate([[1], 1 + np.cumsum(self.count_cpus())])
         cpu, task_number, thread = [], [], []
         for number, task in enumerate(self.tasks, 1):
@@ -81,7 +81,7 @@ class TraceModel:
 def format_prv_header(
     model: TraceModel, start_utc_ns: int, duration: int, communicators: Sequence[Communicator] = ()
 ) -> str:
-    """First lines of the .prv: date (UTC of time 0), duration (ns), nodes, CPUs, tasks, threads, communicators."""
+    """Return the first lines of the .prv: date (UTC of time 0), duration (ns), nodes, CPUs, tasks, communicators."""
     date = datetime.fromtimestamp(start_utc_ns // 10**9, timezone.utc).strftime("%d/%m/%Y at %H:%M")
     cpus = ",".join(map(str, model.count_cpus()))
     tasks = ",".join(f"{len(task.threads)}:{task.node + 1}" for task in model.tasks)
@@ -94,7 +94,7 @@ def format_prv_header(
 
 
 def format_row(model: TraceModel, application: str) -> str:
-    """The whole .row: a section with the name of every object for each level."""
+    """Return the whole .row: for each level a section with the name of every object."""
     rows = [(task.node, thread) for task in model.tasks for thread in task.threads]
     by_node = sorted(range(len(rows)), key=lambda i: rows[i][0])
     position = dict.fromkeys(range(len(model.nodes)), 0)
@@ -121,6 +121,6 @@ def format_row(model: TraceModel, application: str) -> str:
 
 
 def _format_object_name(name: str) -> str:
-    """A line of the .row that is taken for a name."""
+    """Return a line of the .row that Paraver takes for a name and not for the start of a level."""
     line = to_one_line(name)
     return f"'{line}'" if line.startswith("LEVEL ") else line

@@ -1,7 +1,7 @@
-"""Values and classes of MPI calls in a trace: those of Extrae, so that its configurations read them.
+"""Values and classes of MPI calls in a trace: those of Extrae, so that its configurations show them.
 
-Extrae's numbers are the order of the enumeration MPIVal in its src/merger/paraver/MPI_EventEncoding.h. Calls that it
-does not have are numbered here from 1001; other names get numbers from 2001 in sorted order over all reports.
+Extrae's numbers follow the order of the enumeration MPIVal in its src/merger/paraver/MPI_EventEncoding.h. Calls that
+Extrae does not have are numbered here from 1001; other names get numbers from 2001 in sorted order over all reports.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ VALUES: dict[str, int] = {
     **{f"MPI_{name}": value for value, name in enumerate(_OWN.split(), FIRST_OWN)},
 }
 """Value of each call by its name in C."""
-VALUES["MPI_Init_thread"] = VALUES["MPI_Init"]  # As in Extrae: it is the same event of a program.
+VALUES["MPI_Init_thread"] = VALUES["MPI_Init"]  # As in Extrae: both are the same event of a program.
 
 CLASSES = P2P, COLLECTIVE, OTHER, RMA, IO = "p2p", "collective", "other", "rma", "io"
 """Classes of calls, in the order of their types. As in Extrae, waits are point-to-point; starts and tests are other."""
@@ -90,25 +90,25 @@ _CLASS_PATTERNS = (
 
 
 def classify_call(name: str) -> str:
-    """Class of a call, by its name alone: nsys's tables mix them (MPI_File_open is among its collectives)."""
-    return next((each for each, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
+    """Return the class of a call by its name alone: nsys's tables mix classes (MPI_File_open is in the collectives)."""
+    return next((call_class for call_class, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
 
 
 def list_labels(call_class: str) -> dict[int, str]:
-    """Label of each fixed value of a class."""
-    found: dict[int, str] = {}
+    """Return the label of each fixed value of a class."""
+    labels: dict[int, str] = {}
     for name, value in VALUES.items():
         if classify_call(name) == call_class:
-            found.setdefault(value, name)
-    return found
+            labels.setdefault(value, name)
+    return labels
 
 
 def assign_values(names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """(value, label) of these calls. Calls that share a value share a label that names both."""
+    """Return (value, label) of each call. Calls that share a value share a label with both names."""
     present = sorted(set(names))
     unknown = (name for name in present if name not in VALUES)
     values = VALUES | {name: value for value, name in enumerate(unknown, FIRST_UNKNOWN)}
-    together: dict[int, list[str]] = {}
+    names_of_value: dict[int, list[str]] = {}
     for name in present:
-        together.setdefault(values[name], []).append(name)
-    return {name: (values[name], " or ".join(together[values[name]])) for name in present}
+        names_of_value.setdefault(values[name], []).append(name)
+    return {name: (values[name], " or ".join(names_of_value[values[name]])) for name in present}

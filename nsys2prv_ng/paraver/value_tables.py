@@ -1,4 +1,4 @@
-"""Labels of the fixed values of event types. A number never changes its meaning; new ones follow."""
+"""Labels of the fixed values of event types. A number never changes its meaning; new values get new numbers."""
 
 # 3-6 are the values that BasicAnalysis reads; the other kinds follow in the order of CUPTI's own numbers.
 MEMORY_OPERATIONS = {
@@ -45,7 +45,8 @@ MEMORY_KINDS = {
 }
 
 
-# Told from a kernel's name by sources/kernel_classes.py. A number never changes its meaning; new classes follow.
+# sources/cuda/kernel_classes.py finds the class from the kernel's name. A number never changes its meaning; new classes
+# get new numbers.
 KERNEL_CLASSES = {
     1: "GEMM FP64",
     2: "GEMM FP32",
