@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import lzma
-import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -25,6 +25,8 @@ _UNPACKED = REPOSITORY / ".reports"
 """Unpacked reports stay here, for all workers and for the next run."""
 _BESIDE = (REPOSITORY / "../shared/reports").resolve()
 HAS_LARGE_REPORTS = _BESIDE.is_dir()
+FAST_SETS = ("samples/single-graph", "samples/mpi-4", "cpu/2024.2.3-nccl_mimic")
+"""Reports that the fast tier translates: one with every kind of GPU event, one of MPI, one without a GPU."""
 NO_REPORTS = "the large reports are not beside the repository (../shared/reports)"
 
 
@@ -124,18 +126,30 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("dev")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests of the same reports on one worker, so that these are translated once, and others file by file."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+_OF_REPORTS = re.compile(r"(?:samples|gpu|cpu|public|bench|exercises)/[^]]+(?=]$)")
+_OF_DAMAGE = re.compile(r"test_damaged_reports\[(\w+)-(\d+)]$")
 
 
-def _group(item: pytest.Item) -> str:
-    callspec = getattr(item, "callspec", None)
-    for value in callspec.params.values() if callspec else ():
-        paths = value if isinstance(value, list) else [value]
-        if paths and all(isinstance(path, Path) and path.suffix in (".sqlite", ".xz") for path in paths):
-            return f"{paths[0].parent.name}.{paths[0].name.partition('.sqlite')[0]}.{len(paths)}"
-    return str(item.path.relative_to(REPOSITORY / "tests")).replace(os.sep, ".").removesuffix(".py")
+def group_of_test(node: str) -> str:
+    """Return what a test is grouped by: tests of a group run one after the other on one worker.
+
+    Tests of the same reports are a group, whatever file they are in, so that these reports are translated once; their
+    name is the last part of the test's id. Others go file by file.
+    """
+    if found := _OF_REPORTS.search(node):
+        return found.group()
+    if found := _OF_DAMAGE.search(node):
+        return f"damaged {found[1]} {int(found[2]) // 25 % 2}"
+    return node.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute groups of tests (xdist's own loadgroup does nothing with pytest 9.2)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of_test(nodeid)
+
+    return ByGroup(config, log)

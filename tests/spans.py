@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY
+from tests.conftest import FAST_SETS, NO_REPORTS, REPORTS, REPOSITORY
 
 Spans = list[tuple[int, int]]
 
@@ -45,5 +44,8 @@ def parameters(sets: dict[str, list[str]]) -> Iterator[object]:
     """Sets of reports for pytest, by name: of samples/ in the repository, or of a folder that may be missing."""
     for name, paths in sets.items():
         folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
-        skipped = [] if folder.is_dir() else [pytest.mark.skip(NO_REPORTS)]
-        yield pytest.param([Path(folder) / path for path in paths], id=name, marks=skipped)
+        reports = [folder / path for path in paths]
+        marks = [] if all(path.exists() for path in reports) else [pytest.mark.skip(NO_REPORTS)]
+        if name not in FAST_SETS:
+            marks.append(pytest.mark.slow)
+        yield pytest.param(reports, id=name, marks=marks)

@@ -21,9 +21,9 @@ SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
     "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
     "samples/single-graph": ["samples/single-graph.sqlite"],
-    "oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
-    "torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
-    "mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
+    "gpu/oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
+    "bench/torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
+    "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
 }
 
 

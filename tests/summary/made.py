@@ -18,12 +18,12 @@ SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
     "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
     "samples/single-graph": ["samples/single-graph.sqlite"],
-    "single-node": ["gpu/single-node.sqlite"],
-    "oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
-    "mpi-one-report": ["gpu/mpi-one-report.sqlite"],
-    "um-1": ["gpu/um-1.sqlite"],
-    "mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
-    "pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
+    "gpu/single-node": ["gpu/single-node.sqlite"],
+    "gpu/oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
+    "gpu/mpi-one-report": ["gpu/mpi-one-report.sqlite"],
+    "gpu/um-1": ["gpu/um-1.sqlite"],
+    "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
+    "public/pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
 }
 
 

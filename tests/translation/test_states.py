@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests import report_truth as truth
-from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
+from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.trace_reader import differences
 from tests.translated import Translated, Translations, changed, translated_set
 
@@ -83,9 +83,9 @@ def _sets() -> dict[str, list[Path]]:
 
 def _parameters() -> Iterator[object]:
     for name, reports in _sets().items():
-        yield pytest.param(reports, id=name)
+        yield pytest.param(reports, id=name, marks=() if name in FAST_SETS else pytest.mark.slow)
     if not HAS_LARGE_REPORTS:
-        yield pytest.param([], id="large reports", marks=pytest.mark.skip(NO_REPORTS))
+        yield pytest.param([], id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
 
 
 @pytest.fixture(scope="module", params=_parameters())

@@ -24,14 +24,14 @@ SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
     "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
     "samples/single-graph": ["samples/single-graph.sqlite"],
-    "single-node": ["gpu/single-node.sqlite"],
-    "graphs as a whole": ["gpu/single-graph.sqlite"],
-    "oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
-    "mpi-one-report": ["gpu/mpi-one-report.sqlite"],
-    "torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
-    "overlapping kernels": ["public/mfu_2gpu_before.sqlite"],
-    "h100_2gpu_1s": ["public/h100_2gpu_1s.sqlite"],
-    "pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
+    "gpu/single-node": ["gpu/single-node.sqlite"],
+    "gpu/single-graph": ["gpu/single-graph.sqlite"],
+    "gpu/oneproc-4gpu": ["gpu/oneproc-4gpu.sqlite"],
+    "gpu/mpi-one-report": ["gpu/mpi-one-report.sqlite"],
+    "bench/torchrun-one-report": ["bench/torchrun-one-report.sqlite.xz"],
+    "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
+    "public/h100_2gpu_1s": ["public/h100_2gpu_1s.sqlite"],
+    "public/pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
 }
 
 
