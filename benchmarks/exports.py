@@ -35,7 +35,7 @@ def main() -> None:
                 link.symlink_to(report)
                 export.KINDS = {kind: end}
                 begin = _cpu()
-                made = export.export_report(link, folder, nsys)
+                made = export.make_export(link, folder, nsys)
                 exported = _cpu()
                 command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", made, folder / "out.prv"]
                 subprocess.run(command, check=True)

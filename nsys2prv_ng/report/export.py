@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, wrote_incompletely
-from nsys2prv_ng.report.nsys import Children, Nsys, find_nsys, parse_release, read_export_help
+from nsys2prv_ng.report.nsys import Children, Nsys, parse_release, read_export_help
 from nsys2prv_ng.report.table_folder import SUFFIXES
 
 KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
@@ -56,15 +56,6 @@ class _About:
     @property
     def is_part(self) -> bool:
         return any(self.values.get(name) for name in _CHOSEN)
-
-
-def export_report(report: Path, out_folder: Path, nsys: Nsys | None = None) -> Path:
-    """The path of the report's export: a good one that is there, or one that is made by `nsys` or `find_nsys()`.
-
-    Raises TranslationError with a remedy if the report cannot be exported.
-    """
-    nsys = nsys or find_nsys()
-    return find_export(report, out_folder, nsys) or make_export(report, out_folder, nsys)
 
 
 def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:

@@ -1,5 +1,7 @@
 """An nsys that is a script, which behaves, and fails, as the real one does."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -13,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from nsys2prv_ng.report import nsys as nsys_of
-from nsys2prv_ng.report.nsys import Nsys
+from nsys2prv_ng.report.export import find_export, make_export
+from nsys2prv_ng.report.nsys import Nsys, find_nsys
 from tests.report.table_folders import write_folder
 
 HELP_2024 = "usage: nsys export [<args>] [report file]\n  -t, --type=  -f, --force-overwrite=  -o, --output=  --lazy=\n"
@@ -149,6 +152,12 @@ class Fake:
     @property
     def nsys(self) -> Nsys:
         return Nsys(self.path, str(self.how["product"]))
+
+
+def export_report(report: Path, out_folder: Path, nsys: Nsys | None = None) -> Path:
+    """Return the report's export as export_all does for each report: one that is there already, else a new one."""
+    nsys = nsys or find_nsys()
+    return find_export(report, out_folder, nsys) or make_export(report, out_folder, nsys)
 
 
 def hide_nsys(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

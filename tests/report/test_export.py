@@ -18,9 +18,8 @@ import pytest
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report import nsys as nsys_of
-from nsys2prv_ng.report.export import export_report
 from nsys2prv_ng.report.nsys import Nsys, find_nsys
-from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, hide_nsys, write_export
+from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export
 
 
 @pytest.fixture(autouse=True)
@@ -539,7 +538,7 @@ def test_interrupt_leaves_nothing_and_stops_nsys(report: Path, fake: Fake, tmp_p
     fake.behave(partial=True, sleep=60)
     program = (
         "import signal, sys; from pathlib import Path\n"
-        "from nsys2prv_ng.report.export import *; from nsys2prv_ng.report.nsys import Nsys\n"
+        "from nsys2prv_ng.report.nsys import Nsys; from tests.report.fake_nsys import export_report\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # which a job in the background ignores
         "export_report(Path(sys.argv[1]), Path(sys.argv[2]), Nsys(Path(sys.argv[3]), '2024.2.3'))"
     )

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,12 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.report import export
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.export import export_report, find_export
+from nsys2prv_ng.report.export import find_export, make_export
 from nsys2prv_ng.report.files import get_export_size
 from tests.conftest import SAMPLES
-from tests.report.fake_nsys import HELP_2023, HELP_2024, HELP_2026, Fake, age, hide_nsys, write_export
+from tests.report.fake_nsys import HELP_2023, HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export
 from tests.report.table_folders import KINDS, folder_of, write_folder
 
 VERSION = "2024.2.3.38"
@@ -269,36 +269,31 @@ def test_nowhere_to_put_it(report: Path, fake: Fake, tmp_path: Path, foreign) ->
     assert _tree(report.parent) == before and fake.exports() == []
 
 
-def test_what_comes_during_the_export_stays(
-    report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_during_the_export_stays(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = report.with_name("rank.0_pqtdir")
-    whole = export._is_whole
-
-    def and_then(path: Path) -> bool:
-        _notes(there)
-        return whole(path)
-
-    monkeypatch.setattr(export, "_is_whole", and_then)
+    fake.behave(says="exporting")
     with pytest.raises(TranslationError, match="not an nsys export"):
-        export_report(report, tmp_path, fake.nsys)
+        make_export(report, tmp_path, fake.nsys, on_output=_once(lambda: _notes(there)))
     assert _tree(there).keys() == {".", "notes.txt"}
     assert _names(report.parent) == {report.name, there.name}
 
 
-def test_export_that_another_translation_made_meanwhile_is_kept(
-    report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_that_another_translation_made_meanwhile_is_kept(report: Path, fake: Fake, tmp_path: Path) -> None:
     """It may be reading it."""
-    whole = export._is_whole
-
-    def and_then(path: Path) -> bool:
-        _folder(report)
-        return whole(path)
-
-    monkeypatch.setattr(export, "_is_whole", and_then)
-    made = export_report(report, tmp_path, fake.nsys)
+    fake.behave(says="exporting")
+    made = make_export(report, tmp_path, fake.nsys, on_output=_once(lambda: _folder(report)))
     assert _pairs(made, "META_DATA_CAPTURE") == [("A", "B")]
+
+
+def _once(function: Callable[[], object]) -> Callable[[bytes], None]:
+    """Return a function that is called with each piece of output, and does something at the first."""
+    todo = [function]
+
+    def on_output(_: bytes) -> None:
+        if todo:
+            todo.pop()()
+
+    return on_output
 
 
 def test_old_folder_comes_back_where_the_new_one_cannot_be_put(

@@ -23,11 +23,11 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
-from nsys2prv_ng.report.export import export_report
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress
 from tests.bundled.fake_slurm import PROFILING
+from tests.report.fake_nsys import export_report
 from tests.trace_reader import Trace, intervals, read_trace
 
 CLOCKS = 2_000_000
@@ -407,12 +407,12 @@ def test_full_disk(
     small_disk: Callable[[int], Path],
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
-    table_reader: int,
+    room: int,
 ) -> None:
     """Folders of Parquet: nsys 2023.4 ends with exit code 0 and leaves empty files. None of them may be kept."""
     if kind not in _offered(nsys):
         pytest.skip(f"nsys {nsys.version} has no {kind}")
-    disk = small_disk(profiled.reports[0].stat().st_size + table_reader)
+    disk = small_disk(profiled.reports[0].stat().st_size + room)
     report = Path(shutil.copy(profiled.reports[0], disk))
     monkeypatch.setattr(export, "KINDS", {kind: KINDS_APART[kind]})
     try:
@@ -422,4 +422,4 @@ def test_full_disk(
         assert "free space" in str(error) or "No space left" in str(error)
         assert _names(disk) == {report.name}
     else:  # it fits
-        assert table_reader == 300_000 and _tables(made) == _tables(_by_hand(nsys, report, kind, tmp_path / "whole"))
+        assert room == 300_000 and _tables(made) == _tables(_by_hand(nsys, report, kind, tmp_path / "whole"))
