@@ -1,4 +1,4 @@
-"""Writes all presets and their table: `python -m cfgs.generate` (`--check` only says which files differ)."""
+"""Write all presets and their table: `python -m cfgs.generate` (`--check` only lists the files that differ)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str]) -> int:
+    """Write the files, or compare them; returns the exit code."""
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2

@@ -135,8 +135,9 @@ analysis/gpu-gaps. Stretches below 10 ns are left out.
     Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
 )
 
-# A sample is a point, the time until the next one a burst of the window, which begins and ends of idle time cut into
-# pieces. The first piece begins when the burst does: each sample counts once, by what the GPUs did when it was taken.
+# A sample is a point, and the time until the next sample is a burst of the window. Begins and ends of idle time cut a
+# burst into pieces. The first piece begins when the burst does: each sample counts once, by what the GPUs did when it
+# was taken.
 _gpu_idle = gpus("A GPU of the rank is idle", IN_IDLE, palette.IDLE, level=TASK, top=(SIGN,))
 _sampled = sampled_functions("Function of the last sample")
 _sampled_at = sampled_functions("Time of the last sample [ns]", compose=BEGIN_TIME, units=NANOSECONDS)
@@ -203,13 +204,13 @@ Matrix products (GEMM) are blue, NCCL is orange, what moves data is purple.
 
 
 def _make_kernel_threads() -> View:
-    attributes = [Window(each.label, GRADIENT, events=only(each)) for each in (*types.GRID, *types.BLOCK)]
-    # Attributes are given at the begin of a kernel and not taken back at its end.
-    result: View = inside("In a compute kernel", only(types.KERNEL))
-    for i, each in enumerate(attributes):
+    attributes = [Window(axis.label, GRADIENT, events=only(axis)) for axis in (*types.GRID, *types.BLOCK)]
+    # Attributes are given at the begin of a kernel and not reset at its end.
+    threads: View = inside("In a compute kernel", only(types.KERNEL))
+    for i, attribute in enumerate(attributes):
         name = "Threads of the kernel" if i == len(attributes) - 1 else f"Threads of the kernel, factor {i + 1}"
-        result = product(name, LOGARITHMIC, each, result)
-    return result
+        threads = product(name, LOGARITHMIC, attribute, threads)
+    return threads
 
 
 ANALYSIS.add(
@@ -222,7 +223,7 @@ multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly
     _make_kernel_threads(),
 )
 
-# On the line of a kernel's begin the delay is the last event; at its end, and where there is no delay, the kernel is.
+# On the line of a kernel's begin the delay is the last event; at its end, and without a delay, the kernel is.
 _has_delay = Window(
     "In a kernel that has a delay",
     GRADIENT,
@@ -252,7 +253,10 @@ it in the stream, or waiting for another stream.
 
 
 def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
-    """Kinds are given at the begin of an operation that has one, and not taken back at its end."""
+    """Make a histogram of operations by kind of memory.
+
+    The kind is given at the begin of an operation that has one, and not reset at its end.
+    """
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
     within = Window("In a memory operation", FLAG, events=only(types.MEMORY_OPERATION), thread=one_of(*operations))
@@ -282,7 +286,7 @@ basics/memory_operations.
 
 
 def _select_depth(depth: int) -> View:
-    """Ranges at a depth of nesting, whole: what is nested deeper does not cut them."""
+    """Select the ranges at a depth of nesting as a whole: ranges that nest deeper do not cut them."""
     within = Window(
         f"In a range of depth {depth}",
         GRADIENT,

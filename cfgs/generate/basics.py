@@ -1,4 +1,4 @@
-"""Presets of one kind of event each: what happened, by name."""
+"""Presets that show one kind of event each, by name."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ Lines are messages, from the begin of the send to the end of the receive.
     Window(
         "MPI calls",
         codes(palette.MPI_CALLS),
-        events=span(*(types.MPI_CALLS[each] for each in ("p2p", "io"))),
+        events=span(types.MPI_CALLS["p2p"], types.MPI_CALLS["io"]),
         compose=STACKED,
         messages=Messages((types.TAG_LAUNCH, types.TAG_COPY, types.TAG_NCCL), "!="),
     ),

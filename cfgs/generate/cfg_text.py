@@ -1,7 +1,7 @@
 """Presets as the text of .cfg files.
 
-Paraver reads a line `key value` at a time, ignores keys that it does not know, and gives up the window at a value that
-it cannot read. Windows are known by their order in the file, from 1.
+Paraver reads one line `key value` at a time, ignores keys that it does not know, and gives up a window at a value that
+it cannot read. Windows are numbered by their order in the file, from 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOW = {TASK: 240, NODE: 200}
 
 
 def format_cfg(preset: Preset) -> str:
-    """The whole file."""
+    """Return the whole file."""
     views = preset.views
     shown = list(preset.shown)
     lines = [
@@ -101,28 +101,28 @@ def _format_look(view: View) -> Iterator[str]:
 
 def _format_functions(view: View) -> Iterator[str]:
     above = {level: Function(view.above) for level in ("appl", "task", "node", "system", "workload")}
-    functions = {f"{{{level}, {each.name}}}": None for level, each in above.items()}
+    functions = {f"{{{level}, {combine.name}}}": None for level, combine in above.items()}
     used: list[tuple[str, Function]] = [("compose_thread", view.compose)]
     if isinstance(view, Window):
         functions |= {"{cpu, Active Thd}": None, f"{{thread, {view.thread.name}}}": None}
-        # Paraver gives up a file of whose types the trace has none, unless a window of it has selected `All`. Of two
-        # functions for one filter the last counts, so that this one has no other effect: the window is empty instead.
-        selected = [f"{{evt_type, {each}}}" for each in dict.fromkeys(("All", view.events.function))]
+        # Paraver gives up a file if the trace has none of its types, unless a window of the file has selected `All`. If
+        # a filter has two functions, the last one counts, so `All` has no other effect: the window is empty instead.
+        selected = [f"{{evt_type, {name}}}" for name in dict.fromkeys(("All", view.events.function))]
         functions |= dict.fromkeys(["{from_obj, All}", "{to_obj, All}", "{size_msg, All}", "{bw_msg, All}"])
         functions |= {f"{{tag_msg, {view.messages.function if view.messages else 'All'}}}": None}
         functions |= dict.fromkeys([*selected, "{evt_value, All}"])
         used.append(("thread", view.thread))
     yield f"window_selected_functions {{ {len(functions)}, {{ {', '.join(functions)} }} }}"
 
-    # Applied from topcompose2 to topcompose1 to what is extra.
+    # Paraver applies topcompose2, then topcompose1, then the extra ones.
     inner, outer, *extra = [*view.top, *[AS_IS] * (2 - len(view.top))]
-    tops = [("topcompose2", inner), ("topcompose1", outer), *(("extratopcompose1", each) for each in extra)]
-    composed = [f"{{{level}, {each.name}}}" for level, each in (("compose_thread", view.compose), *tops)]
+    tops = [("topcompose2", inner), ("topcompose1", outer), *(("extratopcompose1", further) for further in extra)]
+    composed = [f"{{{level}, {applied.name}}}" for level, applied in (("compose_thread", view.compose), *tops)]
     yield f"window_compose_functions {{ {len(composed)}, {{ {', '.join(composed)} }} }}"
-    for level, each in (*used, *tops):
-        if each.parameters:
-            parameters = ", ".join(f"{len(p)} {' '.join(map(_format_number, p))}" for p in each.parameters)
-            yield f"window_semantic_module {level} {each.name} {{ {len(each.parameters)}, {{ {parameters} }} }}"
+    for level, applied in (*used, *tops):
+        if applied.parameters:
+            parameters = ", ".join(f"{len(p)} {' '.join(map(_format_number, p))}" for p in applied.parameters)
+            yield f"window_semantic_module {level} {applied.name} {{ {len(applied.parameters)}, {{ {parameters} }} }}"
 
 
 def _format_filters(window: Window) -> Iterator[str]:
@@ -171,14 +171,14 @@ def _format_histogram(histogram: Histogram, views: list[View], shown: list[View 
     yield "Analyzer2D.DrawModeColumns: draw_maximum"
     yield "Analyzer2D.PixelSize: 1"
     yield "Analyzer2D.ColorMode: window_in_null_gradient_mode"
-    # Labels may have brackets, of which "short" ones would lose what is inside.
+    # "Short" labels lose the text in brackets.
     yield "Analyzer2D.ShortHeaderLabels: False"
     if len(shown) > 1:
         yield "Analyzer2D.Synchronize: 1"
 
 
 def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, int, int]:
-    """Position and height: up to three windows above each other on a screen of 1080 lines, a fourth a little aside."""
+    """Return x, y and height: up to three windows above each other on a screen of 1080 lines, a fourth a little aside."""
     column, row = divmod(shown.index(this), 3) if this in shown else (0, 0)
     height = {1: 600, 2: 380}.get(len(shown), 260)
     return 40 + 60 * column, 40 + (height + 70) * row + 40 * column, height
@@ -196,5 +196,5 @@ def _format_number(value: float) -> str:
 
 
 def _format_list(values: Iterable[object]) -> str:
-    each = [str(value) for value in values]
-    return f"{len(each)} {' '.join(each)}"
+    texts = [str(value) for value in values]
+    return f"{len(texts)} {' '.join(texts)}"

@@ -27,21 +27,21 @@ from nsys2prv_ng.paraver import event_types as types
 
 
 def _make_bytes() -> Derived:
-    """Of a collective, or sent and received."""
+    """Make the bytes of a call: of a collective, or sent and received."""
     collective, sent, received = (
-        Window(each.label, GRADIENT, events=only(each))
-        for each in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
+        Window(size.label, GRADIENT, events=only(size))
+        for size in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     )
     messages = Derived("NCCL sent and received", GRADIENT, operation="add", first=sent, second=received)
     return Derived("NCCL bytes", GRADIENT, operation="add", first=messages, second=collective)
 
 
 def _count_streams(name: str, events: Events, *top: Function) -> Window:
-    """Number of streams of a rank that are inside of such a kernel."""
+    """Count the streams of a rank that are inside of such a kernel."""
     return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top)
 
 
-# What is of all calls by name is measured where they begin: each begin is one burst, also of calls that nest.
+# Quantities of all calls by name are measured where calls begin: each begin is one burst, also if calls nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
 _computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))

@@ -1,4 +1,4 @@
-"""All files that are generated: the presets and the table of them in README.md."""
+"""All files that are generated: the presets, and README.md with their table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ the files that differ. [Add a preset](../docs/development/adding-a-preset.md) de
 
 
 def make_files() -> dict[str, str]:
-    """Text by path from cfgs/."""
+    """Return the text of each file, by path from cfgs/."""
     return {"README.md": README.format(table=_format_table())} | {preset.path: format_cfg(preset) for preset in PRESETS}
 
 

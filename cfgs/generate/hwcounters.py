@@ -1,4 +1,4 @@
-"""Presets of metrics of GPUs and nodes, found by their names: their numbers differ between kinds of GPU."""
+"""Presets of metrics of GPUs and nodes, by the names of metrics: their numbers differ between kinds of GPU."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
 def _make_gpu_metric(name: str, *patterns: str) -> Derived:
-    """The sum of the metrics of these names, which all GPUs have; of the GPUs of a rank the highest."""
+    """Sum the metrics of these names, which all GPUs have; shows the highest value of the GPUs of a rank."""
     return _sum_samples(name, PERCENT, patterns, patterns[:1], above="Maximum")
 
 
 def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
-    """The sum of the metrics of these names, of which a row has some, over all rows of a node."""
+    """Sum the metrics of these names over all rows of a node; a row has some of the metrics."""
     return _sum_samples(name, GRADIENT, patterns, patterns, above="Adding", top=top)
 
 
@@ -52,7 +52,10 @@ def _sum_samples(
     above: str,
     top: tuple[Function, ...] = (),
 ) -> Derived:
-    """The last sample would last to the end of the trace: it is cut off, by the last event of the `sampled` ones."""
+    """Sum the metrics of some names.
+
+    The last sample would last to the end of the trace: it is cut off at the last event of the `sampled` metrics.
+    """
     values = [Window(pattern.replace("*", ""), look, events=matching(pattern)) for pattern in patterns]
     total: View = values[0]
     for value in values[1:]:

@@ -1,6 +1,6 @@
 """One palette for all presets: a kind of activity has its colour in every window.
 
-The hues are those of Okabe and Ito, which people with any colour vision tell apart; what is of one kind differs in
+The hues are those of Okabe and Ito, which people with any colour vision can distinguish. Values of one kind differ in
 lightness only.
 """
 
@@ -37,19 +37,19 @@ OPERATING_SYSTEM = GREY
 
 
 def shade(colour: Colour, step: int) -> Colour:
-    """Lighter for steps above 0, darker below; 5 steps to white or black."""
+    """Return a lighter colour for steps above 0, a darker one below; 5 steps lead to white or black."""
     towards = 255 if step > 0 else 0
-    red, green, blue = (round(each + (towards - each) * abs(step) / 5) for each in colour)
+    red, green, blue = (round(part + (towards - part) * abs(step) / 5) for part in colour)
     return red, green, blue
 
 
 def counts(colour: Colour) -> dict[int, Colour]:
-    """One in the colour, more of them lighter."""
+    """Return colours of counts: 1 in the colour, higher counts lighter."""
     return {0: NOTHING} | {count: shade(colour, min(count - 1, 4)) for count in range(1, 65)}
 
 
 NCCL_AND_OTHERS = {0: NOTHING, 1: COMMUNICATION} | {1 + count: OVERLAP for count in range(1, 65)}
-"""NCCL's kernels alone, and with kernels beside."""
+"""NCCL's kernels alone, and beside other kernels."""
 
 
 # ---- values of types -------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ GPU_ACTIVITY = {
     7: shade(OVERLAP, 2),
     8: IDLE,
 }
-"""With memory operations beside, the colour of the rest, lighter."""
+"""Beside memory operations: the colour of the other activity, lighter."""
 
 KINDS = {
     0: NOTHING,
@@ -75,7 +75,7 @@ KINDS = {
     types.NCCL_KERNEL.number: COMMUNICATION,
     types.GRAPH_LAUNCH.number: shade(COMPUTE, 3),
 }
-"""Of the types of what CUDA does, by their numbers."""
+"""Colours of the kinds of CUDA activity, by the numbers of their types."""
 
 STATES = {
     types.IDLE: NOTHING,
@@ -122,7 +122,7 @@ KERNEL_CLASSES = {0: NOTHING} | {
     for values, colour in _KERNEL_FAMILIES
     for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
 }
-"""Matrix products are blue, what moves data is purple, and so on; classes that follow have Paraver's colours."""
+"""Matrix products are blue, classes that move data purple, and so on; later classes have Paraver's colours."""
 
 
 def _mpi_calls() -> dict[int, Colour]:
@@ -143,4 +143,4 @@ NAMES: Colours = {0: NOTHING} | {
     for turn, step in enumerate((0, 2, -2, 3, -1))
     for i, hue in enumerate(_HUES)
 }
-"""Of names that depend on the program; beyond these, Paraver's own colours."""
+"""Colours of names that depend on the program; further names have Paraver's own colours."""

@@ -1,4 +1,7 @@
-"""What a preset is made of: events, windows (timelines), histograms. `cfg_text` writes them as Paraver reads them."""
+"""The parts of a preset: events, windows (timelines), histograms. `cfg_text` writes them in Paraver's format.
+
+Functions that make a part are named after it, so that a preset reads as a declaration.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ from nsys2prv_ng.paraver.event_type import EventType
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 TRACE_LACKS = 8999999
-"""An event type that no trace has: the number beside a pattern, so that no other type is shown where none fits."""
+"""An event type that no trace has: the number beside a pattern, so that no other type is shown if no type fits."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events that a window reads: of types that are `=` to some, or in the range `[x,y]` of two.
+    """Events that a window reads: their types are `=` to some types, or in the range `[x,y]` of two.
 
-    Types carry number and label. Where the label is in the trace's .pcf it wins, so presets survive other numbers; a
-    `*` in it fits any text, and picks as many types as there are.
+    Types carry number and label. A label that is in the trace's .pcf wins over the number, so presets survive other
+    numbers. A `*` in a label fits any text, and selects all types that fit.
 
-    Paraver asks before it loads a preset of whose types the trace lacks some. It does not where a range has one type in
-    the trace, and then forgets that it was to ask because of windows before. So what the trace must have to be worth a
-    look at the preset is a range, in the last single window of the file.
+    Paraver asks before it loads a preset if the trace lacks some of its types. It does not ask for a window with a
+    range that has one of its types in the trace, and then forgets the questions of earlier windows. So the events that
+    make a preset worth a look are a range, in the last single window of the file.
     """
 
     types: tuple[tuple[int, str], ...] = ()
@@ -32,22 +35,22 @@ class Events:
 
 
 def span(first: EventType, last: EventType) -> Events:
-    """All types from one number to another."""
+    """Return all types from one number to another."""
     return Events(((first.number, first.title), (last.number, last.title)), "[x,y]")
 
 
 def only(event_type: EventType, number: int | None = None) -> Events:
-    """One type; `number` where its declaration has but an offset."""
+    """Return one type; `number` is needed if its declaration has only an offset."""
     return Events(((event_type.number if number is None else number, event_type.title),) * 2, "[x,y]")
 
 
 def any_of(*event_types: EventType) -> Events:
-    """Some types, of which the trace should have all."""
-    return Events(tuple((each.number, each.title) for each in event_types))
+    """Return some types; the trace should have all of them."""
+    return Events(tuple((event_type.number, event_type.title) for event_type in event_types))
 
 
 def matching(*patterns: str) -> Events:
-    """Types whose label fits one of the patterns."""
+    """Return the types with a label that fits one of the patterns."""
     return Events(tuple((TRACE_LACKS, pattern) for pattern in patterns))
 
 
@@ -56,7 +59,7 @@ EVERYTHING = Events(function="All")
 
 @dataclass(frozen=True)
 class Messages:
-    """Communications that are drawn as lines: those with these tags, or with none of them."""
+    """Communications that are drawn as lines: those with these tags, or (`!=`) with other tags."""
 
     tags: tuple[int, ...]
     function: str = "="
@@ -67,14 +70,14 @@ class Messages:
 
 @dataclass(frozen=True)
 class Function:
-    """A semantic function by Paraver's name for it, and its parameters, each of one or more numbers."""
+    """A semantic function by Paraver's name, and its parameters; a parameter has one or more numbers."""
 
     name: str
     parameters: tuple[tuple[float, ...], ...] = ()
 
 
 def function(name: str, *parameters: float | tuple[float, ...]) -> Function:
-    return Function(name, tuple(each if isinstance(each, tuple) else (each,) for each in parameters))
+    return Function(name, tuple(numbers if isinstance(numbers, tuple) else (numbers,) for numbers in parameters))
 
 
 LAST_VALUE = Function("Last Evt Val")
@@ -90,11 +93,11 @@ STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
 BEGIN_TIME = Function("Begin Time")
-"""Of a burst, in the units of the window."""
+"""Begin of a burst, in the units of the window."""
 
 
 def one_of(*values: float) -> Function:
-    """1 while the last event has one of these values, else 0."""
+    """Return 1 while the last event has one of these values, else 0."""
     return function("In Evt Val", values)
 
 
@@ -111,12 +114,12 @@ def plus(value: float) -> Function:
 
 
 def at_least(value: float) -> Function:
-    """1 where the value is that or more, else 0."""
+    """Return 1 where the value is at least this one, else 0."""
     return function("Is In Range", 1_000_000_000, value)
 
 
 def equal_to(value: float) -> Function:
-    """1 where the value is that, else 0."""
+    """Return 1 where the value is this one, else 0."""
     return function("Is Equal (Sign)", value)
 
 
@@ -128,16 +131,16 @@ NANOSECONDS, MICROSECONDS, MILLISECONDS = "Nanoseconds", "Microseconds", "Millis
 
 @dataclass(frozen=True)
 class Look:
-    """How values are drawn: as codes of a colour each, or by a gradient where there are no colours.
+    """How values are drawn: each value in its colour, or by a gradient if there are no colours.
 
-    Paraver paints values outside its range as 0; without a `maximum` it fits the range to the trace.
+    Paraver paints values outside of the range as 0; without a `maximum` it fits the range to the trace.
     """
 
     colours: Colours | None = None
     maximum: float | None = None
     logarithmic: bool = False
     draw: str = "draw_maximum"
-    """What a pixel shows of the values that share it."""
+    """Which of the values that share a pixel it shows."""
 
 
 def codes(colours: Colours, draw: str = "draw_maximum") -> Look:
@@ -145,7 +148,7 @@ def codes(colours: Colours, draw: str = "draw_maximum") -> Look:
 
 
 ANY_DRAW = "draw_randnotzero"
-"""Of names none is more than another: one is drawn at random, so that colours are as frequent as names."""
+"""Names have no order: one of a pixel's names is drawn at random, so that colours are as frequent as names."""
 
 GRADIENT = Look()
 LOGARITHMIC = Look(logarithmic=True)
@@ -154,14 +157,14 @@ PERCENT = Look(maximum=100)
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What single and derived windows have in common."""
+    """The common part of single and derived windows."""
 
     name: str
     look: Look
     _: KW_ONLY
     level: str = THREAD
     above: str = "Adding"
-    """What levels above threads make of their values."""
+    """How levels above threads combine their values."""
     compose: Function = AS_IS
     """Applied to the values of each thread."""
     top: tuple[Function, ...] = ()
@@ -180,7 +183,7 @@ class Window(View):
 
 @dataclass(frozen=True, eq=False)
 class Derived(View):
-    """A timeline made of two others; labels of its values are those of the first."""
+    """A timeline made of two others; its values have the labels of the first."""
 
     operation: str
     first: View
@@ -204,7 +207,7 @@ class Histogram:
     delta: float = 1
     """With 1, columns have the labels of values."""
     data: View | None = None
-    """What the statistic is of; the control window if there is none."""
+    """The window of the statistic; None: the control window."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +220,7 @@ class Preset:
     description: str
     shown: tuple[View | Histogram, ...]
     hidden_first: tuple[View, ...] = ()
-    """What is to be in the file before anything else, for the sake of what Paraver asks; see Events."""
+    """Windows that come first in the file, because of the questions that Paraver asks; see Events."""
 
     @property
     def path(self) -> str:
@@ -225,15 +228,15 @@ class Preset:
 
     @property
     def histograms(self) -> list[Histogram]:
-        return [each for each in self.shown if isinstance(each, Histogram)]
+        return [part for part in self.shown if isinstance(part, Histogram)]
 
     @property
     def views(self) -> list[View]:
-        """All windows, parents before what is derived from them."""
+        """All windows, parents before the windows that are derived from them."""
         order: dict[View, None] = {}
-        wanted = [*self.hidden_first, *(each for each in self.shown if isinstance(each, View))]
+        wanted = [*self.hidden_first, *(part for part in self.shown if isinstance(part, View))]
         for histogram in self.histograms:
-            wanted += [each for each in (histogram.control, histogram.data) if each is not None]
+            wanted += [view for view in (histogram.control, histogram.data) if view is not None]
         for view in wanted:
             order |= dict.fromkeys(_list_with_parents(view))
         return list(order)

@@ -1,4 +1,4 @@
-"""What Paraver itself makes of every preset, as a table: python -m cfgs.generate.seen PARAMEDIR NAME=TRACE.prv ..."""
+"""Table of every preset as Paraver evaluates it: python -m cfgs.generate.seen PARAMEDIR NAME=TRACE.prv ..."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ To repeat it, translate the reports, build paraver-kernel, and run
 
 
 def main(paramedir: str, *named: str) -> None:
-    traces = dict(each.split("=", 1) for each in named)
+    """Print the page. `named`: traces as NAME=PATH."""
+    traces = dict(name_and_path.split("=", 1) for name_and_path in named)
     print(_INTRODUCTION)
     print(f"| preset | {' | '.join(traces)} |")
     print(f"|---|{'---|' * len(traces)}")
@@ -41,7 +42,7 @@ def main(paramedir: str, *named: str) -> None:
 
 
 def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
-    """What paramedir says of the preset on a trace. Raises RuntimeError if it refuses either, or rejects a line."""
+    """Evaluate a preset on a trace with paramedir. Raises RuntimeError if it refuses one of them, or rejects a line."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         command = [paramedir, "-tu", "-npr", str(trace.resolve()), str(preset.path), str(table)]
@@ -53,7 +54,7 @@ def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
 
 
 def _sum_timeline(lines: list[list[str]]) -> str:
-    """Lines are object, begin, duration (ns), value."""
+    """Sum up a timeline. Lines are object, begin, duration (ns), value."""
     shown = [(int(line[2]), float(line[3])) for line in lines if float(line[3])]
     if not shown:
         return "-"
@@ -62,7 +63,7 @@ def _sum_timeline(lines: list[list[str]]) -> str:
 
 
 def _sum_histogram(lines: list[list[str]]) -> str:
-    """A line of columns, then a line for each row, and after an empty one lines of totals."""
+    """Sum up a histogram: a line of columns, a line for each row, an empty line, and lines of totals."""
     rows = lines[1 : lines.index([""])] if [""] in lines else lines[1:]
     total = sum(float(cell) for row in rows for cell in row[1:] if cell)
     return f"{total:,.12g}" if total else "-"

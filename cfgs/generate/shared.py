@@ -1,6 +1,6 @@
-"""Windows that several presets are made of.
+"""Windows that several presets use.
 
-Each call makes windows of their own: in one preset they may be parents of several, between presets nothing is shared.
+Each call makes new windows: within a preset, several windows may share parents; presets share nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
 
 MOST_NAMES = 4000
-"""Columns for ids of names; Paraver hides those that no name has."""
+"""Columns for ids of names; Paraver hides columns without a name."""
 
 NVTX_RANGES = only(families.make_nvtx_range(""), families.NVTX_DEFAULT)
 NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
@@ -51,20 +51,20 @@ LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 
 def names(name: str, events: Events, **properties: Any) -> Window:
-    """Names of intervals that may nest."""
+    """Show the names of intervals, which may nest."""
     return Window(name, NAMES, events=events, compose=STACKED, **properties)
 
 
 def inside(name: str, events: Events, **properties: Any) -> Window:
-    """1 inside of such an interval, else 0. They may nest."""
+    """Show 1 inside of such an interval, else 0. The intervals may nest."""
     return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)
 
 
 def cuda_kinds(name: str, **properties: Any) -> Derived:
-    """Event type of what goes on: API call, memory operation, kernel, NCCL kernel or graph.
+    """Show the event type of the current activity: API call, memory operation, kernel, NCCL kernel or graph.
 
-    The type of the last event does not drop to 0 when an interval ends: it is cut to the inside of intervals. A memory
-    operation begins with two types, of which the last is that of its size.
+    The type of the last event does not drop to 0 when an interval ends, so it is cut to the inside of intervals. A
+    memory operation begins with two types; the last of them is the type of its size.
     """
     events = span(types.CUDA_API, types.GRAPH_LAUNCH)
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
@@ -74,23 +74,23 @@ def cuda_kinds(name: str, **properties: Any) -> Derived:
 
 
 def sampled_functions(name: str, **properties: Any) -> Window:
-    """The function of the last sample of each thread."""
+    """Show the function of the last sample of each thread."""
     return Window(name, NAMES, events=only(types.SAMPLED_FUNCTIONS[0]), **properties)
 
 
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
-    """Number of GPUs that do one of these, 0 or 1 at the level of threads."""
+    """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
     return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
 
 
 def activity() -> Window:
-    """What each GPU does, on the rows of GPUs."""
+    """Show the activity of each GPU, on the rows of GPUs."""
     return Window("Activity of each GPU", codes(palette.GPU_ACTIVITY, ANY_DRAW), events=only(types.GPU_ACTIVITY))
 
 
 def activity_of_ranks() -> Window:
-    """What the GPU of each rank does; of several the highest value, for which idle counts as 0."""
+    """Show the activity of the GPU of each rank; of several GPUs the highest value, where idle counts as 0."""
     return Window(
         "Activity of the GPU of each rank",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),
