@@ -36,7 +36,7 @@ def join_sources(
                     places=report.places,
                     rows=rows,
                     clock=report.clock,
-                    shared=report.results[source.name].shared,
+                    data=report.results[source.name].join_data,
                     windows=windows,
                     kept=kept,
                 )

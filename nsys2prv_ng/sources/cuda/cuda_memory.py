@@ -63,7 +63,7 @@ def read(reader: ReportReader) -> Result:
     if not rows.size:
         return result
     kind = _kinds(columns["memKind"])
-    result.shared = _changes(reader, columns, rows, kind, allocation, size)
+    result.join_data = _changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
     result.drop("before the capture: in the level of memory only", int(before.sum()))
@@ -160,7 +160,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     result = Result()
     rows, kinds, times, changes = [], [], [], []
     for part in parts:
-        of_part = part.shared
+        of_part = part.data
         if not isinstance(of_part, MemoryChanges):
             continue
         result.read += of_part.unknown + of_part.time.size

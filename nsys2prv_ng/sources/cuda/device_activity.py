@@ -60,7 +60,7 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if joined is not None and joined.place.size:
-        result.shared = joined
+        result.join_data = joined
         for event_type in _TYPES:
             reader.labels.declare(event_type)
     return result
@@ -101,13 +101,13 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
     What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
     """
-    with_operations = [part for part in parts if isinstance(part.shared, Operations)]
+    with_operations = [part for part in parts if isinstance(part.data, Operations)]
     return JoinResult(partial_results=(NAME, _activity(with_operations)) if with_operations else None)
 
 
 def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
     """Of the GPUs of some reports after those of others."""
-    places = [np.unique(part.shared.place) for part in parts if isinstance(part.shared, Operations)]
+    places = [np.unique(part.data.place) for part in parts if isinstance(part.data, Operations)]
     for group in group_by_shared_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
         captured = [_on_rows(parts[i]) for i in group]
         devices = [
@@ -138,7 +138,7 @@ class _Captured(NamedTuple):
 
 
 def _on_rows(part: JoinInput) -> _Captured:
-    operations = part.shared
+    operations = part.data
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
     ran = operations.kind != IN_FLIGHT

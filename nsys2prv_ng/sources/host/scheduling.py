@@ -71,7 +71,7 @@ def read(reader: ReportReader) -> Result:
     end = np.where(switches.lasts, NO_END, np.append(time[1:], NO_END))[shown]
     result.add_intervals(place[shown], time[shown], end, [Pair(handle, ids[shown])], [handle])
     result.read = sum(result.dropped.values()) + shown.size
-    result.shared = {_label(number): Value(int(number) + 1, _label(number)) for number in distinct}
+    result.join_data = {_label(number): Value(int(number) + 1, _label(number)) for number in distinct}
     return result
 
 
@@ -92,8 +92,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """The value of a core is its number plus one, whichever cores there are."""
     values: dict[str, Value] = {}
     for part in parts:
-        if isinstance(part.shared, dict):
-            values |= part.shared
+        if isinstance(part.data, dict):
+            values |= part.data
     return JoinResult({types.ON_CPU.names: values})
 
 

@@ -81,7 +81,7 @@ def read(reader: ReportReader) -> Result:
     result.drop(OVERLAPS_CALL, int(crosses.sum()))
     _write(reader.labels, result, calls.take(~crosses), names, communicators.keys)
     rank_names = list(reader.labels.names.get(RANK_NAMES, {}))
-    result.shared = MpiJoinData(communicators, messages, rank_names, names, initialised, finalised)
+    result.join_data = MpiJoinData(communicators, messages, rank_names, names, initialised, finalised)
     return result
 
 
@@ -211,7 +211,7 @@ def _write_class(
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return the values of calls, ranks and communicators, which need all reports, and messages from task to task."""
-    reports = [(part, part.shared) for part in parts if isinstance(part.shared, MpiJoinData)]
+    reports = [(part, part.data) for part in parts if isinstance(part.data, MpiJoinData)]
     if not reports:
         return JoinResult()
     communicators = AllCommunicators(data.communicators for _, data in reports)

@@ -53,7 +53,7 @@ def read(reader: ReportReader) -> Result:
     own = reader.columns(WORKERS.name)
     names, processes = map(_name_worker, own["workerUid"].tolist()), get_process(own["globalTid"]).tolist()
     peers = list(reader.labels.names.get(types.UCX_PEER.names, {}))
-    result.shared = Workers(peers, dict(zip(names, processes, strict=True)))
+    result.join_data = Workers(peers, dict(zip(names, processes, strict=True)))
     return result
 
 
@@ -127,14 +127,14 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     owners: dict[str, set[int]] = {}
     peers: set[str] = set()
     for part in parts:
-        assert isinstance(part.shared, Workers)
-        peers.update(part.shared.peers)
+        assert isinstance(part.data, Workers)
+        peers.update(part.data.peers)
         task_of_process = {
             place.process: int(tree.task_of_row[row])
             for place, row in zip(part.places.all, part.rows.tolist(), strict=True)
             if isinstance(place, Thread) and row >= 0
         }
-        for worker, process in part.shared.process.items():
+        for worker, process in part.data.process.items():
             if process in task_of_process:
                 owners.setdefault(worker, set()).add(task_of_process[process])
     # Uids need not differ between nodes: one that several tasks have stands for none of them.

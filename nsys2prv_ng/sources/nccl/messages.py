@@ -124,8 +124,8 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
 
 def _get_data(part: JoinInput) -> NcclJoinData:
-    assert isinstance(part.shared, NcclJoinData)
-    return part.shared
+    assert isinstance(part.data, NcclJoinData)
+    return part.data
 
 
 # ---- communicators ---------------------------------------------------------------------------------------------------

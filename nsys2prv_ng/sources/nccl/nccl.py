@@ -51,7 +51,7 @@ def read(reader: ReportReader) -> Result:
     carriers = PayloadOwners(kernels.place[used], kernels.begin[used], kernels.end[used])
     kernel_events = make_kernel_events(call_events, index, pairs["call"].to_numpy(np.int64))
     write_events(reader.labels, result, carriers, kernel_events)
-    result.shared = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
+    result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(reader.places, calls.names, communicators, table, kernels, pairs)
     return result

@@ -1,8 +1,8 @@
 """Warnings and errors of nsys, as points on the row of the node.
 
-Only those that have a time of the capture: others came when the report was made, afterwards. The summary counts all.
-What nsys says for information is not read. Messages before or after all that the trace shows are dropped, since they
-would make it longer.
+Only messages with a time of the capture are read: the others came afterwards, when the report was made. The result of
+the translation counts all of them. Messages of lower severity are not read. Messages before or after everything else
+that the trace shows are dropped, since they would make it longer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
 MESSAGES = Table(TABLE, (), {"timestamp": NULL, "timestampType": NULL, "severity": NULL}, text=("text",))
 
-_OF_HOST = 2
-"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: a time of the machine that made the report, while it did."""
+_ANALYSIS_HOST = 2
+"""ENUM_DIAGNOSTIC_TIMESTAMP_SOURCE: a time of the machine that made the report, at which it made it."""
 
 
 class _Messages(NamedTuple):
-    """Messages of n: time (ns), index of the label of each, and the labels; and the place of the node."""
+    """n messages: time (ns) and index of the label of each, the labels, and the place of the node."""
 
     time: IntArray
     label: IntArray
@@ -40,30 +40,30 @@ class _Messages(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Leaves the messages for `join`, which knows when the trace begins and ends."""
+    """Leave the messages for `join`, which knows when the trace starts and ends."""
     columns = reader.columns(MESSAGES.name)
-    severity = [SEVERITIES.get(each, "") for each in columns["severity"].tolist()]
-    told = np.array([each in (WARNING, ERROR) for each in severity], np.bool_)
-    rows = np.flatnonzero(told & (columns["timestampType"] != _OF_HOST))
+    severity = [SEVERITIES.get(code, "") for code in columns["severity"].tolist()]
+    is_shown = np.array([text in (WARNING, ERROR) for text in severity], np.bool_)
+    rows = np.flatnonzero(is_shown & (columns["timestampType"] != _ANALYSIS_HOST))
     if not rows.size:
         return Result()
     texts = columns.texts["text"].take(rows).to_pylist()
     labels = [f"{severity[row]}: {join_text(text)}" for row, text in zip(rows.tolist(), texts, strict=True)]
     distinct = sorted(set(labels))
     index = {label: i for i, label in enumerate(distinct)}
-    label = np.array([index[each] for each in labels], np.int64)
+    label = np.array([index[text] for text in labels], np.int64)
     reader.labels.declare(DIAGNOSTIC)
     reader.labels.name_ids(DIAGNOSTIC.names, distinct)
-    return Result(shared=_Messages(columns["timestamp"][rows], label, distinct, reader.places.node()))
+    return Result(join_data=_Messages(columns["timestamp"][rows], label, distinct, reader.places.node()))
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """The messages in the time of the trace."""
+    """Make points of the messages in the time of the trace."""
     result = Result()
-    told = [(part, part.shared) for part in parts if isinstance(part.shared, _Messages)]
-    labels = sorted({label for _, messages in told for label in messages.labels})
+    shared = [(part, part.data) for part in parts if isinstance(part.data, _Messages)]
+    labels = sorted({label for _, messages in shared for label in messages.labels})
     values = {label: Value(number, label) for number, label in enumerate(labels, 1)}
-    for part, messages in told:
+    for part, messages in shared:
         result.read += messages.time.size
         row = part.rows[messages.place]
         known = messages.time != NULL
@@ -75,7 +75,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         time = time[within]
         pair = Pair(DIAGNOSTIC.number, value[within])
         result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
-    return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if told else {})
+    return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if shared else {})
 
 
 SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, derived=True)

@@ -1,8 +1,8 @@
-"""GPU metrics: what the hardware counters of each GPU said, at each sample.
+"""GPU metrics: the values of the hardware counters of each GPU, at each sample.
 
-They are of the GPU as a whole, so they are on its own row, whichever process sampled it: a GPU is known by its uuid,
-and where several reports hold samples of one GPU, its row has those of all. (nsys lets one session at a time sample a
-GPU, so no two of them are the same sample.) nsys's ids of metrics differ between kinds of GPU: names tell them.
+They belong to the GPU as a whole and are on its own row, whichever process sampled it. A GPU is known by its uuid, and
+where several reports hold samples of one GPU, its row has the samples of all. (nsys lets one session at a time sample a
+GPU, so no two of them are the same sample.) nsys's ids of metrics differ between kinds of GPU: names identify a metric.
 """
 
 from __future__ import annotations
@@ -47,39 +47,39 @@ ONLY_JSON = "only as JSON in this export; export the report with nsys 2024.2 or 
 """Why samples of an old export are not read."""
 
 _GPU_MASK = 0xFF
-"""Of a typeId: nsys's number of the GPU."""
+"""The bits of a typeId that are nsys's number of the GPU."""
 
 
 @dataclass(frozen=True)
 class MetricFilter:
-    """The metrics that a report has, and the patterns by which the user chose among them."""
+    """The names of the metrics that a report has, and the patterns by which the user chose among them."""
 
     names: frozenset[str]
     patterns: tuple[str, ...]
 
 
 def read(reader: ReportReader) -> Result:
-    """A line for each sample of each GPU, with the values of all chosen metrics."""
-    result = Result(shared=MetricFilter(frozenset(), reader.options.metrics))
+    """Read a line for each sample of each GPU, with the values of all chosen metrics."""
+    result = Result(join_data=MetricFilter(frozenset(), reader.options.metrics))
     if not reader.has(METRICS):
         result.read = read_json_samples(reader)  # nsys exports the same report anew with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reader.by_block(METRICS, _block)
-    index, names = _metrics(reader, blocks)
-    samples = join_blocks(blocks, _gpus(blocks), index)
+    blocks = reader.by_block(METRICS, _make_block)
+    index, names = _find_metrics(reader, blocks)
+    samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size
-    result.shared = MetricFilter(frozenset(name for name, _ in names), reader.options.metrics)
+    result.join_data = MetricFilter(frozenset(name for name, _ in names), reader.options.metrics)
 
     samples = select_sound(reader, result, samples, "GPU metrics", "no GPU")
-    chosen = np.array([not reader.options.metrics or _chosen(name, result.shared.patterns) for name, _ in names])
+    chosen = np.array([not reader.options.metrics or _is_chosen(name, result.join_data.patterns) for name, _ in names])
     if not chosen.all():
         before = samples.time.size
         samples = samples.only(chosen[samples.metric])
         result.drop("none of its metrics was chosen", before - samples.time.size)
     if reader.options.metrics_changes:
         before = samples.time.size
-        samples = samples.only(_changes(samples, len(names)))
+        samples = samples.only(_mark_changes(samples, len(names)))
         result.drop("unchanged", before - samples.time.size)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]
@@ -88,27 +88,27 @@ def read(reader: ReportReader) -> Result:
 
 
 def read_json_samples(reader: ReportReader) -> int:
-    """Number of samples that the export holds as JSON: all of an old export, besides the table in others."""
+    """Return the number of samples that the export holds as JSON: all of an old export, besides the table in others."""
     return int(np.isin(reader.columns(GENERIC.name)["typeId"], read_json_types(reader)).sum())
 
 
 def read_json_types(reader: ReportReader) -> IntArray:
-    """Types of the generic events that are samples of GPUs."""
+    """Return the types of the generic events that are samples of GPUs."""
     sources = reader.columns(GENERIC_SOURCES.name)
     is_metrics = [bool(text) and '"GpuMetrics"' in text for text in sources.texts["data"].to_pylist()]
     types = reader.columns(GENERIC_TYPES.name)
-    source_options = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
-    return np.unique(np.concatenate([types["typeId"][source_options], reader.columns(NAMES.name)["typeId"]]))
+    has_metrics = np.isin(types["sourceId"], sources["sourceId"][np.array(is_metrics, np.bool_)])
+    return np.unique(np.concatenate([types["typeId"][has_metrics], reader.columns(NAMES.name)["typeId"]]))
 
 
-def _block(columns: Columns) -> Block:
+def _make_block(columns: Columns) -> Block:
     type_id, time = columns["typeId"], columns["timestamp"]
     time = np.where(time != NULL, time, columns["rawTimestamp"])
     return make_block(time, [type_id], [type_id, columns["metricId"]], columns["value"])
 
 
-def _metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
-    """(index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
+def _find_metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, int], list[tuple[str, int]]]:
+    """Return (index into the metrics by type and metric, -1 for no metric; their names with one of their ids)."""
     table = reader.columns(NAMES.name)
     named = {
         (int(t), int(m)): name
@@ -118,24 +118,24 @@ def _metrics(reader: ReportReader, blocks: Sequence[Block]) -> tuple[dict[Key, i
     _, kinds = make_keys(blocks)
     # In the order in which the types, then the metrics, first occur.
     type_order, metric_order = (
-        {each: i for i, each in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
+        {number: i for i, number in enumerate(dict.fromkeys(kind[part] for kind in kinds))} for part in (0, 1)
     )
     index: dict[tuple[str, int], int] = {}
-    of_kind = dict.fromkeys(kinds, -1)
+    index_of_kind = dict.fromkeys(kinds, -1)
     for type_id, metric_id in sorted(kinds, key=lambda kind: (type_order[kind[0]], metric_order[kind[1]])):
         if metric_id != NULL:
             metric = named.get((type_id, metric_id), f"GPU metric {metric_id}"), metric_id
-            of_kind[type_id, metric_id] = index.setdefault(metric, len(index))
-    return of_kind, list(index)
+            index_of_kind[type_id, metric_id] = index.setdefault(metric, len(index))
+    return index_of_kind, list(index)
 
 
-def _gpus(blocks: Sequence[Block]) -> dict[Key, int]:
-    """nsys's number of the GPU of each type; -1 for no type."""
+def _find_gpus(blocks: Sequence[Block]) -> dict[Key, int]:
+    """Return nsys's number of the GPU of each type; -1 for no type."""
     return {(type_id,): type_id & _GPU_MASK if type_id != NULL else -1 for (type_id,) in make_keys(blocks)[0]}
 
 
-def _changes(samples: Samples, metrics: int) -> BoolArray:
-    """Values that differ from the one before of the same metric and GPU, and the first of each."""
+def _mark_changes(samples: Samples, metrics: int) -> BoolArray:
+    """Mark values that differ from the one before of the same metric and GPU, and the first of each."""
     gpu, gpus = pd.factorize(samples.device)
     order = np.lexsort((samples.time, gpu))
     differs: BoolArray = _differs(gpu, samples.first, samples.metric, samples.value, order, gpus.size, metrics)
@@ -161,18 +161,18 @@ def _differs(gpu, first, metric, value, order, gpus, metrics):  # type: ignore[n
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-def _chosen(name: str, patterns: Sequence[str]) -> bool:
+def _is_chosen(name: str, patterns: Sequence[str]) -> bool:
     return any(match_patterns(name, pattern, ignore_case=True) for pattern in patterns)
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """Nothing is joined, but only now is it known whether some pattern fits no metric of any report.
+    """Check the patterns: only when all reports are read is it known whether one fits no metric of any report.
 
-    Raises UsageError for such a pattern.
+    Nothing is joined. Raises UsageError for such a pattern.
     """
-    choices = [part.shared for part in parts if isinstance(part.shared, MetricFilter)]
-    names = sorted({name for selection in choices for name in selection.names})
-    patterns = sorted({pattern for selection in choices for pattern in selection.patterns})
+    filters = [part.data for part in parts if isinstance(part.data, MetricFilter)]
+    names = sorted({name for metric_filter in filters for name in metric_filter.names})
+    patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
     unmatched = [
         pattern for pattern in patterns if not any(match_patterns(name, pattern, ignore_case=True) for name in names)
     ]

@@ -58,7 +58,7 @@ def read(reader: ReportReader) -> Result:
             _DomainWriter(reader, result, events, domain).write()
         else:
             result.drop("outside the selected NVTX domains", int((events.domain == events.domains.index(domain)).sum()))
-    result.shared = (reader.options.nvtx_domains, events.domains)
+    result.join_data = (reader.options.nvtx_domains, events.domains)
     if reader.options.nvtx_range:
         rows = events.find_matching(reader.options.nvtx_range)
         result.windows = np.stack([events.columns["start"][rows], events.get_ends(rows)], axis=1)
@@ -67,7 +67,7 @@ def read(reader: ReportReader) -> Result:
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Raise UsageError if a pattern for domains matches none in any report; nothing is joined."""
-    shared = [part.shared for part in parts if isinstance(part.shared, tuple)]
+    shared = [part.data for part in parts if isinstance(part.data, tuple)]
     patterns = {pattern for selection, _ in shared for pattern in selection}
     domains = sorted({name or "default" for _, names in shared for name in names})
     for pattern in sorted(patterns):

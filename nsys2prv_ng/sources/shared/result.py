@@ -53,7 +53,7 @@ class Result:
     """Records that were put away."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
-    shared: object = None
+    join_data: object = None
     """What `Source.join` needs of this report, in its own times and places."""
     evidence: Evidence = field(default_factory=Evidence)
     """What the source tells of the report's clock, in the report's own times."""

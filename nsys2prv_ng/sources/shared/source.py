@@ -33,8 +33,8 @@ class JoinInput:
     """Row of the trace by place."""
     clock: ClockMap
     """From the report's times (ns) to those on the common clock."""
-    shared: object
-    """What the source left in `Result.shared`."""
+    data: object
+    """What the source left in `Result.join_data`."""
     windows: Sequence[tuple[int, int]]
     """First and last time of the trace on the common clock (ns), or of each part of it that the user chose."""
     kept: BoolArray
