@@ -1,4 +1,4 @@
-"""A Slurm of scripts that run on this machine, and an nsys that leaves sample reports as those of a job's ranks."""
+"""A Slurm made of scripts that run on this machine, and an nsys that writes sample reports for a job's ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.report.fake_nsys import Fake
 PRODUCT = "2025.3.2.0"
 """The nsys that exported the samples."""
 PROFILING = Path(tempfile.gettempdir(), f"nsys2prv-ng-tests-{os.getuid()}.lock")
-"""Locked by whoever profiles with the nsys of this machine."""
+"""Lock of the test that profiles with the nsys of this machine."""
 
 # As the real one: starts tasks with SLURM_* set, ends with their highest exit code, and kills them at a SIGTERM.
 SRUN = """
@@ -117,7 +117,7 @@ os.execvp(sys.argv[4], sys.argv[4:])
 
 
 class Cluster:
-    """A folder with all of them, and a working directory that jobs are submitted from."""
+    """A folder with all these programs, and a working directory from which jobs are submitted."""
 
     def __init__(self, folder: Path, samples: list[Path], *, real_nsys: Path | None = None) -> None:
         self.folder = folder / "slurm"
@@ -150,7 +150,7 @@ class Cluster:
         self.behave(samples=[str(sample) for sample in samples])
 
     def behave(self, **how: object) -> None:
-        """How nsys behaves; adds to what was said before."""
+        """Set how nsys behaves, in addition to earlier calls."""
         file = self.folder / "nsys.json"
         before = json.loads(file.read_text()) if file.exists() else {}
         file.write_text(json.dumps(before | how))
@@ -164,7 +164,7 @@ class Cluster:
         path.chmod(0o755)
 
     def start(self, script: str, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """Run a batch script as Slurm does: a copy of it, with what its #SBATCH lines ask for in the environment."""
+        """Run a copy of a batch script as Slurm does, with the requests of its #SBATCH lines in the environment."""
         asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script, re.MULTILINE))
         of_job = {
             "SLURM_JOB_ID": "42",
@@ -190,18 +190,18 @@ class Cluster:
         )
 
     def run(self, script: str, *words: str, **environment: str) -> tuple[int, str]:
-        """Exit code and output of a job."""
+        """Run a job; return its exit code and output."""
         job = self.start(script, *words, **environment)
         output = job.communicate(timeout=300)[0]
         return job.returncode, output
 
     def queued(self) -> list[dict[str, list[str]]]:
-        """Jobs that were submitted by jobs: options of sbatch, and the SLURM_* variables that it got."""
+        """Return the jobs that jobs submitted: the options of sbatch, and the SLURM_* variables it received."""
         file = self.folder / "queue.jsonl"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def run_queued(self) -> tuple[int, str]:
-        """Run the only job that was submitted by a job."""
+        """Run the only job that a job submitted."""
         [job] = self.queued()
         [wrapped] = [word.removeprefix("--wrap=") for word in job["options"] if word.startswith("--wrap=")]
         process = self._popen(["sh", "-c", wrapped], {"SLURM_JOB_ID": "43", "SLURM_NNODES": "1"})
@@ -209,9 +209,11 @@ class Cluster:
         return process.returncode, output
 
     def profiled(self, *, trials: bool = False) -> list[dict[str, dict[str, str]]]:
-        """What `nsys profile` was called with, by rank, without those that only try an option (or these alone)."""
+        """Return the calls of `nsys profile` by rank, without those that only try an option (or only those)."""
         lines = [json.loads(line) for line in (self.folder / "nsys.jsonl").read_text().splitlines()]
-        return sorted((each for each in lines if (each["program"] == ["true"]) == trials), key=lambda e: int(e["rank"]))
+        return sorted(
+            (call for call in lines if (call["program"] == ["true"]) == trials), key=lambda call: int(call["rank"])
+        )
 
     def wait_for_tasks(self, count: int) -> None:
         deadline = time.monotonic() + 60
@@ -220,7 +222,7 @@ class Cluster:
             time.sleep(0.05)
 
     def end_step(self) -> None:
-        """End what a killed job has left running."""
+        """End the processes that a killed job has left running."""
         for pid in json.loads((self.folder / "step").read_text()):
             try:
                 os.killpg(pid, signal.SIGKILL)

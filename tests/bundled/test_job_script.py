@@ -42,9 +42,9 @@ JOBS = {
 }
 
 
-def two_by_two(**of_job: object) -> str:
-    """The script for the job that the samples are of, translating little."""
-    words = {"command": ["sh", "-c", "exit 0"], "nodes": 2, "gpus_per_node": 2, **of_job}
+def two_by_two(**changes: object) -> str:
+    """Render the script for the job of the samples; it translates few sources."""
+    words = {"command": ["sh", "-c", "exit 0"], "nodes": 2, "gpus_per_node": 2, **changes}
     text = render_script(ScriptOptions(**words))  # type: ignore[arg-type]
     assert text.count("\nTRANSLATE_OPTIONS=()\n") == 1
     return text.replace("\nTRANSLATE_OPTIONS=()\n", f"\nTRANSLATE_OPTIONS=(--sources {FEW} -j 1)\n")
@@ -57,7 +57,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory):
-    """The trace of some ranks' samples, made without any script."""
+    """The trace of some ranks' samples, translated without any script."""
     made: dict[tuple[int, ...], dict[str, bytes]] = {}
 
     def trace(*ranks: int) -> dict[str, bytes]:
@@ -83,7 +83,9 @@ def test_it_is_bash(job: ScriptOptions, tmp_path: Path) -> None:
     path = tmp_path / "slurm.sh"
     path.write_text(render_script(job))
     subprocess.run(["bash", "-n", path], check=True)
-    if shutil.which("shellcheck") and not set("".join(job.command)) & set("$"):  # told of words in single quotes
+    if shutil.which("shellcheck") and not set("".join(job.command)) & set(
+        "$"
+    ):  # shellcheck warns of them in single quotes
         subprocess.run(["shellcheck", path], check=True)
 
 
@@ -94,18 +96,19 @@ def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Pat
     show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "${#MODULES[@]}" "${MODULES[@]}"'
     show += ' "${SRUN_OPTIONS[*]}" "${PREFIX[*]}" "${COMMAND[@]}"'
     done = subprocess.run(["bash", "-c", settings + show], capture_output=True, text=True, check=True, cwd=tmp_path)
-    said = done.stdout.split("\0")[:-1]
+    values = done.stdout.split("\0")[:-1]
     container = f"--container-image={job.container} --container-mounts={tmp_path} --container-workdir={tmp_path}"
     is_file = job.container.endswith(".sif")
-    assert said[:5] == [
+    modules = list(job.modules or ())
+    assert values[:5] == [
         job.venv,
         "yes" if job.capture_range else "no",
         "node" if job.per_node else "rank",
         "yes" if job.dependent else "no",
-        str(len(job.modules)),
+        str(len(modules)),
     ]
-    modules, rest = said[5 : 5 + len(job.modules)], said[5 + len(job.modules) :]
-    assert modules == list(job.modules)
+    assert values[5 : 5 + len(modules)] == modules
+    rest = values[5 + len(modules) :]
     assert rest[0] == (container if job.container and not is_file else "")
     assert rest[1] == (f"apptainer exec --nv {job.container}" if is_file else "")
     if job.command:
@@ -117,7 +120,17 @@ def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Pat
 def test_command_line() -> None:
     words = ["--nodes", "3", "--gpus-per-node", "8", "--per-node", "--capture-range", "--dependent", "--venv", "/v"]
     words += ["--module", "a", "--module", "b", "--container", "c.sif"]
-    job = ScriptOptions(["python", "x.py", "--nodes", "9"], 3, 8, True, True, True, "c.sif", "/v", ["a", "b"])
+    job = ScriptOptions(
+        command=["python", "x.py", "--nodes", "9"],
+        nodes=3,
+        gpus_per_node=8,
+        per_node=True,
+        capture_range=True,
+        dependent=True,
+        container="c.sif",
+        venv="/v",
+        modules=["a", "b"],
+    )
     done = run("slurm", *words, "--", *job.command)
     assert (done.returncode, done.stdout) == (0, render_script(job))
     assert run("slurm", *words, *job.command).stdout == render_script(job)
@@ -130,10 +143,10 @@ def test_command_line() -> None:
 
 def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices"])  # an older nsys
-    code, said = cluster.run(two_by_two())
-    assert code == 0, said
+    code, output = cluster.run(two_by_two())
+    assert code == 0, output
     assert cluster.trace() == {**expected(0, 1, 2, 3)}
-    assert "profiling without" not in said
+    assert "profiling without" not in output
     calls = cluster.profiled()
     assert [call["rank"] for call in calls] == ["0", "1", "2", "3"]
     for rank, call in enumerate(calls):
@@ -147,14 +160,14 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
     assert json.loads((cluster.reports / "stats.json").read_text())["summary"]["ranks"] == 4
-    assert "From the first to the last operation of each GPU" in said and "\nkernel " in said
+    assert "From the first to the last operation of each GPU" in output and "\nkernel " in output
 
 
 def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices", "--gpu-metrics-device"])
-    code, said = cluster.run(two_by_two())
+    code, output = cluster.run(two_by_two())
     assert code == 0 and cluster.trace() == expected(0, 1, 2, 3)
-    assert said.count("profiling without --gpu-metrics-devices=all: Illegal") == 2
+    assert output.count("profiling without --gpu-metrics-devices=all: Illegal") == 2
     assert [[name for name in call["options"] if "metrics" in name] for call in cluster.profiled()] == [
         ["--nic-metrics"] if rank in (0, 2) else [] for rank in range(4)
     ]
@@ -162,8 +175,8 @@ def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
 
 def test_a_report_for_each_node(tmp_path: Path, expected) -> None:
     cluster = Cluster(tmp_path, [RANKS[0], RANKS[2]])
-    code, said = cluster.run(two_by_two(per_node=True, capture_range=True, command=["true", "x"]))
-    assert code == 0, said
+    code, output = cluster.run(two_by_two(per_node=True, capture_range=True, command=["true", "x"]))
+    assert code == 0, output
     assert cluster.trace() == expected(0, 2)
     calls = cluster.profiled()
     assert len(calls) == 2
@@ -174,20 +187,20 @@ def test_a_report_for_each_node(tmp_path: Path, expected) -> None:
 
 
 def test_ranks_that_fail(cluster: Cluster, expected) -> None:
-    """Rank 1 exits with an error, of rank 2 nsys is killed, and the report of rank 3 is cut off."""
+    """Rank 1 exits with an error, the nsys of rank 2 is killed, and the report of rank 3 is cut off."""
     cluster.behave(of_ranks={"2": {"lost": True}, "3": {"size": 5000}})
-    code, said = cluster.run(two_by_two(command=["sh", "-c", "test $RANK != 1 || exit 9"]))
-    assert code == 128 + 9, said  # of the nsys that was killed: the highest, as of srun
-    assert "srun ended with exit code 137" in said
+    code, output = cluster.run(two_by_two(command=["sh", "-c", "test $RANK != 1 || exit 9"]))
+    assert code == 128 + 9, output  # of the nsys that was killed: srun returns the highest code
+    assert "srun ended with exit code 137" in output
     assert cluster.trace() == expected(0, 1)
-    assert "warning: skipped, as it cannot be read:" in said and "profile_3" in said
-    assert "warning: no report of ranks 2-3 of 4 (by RANK)" in said
+    assert "warning: skipped, as it cannot be read:" in output and "profile_3" in output
+    assert "warning: no report of ranks 2-3 of 4 (by RANK)" in output
 
 
 def test_no_report_at_all(cluster: Cluster) -> None:
     cluster.behave(lost=True)
-    code, said = cluster.run(two_by_two())
-    assert code == 1 and "no report in" in said
+    code, output = cluster.run(two_by_two())
+    assert code == 1 and "no report in" in output
     assert cluster.trace() == {}
 
 
@@ -196,9 +209,9 @@ def test_the_time_limit(cluster: Cluster, expected) -> None:
     job = cluster.start(two_by_two(command=["sleep", "100"]))
     cluster.wait_for_tasks(4)
     job.send_signal(signal.SIGTERM)
-    said = job.communicate(timeout=300)[0]
-    assert "the time limit is near" in said
-    assert job.returncode == 143, said
+    output = job.communicate(timeout=300)[0]
+    assert "the time limit is near" in output
+    assert job.returncode == 143, output
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
@@ -206,14 +219,14 @@ def test_the_time_limit(cluster: Cluster, expected) -> None:
 
 
 def test_a_dependent_job(cluster: Cluster, expected) -> None:
-    code, said = cluster.run(two_by_two(dependent=True), SLURM_CONF="/etc/slurm.conf")
-    assert code == 0, said
+    code, output = cluster.run(two_by_two(dependent=True), SLURM_CONF="/etc/slurm.conf")
+    assert code == 0, output
     assert cluster.trace() == {}
     [queued] = cluster.queued()
     assert {"--dependency=afterany:42", "--account=mine", "--nodes=1", "--ntasks=1"} <= set(queued["options"])
     assert queued["told"] == ["SLURM_CONF"]
-    code, said = cluster.run_queued()
-    assert code == 0, said
+    code, output = cluster.run_queued()
+    assert code == 0, output
     assert cluster.trace() == expected(0, 1, 2, 3)
     assert len(cluster.profiled()) == 4 and len(cluster.queued()) == 1
 
@@ -228,16 +241,16 @@ def test_a_dependent_job_of_one_that_was_killed(cluster: Cluster, expected) -> N
     job.kill()
     cluster.end_step()
     job.wait(60)
-    code, said = cluster.run_queued()
-    assert code == 0, said
+    code, output = cluster.run_queued()
+    assert code == 0, output
     assert cluster.trace() == expected(1, 2)
-    assert "no report of ranks 0, 3 of 4" in said
+    assert "no report of ranks 0, 3 of 4" in output
 
 
 def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
     (cluster.folder / "no-sbatch").touch()
-    code, said = cluster.run(two_by_two(dependent=True))
-    assert code == 0 and "translating in this one" in said
+    code, output = cluster.run(two_by_two(dependent=True))
+    assert code == 0 and "translating in this one" in output
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
@@ -245,7 +258,7 @@ def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
 
 
 def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_path: Path, expected) -> None:
-    """nsys comes with the module and nsys2prv-ng with the environment; bash is told to refuse unset variables."""
+    """nsys comes with the module and nsys2prv-ng with the environment; bash refuses unset variables."""
     module, venv = tmp_path / "module", tmp_path / "my venv"
     module.mkdir()
     (venv / "bin").mkdir(parents=True)
@@ -254,34 +267,34 @@ def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_p
     (venv / "bin" / "activate").write_text(f'X="$NOT_SET$X"; PATH="{venv}/bin:$PATH"\n')
     function = f'() {{ Y="$NOT_SET"; [ "$*" = "load nsys/2025" ] && PATH="{module}:$PATH"; }}'
     text = two_by_two(modules=["nsys/2025"], venv=str(venv))
-    code, said = cluster.run(text, **{"BASH_FUNC_module%%": function, "SHELLOPTS": "nounset"})
-    assert code == 0, said
+    code, output = cluster.run(text, **{"BASH_FUNC_module%%": function, "SHELLOPTS": "nounset"})
+    assert code == 0, output
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("image", ["nvcr.io#nvidia/pytorch:25.01-py3", "/images/my image.sif"])
 def test_containers_that_alone_have_nsys(cluster: Cluster, expected, image: str) -> None:
     cluster.behave(container=image)
-    code, said = cluster.run(two_by_two(container=image))
-    assert code == 0, said
+    code, output = cluster.run(two_by_two(container=image))
+    assert code == 0, output
     assert cluster.trace() == expected(0, 1, 2, 3)
     assert set((cluster.folder / "exported-in").read_text().splitlines()) == {image}
 
 
 def test_without_the_program_nothing_starts(cluster: Cluster) -> None:
     (cluster.bin / "nsys2prv-ng").unlink()
-    code, said = cluster.run(two_by_two())
-    assert code == 2 and "set VENV or MODULES" in said
+    code, output = cluster.run(two_by_two())
+    assert code == 2 and "set VENV or MODULES" in output
     assert not (cluster.folder / "srun.jsonl").exists()
-    code, said = cluster.run(two_by_two(), SLURM_JOB_ID="")
-    assert code == 2 and "sbatch" in said
+    code, output = cluster.run(two_by_two(), SLURM_JOB_ID="")
+    assert code == 2 and "sbatch" in output
 
 
 # ---- the nsys of this machine ----------------------------------------------------------------------------------------
 
 
 def test_with_the_nsys_of_this_machine(tmp_path: Path) -> None:
-    """Two ranks, of which one fails: the job ends as it does and is translated."""
+    """One of two ranks fails: the job ends with its exit code and is translated."""
     nsys = find_nsys()
     if nsys is None:
         pytest.skip("no nsys on this machine")
@@ -290,11 +303,11 @@ def test_with_the_nsys_of_this_machine(tmp_path: Path) -> None:
     for attempt in range(3):  # nsys sometimes loses what a program did
         (tmp_path / str(attempt)).mkdir()
         cluster = Cluster(tmp_path / str(attempt), [], real_nsys=nsys.path)
-        code, said = cluster.run(text, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
-        assert code == 5, said
-        assert "exit code 5" in said
+        code, output = cluster.run(text, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
+        assert code == 5, output
+        assert "exit code 5" in output
         if not Path("/dev/nvidia0").exists():
-            assert said.count("profiling without --gpu-metrics-devices=all") == 2
+            assert output.count("profiling without --gpu-metrics-devices=all") == 2
         tasks = read_trace(cluster.reports / "trace.prv").names["TASK"]
         if tasks == ["rank 0", "rank 1"]:
             break

@@ -108,26 +108,26 @@ TYPES = frozenset((9600, 9601, 9700))
 
 @dataclass
 class CfgText:
-    """Lines of a .cfg, numbered from 1 as in reports."""
+    """Lines of a .cfg, numbered from 1 as in messages."""
 
     lines: list[str] = field(
         default_factory=lambda: ["", *"".join((HEAD, FIRST, SECOND, DERIVED, HISTOGRAM)).splitlines()]
     )
 
     def find(self, start: str) -> int:
-        """Number of the first line that starts so; of `second|...` the first behind `window_name second`."""
+        """Return the number of the first line with a start; `second|...` looks after `window_name second`."""
         after, _, rest = start.rpartition("|")
         first = self.find(f"window_name {after}") if after else 1
         return next(number for number, line in enumerate(self.lines) if number >= first and line.startswith(rest))
 
     def replace(self, start: str, *new: str) -> CfgText:
-        """Puts any number of lines in the place of the one that `find` finds."""
+        """Replace the line that `find` finds by any number of lines."""
         number = self.find(start)
         self.lines[number : number + 1] = new
         return self
 
     def insert(self, start: str, *new: str) -> CfgText:
-        """Puts lines behind the one that `find` finds."""
+        """Insert lines after the one that `find` finds."""
         return self.replace(start, self.lines[self.find(start)], *new)
 
     def write(self, folder: Path) -> Path:
@@ -136,12 +136,12 @@ class CfgText:
         return path
 
     def check(self, folder: Path) -> CfgCheckResult:
-        """Against the trace of this module."""
+        """Check the cfg against the trace of this module."""
         return check_cfg(self.write(folder), CONFIG, HEADER, TYPES)
 
 
 def typed(*filters: str, functions: str = "{evt_type, All}, {evt_type, =}") -> CfgText:
-    """A cfg of one window that shows events by these lines of its filter."""
+    """Make a cfg of one window with these lines as the filter of its events."""
     text = CfgText()
     del text.lines[text.find("window_name second") :]
     text.replace("ConfigFile.NumWindows", "ConfigFile.NumWindows: 1")
@@ -160,9 +160,9 @@ def warned(result: CfgCheckResult) -> list[str]:
 
 
 def assert_problem(folder: Path, start: str, new: list[str], after: int, message: str) -> None:
-    """Puts lines in the place of one; the only problem is so many lines behind the first of them, and begins so.
+    """Replace a line; the only problem is `after` lines after the first new one, and starts with `message`.
 
-    Of several problems on one line the messages are separated by bars.
+    If one line has several problems, bars separate their messages.
     """
     text = CfgText()
     number = text.find(start) + after

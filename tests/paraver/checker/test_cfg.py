@@ -1,4 +1,4 @@
-"""The rules of cfgs. What paramedir does with each of these files was tried; the messages say it."""
+"""The rules of cfgs. Each of these files was tried with paramedir; the messages say what it does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_is_no_cfg(tmp_path: Path) -> None:
 
 
 def test_what_a_trace_holds(tmp_path: Path) -> None:
-    """Types with events, not those that are only declared."""
+    """The types are those with events, not those that are only declared."""
     prv = TraceFiles().write(tmp_path)
     contents = check_trace(prv).contents
     assert contents.types == {9600, 9700}

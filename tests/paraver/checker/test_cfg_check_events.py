@@ -1,4 +1,4 @@
-"""Filters of cfgs, and whether a trace has their event types. What paramedir does with each of these was tried."""
+"""Filters of cfgs, and whether a trace has their event types. Each of these was tried with paramedir."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_without_a_trace_the_pcf_tells_which_types_there_are(tmp_path: Path) -> 
 
 
 def test_paraver_forgets_absent_types_above_a_range_that_it_finds(tmp_path: Path) -> None:
-    """So it does not ask; and a histogram makes it look at the last window again, or what that is derived from."""
+    """So it does not ask; but for a histogram it looks at the last window again, or at its first parent."""
     text = CfgText().replace("window_filter_module evt_type ", "window_filter_module evt_type 2 9600 1")
     text.replace("window_filter_module evt_type_label")
     assert warned(text.check(tmp_path)) == ["event type 1 is not in the trace: Paraver asks, and shows the others"]

@@ -1,4 +1,4 @@
-"""Functions and parameters in cfgs. What paramedir does with each of these files was tried; the messages say it."""
+"""Functions and parameters in cfgs. Each of these files was tried with paramedir; the messages say what it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms of cfgs. What paramedir does with each of these files was tried; the messages say it."""
+"""Histograms of cfgs. Each of these files was tried with paramedir; the messages say what it does."""
 
 from __future__ import annotations
 

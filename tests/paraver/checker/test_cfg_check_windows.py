@@ -1,4 +1,4 @@
-"""Levels, limits and objects of windows. What paramedir does with each of these files was tried; messages say it."""
+"""Levels, limits and objects of windows. Each of these files was tried with paramedir; messages say what it does."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list
 
 
 def test_levels_of_derived_windows(tmp_path: Path) -> None:
-    """A derived window is never finer than the finer of its parents, and its parents are of one kind."""
+    """A derived window is never finer than the finer of its parents, and both parents have the same model."""
     text = CfgText().replace("derived|window_identifiers", "window_identifiers 2 2")
     text.replace("Analyzer2D.Objects")
     assert text.check(tmp_path).problems == []
@@ -202,7 +202,7 @@ def test_rows_of_nodes_and_cpus(tmp_path: Path) -> None:
 
 
 def test_a_chain_of_many_windows_is_checked_at_once(tmp_path: Path) -> None:
-    """Each is derived twice from the one before: as many ways to the first as 2 to the power of their number."""
+    """Each window derives twice from the one before: 2 to the power of their number are the ways to the first."""
     derived = [
         f"window_name {number}\nwindow_type composed\nwindow_id {number}\nwindow_factors 1 1\nwindow_shifts 0 0\n"
         f"window_operation add\nwindow_identifiers {number - 1} {number - 1}\nwindow_level thread\n"

@@ -10,7 +10,7 @@ from tests.paraver.checker.trace_files import TraceFiles
 
 
 def found(result: CheckResult, file: str) -> list[tuple[int, str, int]]:
-    """(line, message, count) of a file's problems; all problems must be of that file."""
+    """Return (line, message, count) of a file's problems; all problems must be in that file."""
     assert {Path(problem.file).name for problem in result.problems} <= {f"t.{file}"}
     return [(problem.line, problem.message, problem.count) for problem in result.problems]
 

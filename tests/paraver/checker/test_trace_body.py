@@ -1,4 +1,4 @@
-"""The checker against a slow one which was written apart from it, on random traces."""
+"""The checker agrees with a slow one, written independently of it, on random traces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def line_of(record: Record) -> str:
 
 
 def expected(records: list[Record]) -> dict[str, list[int]]:
-    """Lines on which each rule is broken; of intervals that never end, the lines that opened the outermost ones."""
+    """Return the lines that break each rule; for intervals that never end, those that opened the outermost ones."""
     wrong: dict[str, list[int]] = defaultdict(list)
     stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, (kind, row, time, length, pairs) in enumerate(records):
@@ -102,11 +102,11 @@ def test_order_overlap_and_depth(records: list[Record], in_order: bool, block_by
         assert sum(count for _, count, _ in problems) == len(lines)
         assert min(line for line, _, _ in problems) == lines[0]
         if rule in (ORDER, OVERLAP, BACKWARDS, NEVER_OPENED):
-            told = re.search(r"lines ([\d, ]+)", problems[0][2])
+            shown = re.search(r"lines ([\d, ]+)", problems[0][2])
             distinct = sorted(set(lines))
             if len(distinct) > 1:
-                assert told is not None
-                assert [int(number) for number in re.findall(r"\d+", told[1])] == distinct[:5]
+                assert shown is not None
+                assert [int(number) for number in re.findall(r"\d+", shown[1])] == distinct[:5]
     assert result.records == {
         "states": sum(record[0] == "state" for record in records),
         "events": sum(record[0] == "event" for record in records),

@@ -10,7 +10,7 @@ from tests.paraver.checker.trace_files import PRV, TraceFiles, compress
 
 
 def broken() -> TraceFiles:
-    """A trace with many problems, most of which need something of the lines before."""
+    """Make a trace with many problems; most of them depend on earlier lines."""
     files = TraceFiles()
     files.prv[12:] = [
         "1:3:1:2:1:150:1001:1",

@@ -80,19 +80,19 @@ system
 
 @dataclass
 class TraceFiles:
-    """Lines of the three files, numbered from 1 as in reports; `lines[2:2]` and the like edit as in any list."""
+    """Lines of the three files, numbered from 1 as in messages; `lines[2:2]` and the like edit as in any list."""
 
     prv: list[str] = field(default_factory=lambda: ["", *PRV.splitlines()])
     pcf: list[str] = field(default_factory=lambda: ["", *PCF.splitlines()])
     row: list[str] = field(default_factory=lambda: ["", *ROW.splitlines()])
 
     def replace(self, file: str, line: int, *new: str) -> TraceFiles:
-        """Puts any number of lines in the place of one."""
+        """Replace a line by any number of lines."""
         getattr(self, file)[line : line + 1] = new
         return self
 
     def write(self, folder: Path) -> Path:
-        """Writes t.prv, t.pcf and t.row; returns the first."""
+        """Write t.prv, t.pcf and t.row; return the path of the first."""
         for name in ("prv", "pcf", "row"):
             text = "".join(f"{line}\n" for line in getattr(self, name)[1:])
             (folder / f"t.{name}").write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -11,7 +11,7 @@ from tests.paraver.checker.trace_files import PCF, TraceFiles
 
 
 def at(text: str) -> int:
-    """Number of the only line of the sound .pcf that holds a text."""
+    """Return the number of the only line of the sound .pcf that holds a text."""
     (number,) = (number for number, line in enumerate(PCF.splitlines(), 1) if text in line)
     return number
 

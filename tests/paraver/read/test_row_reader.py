@@ -9,7 +9,7 @@ from tests.paraver.checker.trace_files import ROW, TraceFiles
 
 
 def at(text: str) -> int:
-    """Number of the first line of the sound .row that starts with a text."""
+    """Return the number of the first line of the sound .row that starts with a text."""
     return next(number for number, line in enumerate(ROW.splitlines(), 1) if line.startswith(text))
 
 
