@@ -24,7 +24,7 @@ except (ImportError, AttributeError):  # another numba, which has moved what it 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Function) -> Function:
     """Compile a function at its first call, without Python objects and without the GIL, and keep its machine code."""
     dispatcher: Any = nb.njit(nogil=True)(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT is set
@@ -36,13 +36,15 @@ def compiled(function: Callable[..., Any]) -> Any:
     except AttributeError:  # numba's private parts are others: its own cache, or none
         with suppress(RuntimeError):
             dispatcher.enable_caching()
-    return dispatcher
+    kept: Function = dispatcher
+    return kept
 
 
-def inlined(function: Callable[..., Any]) -> Any:
+def inlined(function: Function) -> Function:
     """Compile a function as a part of each compiled function that calls it."""
     dispatcher: Any = nb.njit(nogil=True, forceinline=True)(function)
-    return dispatcher
+    part: Function = dispatcher
+    return part
 
 
 def load_numba() -> None:
