@@ -1,7 +1,7 @@
 """Hardware counters of CPU cores and of the system on chip, and the metrics that nsys makes of them.
 
-A row of a table holds what was counted from `start` to `end`, and is shown from `start` on. Each core (or what else has
-counters) has a row with the node's own task.
+A row of a table holds what was counted from `start` to `end`, and is shown from `start` on. Each core, or other
+component with counters, has a row with the node's own task.
 
 No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
 Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. Raw counters have nsys2prv's numbers.
@@ -49,7 +49,7 @@ SOC_NAMES = Table("TARGET_INFO_SOC_METRICS", ("typeId", "metricId"), text=("type
 
 
 def read(reader: ReportReader) -> Result:
-    """A line for each sample of each core or other component."""
+    """Read a line for each sample of each core or other component."""
     result = Result()
     _add_perf(reader, result)
     _add_pmu(reader, result)
@@ -63,38 +63,39 @@ def read(reader: ReportReader) -> Result:
 def _add_perf(reader: ReportReader, result: Result) -> None:
     table = reader.columns(METRICS.name)
     texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
-    named = dict(zip(table["id"].tolist(), texts, strict=True))
-    components = _components(reader)
+    metric_texts = dict(zip(table["id"].tolist(), texts, strict=True))
+    components = _read_components(reader)
 
-    def component(key: Key) -> NodePart | None:
+    def get_component(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(components.get(key[1], f"CPU {key[1]}"), key)
 
-    def raw(key: Key) -> EventType | None:
-        name, unit = named.get(key[0], ("", ""))
+    def make_raw(key: Key) -> EventType | None:
+        name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU counter {key[0]}"
         return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", counter_id=key[0])
 
-    def metric(key: Key) -> EventType | None:
-        name, unit = named.get(key[0], ("", ""))
+    def make_metric(key: Key) -> EventType | None:
+        name, unit = metric_texts.get(key[0], ("", ""))
         name = name or f"CPU metric {key[0]}"
         return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", real=True)
 
-    for each in RAW:
-        add_node_samples(reader, result, reader.by_block(each.name, _raw_block), component, raw, _VALUES)
-    for each in METRIC:
-        columns = reader.columns(each.name)
+    for raw_table in RAW:
+        blocks = reader.by_block(raw_table.name, _make_raw_block)
+        add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
+    for metric_table in METRIC:
+        columns = reader.columns(metric_table.name)
         device = [columns["vmId"], columns["componentId"]]
         block = make_block(columns["start"], device, [columns["metricId"]], scale_values(columns.reals["value"]))
-        add_node_samples(reader, result, [block], component, metric, _VALUES)
+        add_node_samples(reader, result, [block], get_component, make_metric, _VALUES)
 
 
-def _raw_block(columns: Columns) -> Block:
+def _make_raw_block(columns: Columns) -> Block:
     device = [columns["vmId"], columns["componentId"]]
     return make_block(columns["start"], device, [columns["eventId"]], columns["count"])
 
 
-def _components(reader: ReportReader) -> dict[int, str]:
-    """Names of components by their ids; without them an id is the number of a core."""
+def _read_components(reader: ReportReader) -> dict[int, str]:
+    """Return the names of components by their ids; an id without a name is the number of a core."""
     table = reader.columns(COMPONENTS.name)
     texts = zip(table["componentId"].tolist(), table["instance"].tolist(), table.texts["name"].to_pylist(), strict=True)
     return {i: name if instance == NULL else f"{name} {instance}" for i, instance, name in texts if name}
@@ -104,54 +105,56 @@ def _components(reader: ReportReader) -> dict[int, str]:
 
 
 def _add_pmu(reader: ReportReader, result: Result) -> None:
-    """An event has a time and a core, and is what several values are of."""
-    of_event, values, names = (reader.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
-    named = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
-    ids = of_event["counter_id"]
+    """Add the values of events. An event has a time, a core and several values."""
+    events, values, names = (reader.columns(table.name) for table in (PMU, PMU_VALUES, PMU_NAMES))
+    counter_names = dict(zip(names["id"].tolist(), names.texts["event_name"].to_pylist(), strict=True))
+    ids = events["counter_id"]
     first = np.flatnonzero((ids != NULL) & ~keys.mark_duplicates(ids))
     event = keys.find_rows([ids[first]], [values["id"]])
-    counted = np.zeros(of_event.rows, np.bool_)
+    counted = np.zeros(events.rows, np.bool_)
     counted[first[event[event >= 0]]] = True
     result.read += int((~counted).sum())
     result.drop(NO_VALUES, int((~counted).sum()))
 
-    def of_values(name: str) -> IntArray:
-        return np.append(of_event[name][first], NULL)[event]  # -1 is the last
+    def take_by_value(name: str) -> IntArray:
+        return np.append(events[name][first], NULL)[event]  # -1 is the last
 
-    block = make_block(of_values("start"), [of_values("globalVm"), of_values("cpu")], [values["idx"]], values["value"])
+    device = [take_by_value("globalVm"), take_by_value("cpu")]
+    block = make_block(take_by_value("start"), device, [values["idx"]], values["value"])
 
-    def core(key: Key) -> NodePart | None:
+    def get_core(key: Key) -> NodePart | None:
         return None if key[1] == NULL else NodePart(f"CPU {key[1]}", key)
 
-    def counter(key: Key) -> EventType | None:
-        name = named.get(key[0]) or f"PMU counter {key[0]}"
+    def make_counter(key: Key) -> EventType | None:
+        name = counter_names.get(key[0]) or f"PMU counter {key[0]}"
         return None if key[0] == NULL else families.make_node_metric(NAME, name)
 
-    add_node_samples(reader, result, [block], core, counter, _VALUES)
+    add_node_samples(reader, result, [block], get_core, make_counter, _VALUES)
 
 
 # ---- metrics of the system on chip -----------------------------------------------------------------------------------
 
 
 def _add_soc(reader: ReportReader, result: Result) -> None:
-    """As those of GPUs."""
+    """Add metrics of the system on chip, which are in a table like that of GPU metrics."""
     table = reader.columns(SOC_NAMES.name)
     kinds: Iterable[Key] = zip(table["typeId"].tolist(), table["metricId"].tolist(), strict=True)
-    named = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
+    metric_names = dict(zip(kinds, table.texts["metricName"].to_pylist(), strict=True))
 
-    def device(key: Key) -> NodePart | None:
+    def get_device(key: Key) -> NodePart | None:
         return None if key[0] == NULL else NodePart("SoC", key)
 
-    def metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType | None:
         if NULL in key:
             return None
-        stem, unit = families.split_name_and_unit(named.get(key) or f"SoC metric {key[1]}")
+        stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(NAME, stem, unit)
 
-    add_node_samples(reader, result, reader.by_block(SOC.name, _soc_block), device, metric, "SoC metrics")
+    blocks = reader.by_block(SOC.name, _make_soc_block)
+    add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
 
 
-def _soc_block(columns: Columns) -> Block:
+def _make_soc_block(columns: Columns) -> Block:
     time = np.where(columns["timestamp"] != NULL, columns["timestamp"], columns["rawTimestamp"])
     return make_block(time, [columns["typeId"]], [columns["typeId"], columns["metricId"]], columns["value"])
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -143,7 +144,15 @@ def _mark_changes(samples: Samples, metrics: int) -> BoolArray:
 
 
 @compiled
-def _differs(gpu, first, metric, value, order, gpus, metrics):  # type: ignore[no-untyped-def]
+def _differs(
+    gpu: IntArray,
+    first: IntArray,
+    metric: npt.NDArray[np.int32],
+    value: IntArray,
+    order: IntArray,
+    gpus: int,
+    metrics: int,
+) -> BoolArray:
     last = np.zeros((gpus, metrics), np.int64)
     known = np.zeros((gpus, metrics), np.bool_)
     differs = np.zeros(value.size, np.bool_)

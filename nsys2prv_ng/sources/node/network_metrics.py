@@ -1,12 +1,12 @@
-"""Metrics of the network: of each card of the node, and of the InfiniBand switches that nsys watched.
+"""Metrics of the network: of each card of the node, and of the InfiniBand switches that nsys observed.
 
 A row of a table holds one metric of a port from `start` to `end`, mostly as a rate per ms (of bytes, packets, ticks:
 the unit is in the label). It is shown from `start` on. Each card and switch has a row with the node's own task, and so
-has each port of it, but for a card's first.
+has each of its ports, except the first of a card.
 
 No capture with such rows was at hand. The columns are those of NVIDIA's schema reference (User Guide, "SQLite Schema
-Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. That NIC_ID_MAP tells cards, that the
-globalId of a switch is its GUID and that values are rates per ms is how nsys's own report network_congestion has it.
+Reference", of 2024 and 2026) and of the empty tables that nsys 2023.4 exports. nsys's own report network_congestion
+shows that NIC_ID_MAP identifies cards, that the globalId of a switch is its GUID and that values are rates per ms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 NAME = "network_metrics"
 NIC, SWITCH = "NIC", "IB switch"
-"""What rows begin with."""
+"""How the names of rows begin."""
 
 _COLUMNS = ("start", "globalId", "metricsListId", "metricsIdx", "value")
 NIC_METRIC = Table("NET_NIC_METRIC", _COLUMNS, {"portId": NULL})
@@ -51,55 +51,55 @@ CONGESTION_KINDS = Table("ENUM_NET_IB_CONGESTION_EVENT_TYPE", ("id",), text=("la
 
 
 def read(reader: ReportReader) -> Result:
-    """A line for each sample of each port, and a point for each packet that a switch said was held up."""
+    """Read a line for each sample of each port, and a point for each packet that a switch reported as held up."""
     result = Result()
-    metrics = _names_of_metrics(reader)
-    nics, switches = _names_of_nics(reader), _names_of_switches(reader)
+    metrics = _read_metric_names(reader)
+    nics, switches = _read_nic_names(reader), _read_switch_names(reader)
 
-    def metric(key: Key) -> EventType | None:
+    def make_metric(key: Key) -> EventType | None:
         name, unit = metrics.get(key, (f"Network metric {key[0]}.{key[1]}", ""))
         return None if NULL in key else families.make_node_metric(NAME, name, unit)
 
-    for table, names, what in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
-        part = partial(_part, names, what)
-        add_node_samples(reader, result, reader.by_block(table.name, _block), part, metric, "network metrics")
+    for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
+        blocks = reader.by_block(table.name, _make_block)
+        add_node_samples(reader, result, blocks, partial(_make_part, names, kind), make_metric, "network metrics")
     _add_congestion(reader, result, switches)
     return result
 
 
-def _block(columns: Columns) -> Block:
+def _make_block(columns: Columns) -> Block:
     device = [columns["globalId"], columns["portId"]]
     return make_block(columns["start"], device, [columns["metricsListId"], columns["metricsIdx"]], columns["value"])
 
 
-def _part(names: Mapping[int, str], what: str, device: Key) -> NodePart | None:
-    """What has a globalId and port. Cards mostly have one port, 1 in InfiniBand, which is not told."""
+def _make_part(names: Mapping[int, str], kind: str, device: Key) -> NodePart | None:
+    """Return the part with a globalId and port. Cards mostly have one port, 1 in InfiniBand, which their names lack."""
     global_id, port = device
     if global_id == NULL:
         return None
-    name = f"{what} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
-    suffix = "" if port == NULL or (what == NIC and port in (0, 1)) else f" port {port}"
+    name = f"{kind} {names.get(global_id) or format(global_id & (1 << 64) - 1, 'x')}"
+    suffix = "" if port == NULL or (kind == NIC and port in (0, 1)) else f" port {port}"
     return NodePart(name, (global_id,), port, suffix)
 
 
-def _names_of_metrics(reader: ReportReader) -> dict[Key, tuple[str, str]]:
-    """Name and unit by list and index."""
+def _read_metric_names(reader: ReportReader) -> dict[Key, tuple[str, str]]:
+    """Return name and unit of metrics by list and index."""
     table = reader.columns(METRICS.name)
     texts = zip(table.texts["name"].to_pylist(), table.texts["unit"].to_pylist(), strict=True)
     kinds = zip(table["metricsListId"].tolist(), table["metricsIdx"].tolist(), strict=True)
     return {kind: (name, unit or "") for kind, (name, unit) in zip(kinds, texts, strict=True) if name}
 
 
-def _names_of_nics(reader: ReportReader) -> dict[int, str]:
-    """By the globalId of their metrics."""
+def _read_nic_names(reader: ReportReader) -> dict[int, str]:
+    """Return names of cards by the globalId of their metrics."""
     nics, ids = reader.columns(NICS.name), reader.columns(NIC_IDS.name)
-    name_of = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
+    names = dict(zip(nics["nicId"].tolist(), nics.texts["name"].to_pylist(), strict=True))
     pairs = zip(ids["globalId"].tolist(), ids["nicId"].tolist(), strict=True)
-    return {global_id: name for global_id, nic in pairs if (name := name_of.get(nic))}
+    return {global_id: name for global_id, nic in pairs if (name := names.get(nic))}
 
 
-def _names_of_switches(reader: ReportReader) -> dict[int, str]:
-    """By GUID."""
+def _read_switch_names(reader: ReportReader) -> dict[int, str]:
+    """Return names of switches, or their descriptions, by GUID."""
     table = reader.columns(SWITCHES.name)
     texts = zip(table["guid"].tolist(), *(table.texts[column].to_pylist() for column in ("name", "des")), strict=True)
     return {guid: name or description for guid, name, description in texts if name or description}
@@ -118,20 +118,20 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     rows = np.flatnonzero(~no_time & ~no_switch)
     if not rows.size:
         return
-    switch, found = pd.factorize(device[rows])
-    parts = [part for each in found.tolist() if (part := _part(switches, SWITCH, (each, NULL))) is not None]
+    switch, guids = pd.factorize(device[rows])
+    parts = [part for guid in guids.tolist() if (part := _make_part(switches, SWITCH, (guid, NULL))) is not None]
     place = reader.places.node_parts(parts)[switch]
-    result.records.append(make_events(place, time[rows], _said_of_packets(reader, columns, rows)))
+    result.records.append(make_events(place, time[rows], _describe_packets(reader, columns, rows)))
 
 
-def _said_of_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Kind of congestion, then what is known of the packet."""
+def _describe_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
+    """Return the kind of congestion, then what is known about the packet."""
     table = reader.columns(CONGESTION_KINDS.name)
     labels = dict(zip(table["id"].tolist(), table.texts["label"].to_pylist(), strict=True))
     kind, kinds = pd.factorize(columns["congestionType"][rows])
-    names = ["unknown" if each == NULL else labels.get(each) or f"type {each}" for each in kinds.tolist()]
+    names = ["unknown" if code == NULL else labels.get(code) or f"type {code}" for code in kinds.tolist()]
     ids = reader.labels.name_ids(types.IB_CONGESTION.names, names)
-    said = [Pair(reader.labels.handle(types.IB_CONGESTION), ids[kind])]
+    pairs = [Pair(reader.labels.handle(types.IB_CONGESTION), ids[kind])]
     for event_type, column in (
         (types.IB_CONGESTION_FROM, "packetSLID"),
         (types.IB_CONGESTION_TO, "packetDLID"),
@@ -139,8 +139,8 @@ def _said_of_packets(reader: ReportReader, columns: Columns, rows: IntArray) -> 
         (types.IB_CONGESTION_OUT, "switchEgressPort"),
     ):
         value = columns[column][rows]
-        said.append(Pair(reader.labels.handle(event_type), value, value != NULL))
-    return said
+        pairs.append(Pair(reader.labels.handle(event_type), value, value != NULL))
+    return pairs
 
 
 SOURCE = Source(

@@ -153,9 +153,7 @@ def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
 def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
     """Brute force over rows of which many agree in core, time and counter; two counters share a name."""
     rng = random.Random(seed)
-    rows = [
-        (rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))
-    ]
+    rows = [(rng.randrange(5), 9, 1, rng.randrange(2), rng.randrange(3, 7), i) for i in range(rng.choice([5, 40, 200]))]
     names = {3: "A", 4: "B", 5: "B", 6: "C"}
     tables: dict[str, Rows] = {
         "PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows),

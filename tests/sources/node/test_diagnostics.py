@@ -70,10 +70,7 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
     assert account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
     assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (7, 2, 1)
     assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1, "lost": 2}
-    assert (
-        "  nsys gave 7 warnings and 2 errors in 1 report, 2 of which say that data is missing: nsys2prv-ng inspect"
-        in summary.text()
-    )
+    assert "nsys gave 7 warnings and 2 errors in 1 report; 2 report lost data" in summary.text()
 
 
 def test_information_makes_no_row(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_choice_of_metrics(patterns: tuple[str, ...], chosen: str, tmp_path: Pat
 
 
 def test_a_pattern_that_fits_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--metrics Nothing\*:.*known are .*SMs Active"):
+    with pytest.raises(UsageError, match=r"metrics='Nothing\*':.*known are .*SMs Active"):
         trace_of(
             [SAMPLES / "single-graph.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("Nothing*",))
         )
@@ -277,9 +277,9 @@ def test_samples_do_not_depend_on_the_blocks_that_they_are_read_in(
         time, gpu, metric = np.array(rows[low:high], np.int64).T
         numbers = {"timestamp": time, "typeId": GPU_TYPE + gpu, "metricId": metric, "value": np.arange(low, high)}
         numbers["rawTimestamp"] = time
-        blocks.append(gpu_metrics._block(Columns(high - low, numbers, {})))
+        blocks.append(gpu_metrics._make_block(Columns(high - low, numbers, {})))
     index = {(GPU_TYPE + gpu, metric): 10 * gpu + metric for gpu in range(3) for metric in range(3)}
-    samples = join_blocks(blocks, gpu_metrics._gpus(blocks), index)
+    samples = join_blocks(blocks, gpu_metrics._find_gpus(blocks), index)
     found = [
         (gpu, time, samples.metric[low:high].tolist(), samples.value[low:high].tolist())
         for gpu, time, (low, high) in zip(
@@ -322,8 +322,9 @@ def test_kinds_of_gpu_that_number_their_metrics_differently(tmp_path: Path) -> N
     ]
     for trace in traces:
         assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1, "B": 2}), ("Metrics GPU1", 0, {"B": 3, "C": 4})]
-        assert sorted(trace.types.values()) == ["A", "B", "C"]
-        assert all(9_000_000 <= number < 9_100_000 for number in trace.types)
+        shown = set(trace.events["type"])
+        assert sorted(trace.types[number] for number in shown) == ["A", "B", "C"]
+        assert all(9_000_000 <= number < 9_100_000 for number in shown)
     assert traces[0].types == traces[1].types
 
 

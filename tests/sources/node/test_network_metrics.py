@@ -50,7 +50,9 @@ def test_a_line_for_each_sample_of_each_card(tmp_path: Path) -> None:
     assert trace.names["TASK"] == ["host"]
     told = account(summary, NAME)
     assert (told.read, told.written, told.dropped) == (3, 3, {})
-    assert all(NODE_METRIC_FIRST <= number < NODE_METRIC_FIRST + NODE_METRIC_COUNT for number in trace.types)
+    assert all(
+        NODE_METRIC_FIRST <= number < NODE_METRIC_FIRST + NODE_METRIC_COUNT for number in set(trace.events["type"])
+    )
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
