@@ -6,9 +6,11 @@ import fcntl
 import lzma
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +29,7 @@ _BESIDE = (REPOSITORY / "../shared/reports").resolve()
 HAS_LARGE_REPORTS = _BESIDE.is_dir()
 FAST_SETS = ("samples/single-graph", "samples/mpi-4", "cpu/2024.2.3-nccl_mimic")
 """Reports that the fast tier translates: one with every kind of GPU event, one of MPI, one without a GPU."""
+FAST_REPORTS = ("samples/single-graph", "samples/mpi-4.rank0", "cpu/2024.2.3-nvtx_py")
 NO_REPORTS = "the large reports are not beside the repository (../shared/reports)"
 
 
@@ -105,6 +108,20 @@ def translations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Translati
     made = Translations(tmp_path_factory.mktemp("translations"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
+    """`whole_traces(report)`: .prv, .pcf and .row of all sources of one report; those of the last one are kept."""
+
+    @lru_cache(maxsize=2)
+    def translate_whole(report: Path) -> tuple[bytes, bytes, bytes]:
+        from tests.translated import bytes_of_trace
+
+        with TemporaryDirectory() as folder:
+            return bytes_of_trace([report], Path(folder))
+
+    return translate_whole
 
 
 # ---- tiers -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import FAST_SETS, NO_REPORTS, REPORTS, REPOSITORY
+from tests.conftest import FAST_REPORTS, FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, REPOSITORY, SAMPLES
 
 Spans = list[tuple[int, int]]
 
@@ -38,6 +38,16 @@ def gaps(of_gpu: pd.DataFrame) -> Spans:
     """From the i-th smallest end to the (i + 1)-th smallest begin, where that is later: NVIDIA's gpu_gaps."""
     begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
     return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
+
+
+def single_reports() -> Iterator[object]:
+    """Real reports for pytest, one by one and by name: of samples/, and others up to some MB that may be missing."""
+    folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
+    for path in sorted(path for folder in folders for path in folder.glob("*.sqlite")):
+        name = f"{path.parent.name}/{path.stem}"
+        yield pytest.param(path, id=name, marks=() if name in FAST_REPORTS else pytest.mark.slow)
+    if not HAS_LARGE_REPORTS:
+        yield pytest.param(None, id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
 
 
 def parameters(sets: dict[str, list[str]]) -> Iterator[object]:

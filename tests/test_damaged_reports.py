@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPORTS
 from tests.damage_worker import SECONDS
 
+pytestmark = pytest.mark.slow
 ROUND = 25
 """Cases of a test, so that the tests of many cases show how far they are."""
-SHARE = {"nodes": 1, "samples": 4, "shared": 3} if REPORTS.is_dir() else {"nodes": 1, "samples": 7}
-"""Of eight rounds, those of reports that are made, of those in the repository, and of those that may be beside it."""
+SHARE = {"nodes": 1, "samples": 4, "shared": 3}
+"""Of eight rounds, those of reports that are made, of samples, and of other real reports."""
 
 
 class Worker:

@@ -93,7 +93,7 @@ def read_trace(path: Path) -> Trace:
         threads=[threads for threads, _ in tasks],
         nodes=[node for _, node in tasks],
         communicators=communicators,
-        names=_read_row((path.parent / f"{stem}.row").read_text()),
+        names=read_row((path.parent / f"{stem}.row").read_text()),
         types=types,
         values=values,
         events=events,
@@ -170,7 +170,7 @@ def _read_pcf(text: str) -> tuple[dict[int, str], dict[int, dict[int, str]]]:
     return types, values
 
 
-def _read_row(text: str) -> dict[str, list[str]]:
+def read_row(text: str) -> dict[str, list[str]]:
     levels: dict[str, list[str]] = {}
     lines = iter(text.splitlines())
     for line in lines:

@@ -14,7 +14,7 @@ from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
 from tests.spans import common, gaps, parameters, total, union
-from tests.summary.made import SETS, overview_of
+from tests.summary.made import SETS, overview_of, summary_and_reports
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 _ON_HOST = (0, 1)
@@ -38,7 +38,7 @@ class Made:
 
 @pytest.fixture(scope="module", params=parameters(SETS))
 def made(request: pytest.FixtureRequest) -> Made:
-    return Made(overview_of(request.param), Objects([Report(path) for path in request.param]))
+    return Made(*summary_and_reports(*request.param))
 
 
 def test_time_by_activity_is_the_union_of_operations(made: Made) -> None:

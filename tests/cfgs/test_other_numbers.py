@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import NO_REPORTS, REPORTS, REPOSITORY
+from tests.conftest import REPORTS, REPOSITORY
 from tests.report_truth import Report
 from tests.sources.small_reports import MAIN, WORKER, export, trace_of
 from tests.trace_reader import Trace
@@ -77,7 +77,6 @@ def test_system_calls_and_video_calls_by_name(tmp_path: Path) -> None:
         assert [(b.begin + 10, b.end + 10, b.value) for b in bursts.itertuples()] == [(begin, end, 1)]
 
 
-@pytest.mark.skipif(not REPORTS.is_dir(), reason=NO_REPORTS)
 def test_page_faults_and_contexts_of_a_real_report(tmp_path: Path) -> None:
     path = REPORTS / "gpu/um-1.sqlite"
     trace, _ = trace_of([path], tmp_path / "x.prv", "unified_memory,gpu_contexts")

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,11 +32,12 @@ from nsys2prv_ng.sources.node import diagnostics
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cli.program_runs import run
 from tests.cli.test_program import SAMPLE, assert_one_line, broken, files
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
+from tests.conftest import SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
 from tests.report.table_folders import KINDS, folder_of
 from tests.sources.small_reports import MAIN, PROCESS, UTC, export
-from tests.trace_reader import read_trace
+from tests.spans import single_reports
+from tests.trace_reader import read_row, read_trace
 
 # Written down once more, and not taken from the sources.
 CUPTI = "CUPTI_ACTIVITY_KIND_"
@@ -118,21 +120,18 @@ def one(report: Path) -> InspectedReport:
     return found.reports[0]
 
 
-def real_reports() -> Iterator[object]:
-    for path in sorted(SAMPLES.glob("*.sqlite")):
-        yield pytest.param(path, id=path.stem)
-    for path in sorted(path for folder in ("gpu", "cpu", "public") for path in (REPORTS / folder).glob("*.sqlite")):
-        yield pytest.param(path, id=f"{path.parent.name}/{path.stem}")
-    if not REPORTS.is_dir():
-        yield pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))
+@lru_cache(maxsize=2)
+def seen(report: Path) -> tuple[Sql, InspectedReport]:
+    """What SQL and `inspect` say of a real report, for the tests of it, which follow each other."""
+    return Sql(report), one(report)
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("report", list(real_reports()))
+@pytest.mark.parametrize("report", list(single_reports()))
 def test_numbers_are_those_of_sql(report):
-    sql, found = Sql(report), one(report)
+    sql, found = seen(report)
     expected = {name: sql.sum(tables) for name, tables in TABLES.items()}
     has_nvtx = "NVTX_EVENTS" in sql.rows
     expected["nccl"] = sql(NCCL)[0][0] if has_nvtx else 0
@@ -166,9 +165,9 @@ def assert_every_event_is_listed(sql: Sql, found: InspectedReport) -> None:
     assert not no_source.keys() & found.tables.keys()
 
 
-@pytest.mark.parametrize("report", list(real_reports()))
+@pytest.mark.parametrize("report", list(single_reports()))
 def test_what_a_report_says_of_itself(report):
-    sql, found = Sql(report), one(report)
+    sql, found = seen(report)
     own = "META_DATA_EXPORT" if "META_DATA_EXPORT" in sql.rows else "EXPORT_META_DATA"
     assert found.schema_version == (sql.value(own, "EXPORT_SCHEMA_VERSION") or "unknown")
     assert found.nsys_version == (sql.value(own, "EXPORT_PRODUCT_VERSION") or "unknown")
@@ -196,9 +195,9 @@ def test_what_a_report_says_of_itself(report):
         assert (found.diagnostics, found.messages) == ({}, [])
 
 
-@pytest.mark.parametrize("report", list(real_reports()))
+@pytest.mark.parametrize("report", list(single_reports()))
 def test_gpus_are_used_that_have_operations(report):
-    sql, found = Sql(report), one(report)
+    sql, found = seen(report)
     operations = [CUPTI + name for name in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
     used = set()
     for table in operations:
@@ -219,14 +218,19 @@ def tasks_of_trace(reports: Sequence[Path], folder: Path) -> list[str]:
     """Return the names of all tasks except those that stand for their node."""
     output = folder / "out.prv"
     translate(reports, output, TranslationPlan(sources=select_sources(None)))
-    names = read_trace(output).names
+    return names_of_tasks(read_trace(output).names)
+
+
+def names_of_tasks(names: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the names of tasks that do not stand for their node."""
     return sorted(name for name in names["TASK"] if name not in names["NODE"])
 
 
-@pytest.mark.parametrize("report", list(real_reports()))
-def test_tasks_are_those_of_a_trace(report, tmp_path):
-    found = one(report)
-    assert sorted(task.name for task in found.tasks) == tasks_of_trace([report], tmp_path)
+@pytest.mark.parametrize("report", list(single_reports()))
+def test_tasks_are_those_of_a_trace(report, whole_traces):
+    _, found = seen(report)
+    _, _, row = whole_traces(report)
+    assert sorted(task.name for task in found.tasks) == names_of_tasks(read_row(row.decode()))
 
 
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
@@ -596,6 +600,7 @@ def test_many_reports_are_a_row_each_within_the_width(width):
     assert len(lines) < 64 + 2 * 16 + 30
 
 
+@pytest.mark.slow
 def test_real_reports_together_fit(shared_reports):
     reports = [
         path for folder in ("gpu", "cpu", "public") for path in sorted((shared_reports / folder).glob("*.sqlite"))
@@ -607,8 +612,11 @@ def test_real_reports_together_fit(shared_reports):
         assert max(map(len, lines)) <= width
         names = [cells(line)[0] for line in lines if re.search(r"[0-9]{2}:[0-9]{2}:[0-9]{2}", line)]
         assert len(names) == len(set(names)) == len(reports)
-    (cloverleaf,) = [report for report in found.reports if "pipit" in report.file]
-    assert f"1 of {cloverleaf.other_processes + 1}" in format_inspection(Inspection([cloverleaf], []), 100)
+
+
+def test_other_processes_are_counted(shared_reports, unpacked):
+    report = one(unpacked(shared_reports / "public/pipit_cloverleaf.sqlite"))
+    assert f"1 of {report.other_processes + 1}" in format_inspection(Inspection([report], []), 100)
 
 
 def test_nothing_hides_in_names(tmp_path):

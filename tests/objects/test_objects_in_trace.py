@@ -310,8 +310,10 @@ def overlaps(events: pd.DataFrame) -> int:
     return int((ordered["begin"] < ended).sum())
 
 
-def test_kernels_that_overlap_on_a_stream_have_a_second_row(shared_reports: Path, tmp_path: Path) -> None:
-    path = shared_reports / "public/mfu_2gpu_before.sqlite"
+def test_kernels_that_overlap_on_a_stream_have_a_second_row(
+    shared_reports: Path, unpacked: Unpacked, tmp_path: Path
+) -> None:
+    path = unpacked(shared_reports / "public/mfu_2gpu_before.sqlite")
     translated = translated_set([path], tmp_path)
     names = translated.trace.names["THREAD"]
     assert [name for name in names if name.startswith("CUDA-")] == ["CUDA-D0.S7", "CUDA-D0.S7", "CUDA-D1.S15"]

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
-from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
+from tests.conftest import SAMPLES
 from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, write_folder
+from tests.spans import single_reports
+from tests.translated import bytes_of_trace
 
 SETS = {name: sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("ddp-2x2", "mpi-4", "single-graph")}
-
-
-def bytes_of_trace(reports: Sequence[Path], folder: Path) -> list[bytes]:
-    """.prv, .pcf and .row; folders differ so that the trace has one name, which is in it."""
-    output = folder / "out" / "trace.prv"
-    output.parent.mkdir(parents=True)
-    translate(reports, output, TranslationPlan(sources=select_sources(None)))
-    found = [output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")]
-    shutil.rmtree(output.parent)
-    return found
 
 
 def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str]) -> None:
@@ -43,22 +33,16 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "single-graph" else pytest.mark.slow) for name in SETS]
+)
 def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)
 
 
-def _large_reports() -> Iterator[object]:
-    for path in sorted(path for folder in ("gpu", "cpu", "public") for path in (REPORTS / folder).glob("*.sqlite")):
-        if not (SAMPLES / path.name).exists():
-            yield pytest.param(path, id=path.stem)
-    if not REPORTS.is_dir():
-        yield pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))
-
-
-@pytest.mark.parametrize("report", list(_large_reports()))
-def test_large_reports(tmp_path: Path, report: Path) -> None:
-    expected = bytes_of_trace([report], tmp_path)
+@pytest.mark.parametrize("report", [each for each in single_reports() if not each.id.startswith("samples/")])
+def test_large_reports(tmp_path: Path, report: Path, whole_traces: Callable[[Path], tuple[bytes, ...]]) -> None:
+    expected = whole_traces(report)
     tables = tables_of(report)
     other = {name: other_types(table) for name, table in tables.items()}
     parquet = write_folder(tmp_path / f"{report.stem}_pqtdir", other, "parquet")

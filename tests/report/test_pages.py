@@ -19,7 +19,7 @@ from nsys2prv_ng.report import page_kernels, pages
 from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.pages import PageReader
 from nsys2prv_ng.report.sqlite_file import SqliteFile
-from tests.conftest import REPORTS, SAMPLES
+from tests.conftest import FAST_REPORTS, REPORTS, SAMPLES
 from tests.examples import examples
 from tests.report.page_databases import Plan, by_pages, by_pages_in_blocks, by_sqlite, large_export, list_columns, plans
 
@@ -143,12 +143,20 @@ def test_names_that_need_quotes(tmp_path):
     assert by_pages(path, ["select", 'c "d'], 'a "b').tolist() == [[2], [1]]
 
 
-@pytest.mark.parametrize("report", SMALL_REPORTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(path, id=name, marks=() if name in FAST_REPORTS else pytest.mark.slow)
+        for path in SMALL_REPORTS
+        for name in (f"{path.parent.name}/{path.stem}",)
+    ],
+)
 def test_real_reports(report):
     """All tables, all columns but those of floating point numbers."""
     assert tables_read(report) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", LARGE_REPORTS, ids=lambda path: path.stem)
 def test_large_reports(report, shared_reports, unpacked):
     assert tables_read(unpacked(report)) > 20

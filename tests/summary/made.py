@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from nsys2prv_ng.job.open_job import ReadOptions, open_job
@@ -13,6 +14,7 @@ from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.summary.model import JobSummary
+from tests.report_truth import Objects, Report
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -25,6 +27,12 @@ SETS = {
     "public/mfu_2gpu_before": ["public/mfu_2gpu_before.sqlite"],
     "public/pipit_cloverleaf": ["public/pipit_cloverleaf.sqlite"],
 }
+
+
+@lru_cache(maxsize=2)
+def summary_and_reports(*reports: Path) -> tuple[JobSummary, Objects]:
+    """The numbers of some reports and what plain SQL reads from these, for tests of them, which follow each other."""
+    return overview_of(reports), Objects([Report(path) for path in reports])
 
 
 def overview_of(reports: Sequence[Path], selection: Selection | None = None, **source_options: object) -> JobSummary:

@@ -15,12 +15,13 @@ from nsys2prv_ng.summary.model import JobSummary
 from tests.conftest import Unpacked
 from tests.report_truth import PUSH_POP, START_END, Objects, Report, name_and_number
 from tests.spans import parameters
-from tests.summary.made import SETS, overview_of
+from tests.summary.made import SETS, overview_of, summary_and_reports
 
 
 @pytest.fixture(scope="module", params=parameters(SETS))
 def made(request: pytest.FixtureRequest) -> tuple[JobSummary, list[Report]]:
-    return overview_of(request.param), [Report(path) for path in request.param]
+    summary, objects = summary_and_reports(*request.param)
+    return summary, list(objects.reports)
 
 
 def summed(rows: pd.DataFrame, by: str, *sums: str) -> dict[str, tuple[int, ...]]:

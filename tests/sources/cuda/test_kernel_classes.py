@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from nsys2prv_ng.sources.cuda.kernel_classes import KERNEL_CLASSES, RULES, classify
-from tests.conftest import REPOSITORY
+from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 
 # Names by library. Most are as profilers show them, with long argument lists cut.
 EXPECTED: dict[str, list[str]] = {
@@ -447,11 +447,11 @@ def _read(short: str, demangled: str) -> str:
     raise AssertionError(f"nobody has read {short}: {demangled}")
 
 
-@pytest.mark.parametrize("folder", ["samples", "../shared/reports/gpu", "../shared/reports/public"])
-def test_every_kernel_of_the_reports(folder: str) -> None:
-    reports = sorted((REPOSITORY / folder).glob("*.sqlite"))
-    if not reports and folder != "samples":
-        pytest.skip(f"the large reports are not here: {folder}")
+@pytest.mark.parametrize("folder", [SAMPLES, REPORTS / "gpu", REPORTS / "public"], ids=lambda folder: folder.name)
+def test_every_kernel_of_the_reports(folder: Path) -> None:
+    reports = sorted(folder.glob("*.sqlite"))
+    if not reports and folder.name == "public":
+        pytest.skip(NO_REPORTS)
     pairs = sorted({pair for report in reports for pair in _kernels(report)})
     assert pairs
     classes = classify([demangled for _, demangled in pairs])

@@ -226,9 +226,9 @@ def test_calls_without_a_gpu_and_without_payloads(shared_reports: Path, tmp_path
     assert (trace.events["type"] == 9500).sum() == 2 * sum(len(nccl_report(path).calls) for path in paths)
 
 
-def test_the_summary_says_that_the_export_lacks_blobs(shared_reports: Path, tmp_path: Path) -> None:
+def test_the_summary_says_that_the_export_lacks_blobs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """The payload's layout is in the report, the payloads are not."""
-    _, summary = trace_of([shared_reports / "public/mfu_2gpu_before.sqlite"], tmp_path / "trace.prv", SOURCES)
+    _, summary = trace_of([unpacked(shared_reports / "public/mfu_2gpu_before.sqlite")], tmp_path / "trace.prv", SOURCES)
     assert account(summary, "nccl").dropped == {
         "call without payload: the export has none, make it with nsys export --include-blobs=true": 264,
         "kernel whose calls have no payload": 64,
