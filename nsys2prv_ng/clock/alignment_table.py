@@ -11,6 +11,8 @@ from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.metadata import FARTHEST
+from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.tables import format_table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -93,49 +95,41 @@ class Alignment:
         }
 
     def text(self) -> str:
-        """A table for a terminal or a log."""
-        head = (
-            "clock of",
-            "offset us",
-            "+-",
-            "drift ppm",
-            "+-",
-            "collectives",
-            "residual us",
-            "95 %",
-            "error < us",
-            "",
-        )
-        rows = [head]
+        """Return a line that says how well the nodes agree, if known, and a table for a terminal or a log."""
+        titles = ("clock of", "offset us", "+-", "drift ppm", "+-", "collectives", "residual us", "95 %", "error < us")
+        rows = [(*titles, "")]
         for node in self.nodes:
             is_reference = bool(node.model) and node.name == node.reference
             rows.append(
                 (
                     node.name,
                     f"{node.offset_us:,.1f}",
-                    _cell(node.offset_error, 1e-3),
+                    _format(node.offset_error, 1e-3),
                     f"{node.drift_ppm:.2f}" if node.correction.drift else "-",
-                    _cell(node.drift_error, 1e6, ".2f"),
+                    _format(node.drift_error, 1e6, ".2f"),
                     f"{node.collectives:,}",
-                    _cell(node.median, 1e-3),
-                    _cell(node.percentile_95, 1e-3),
-                    _cell(node.bound, 1e-3),
+                    _format(node.median, 1e-3),
+                    _format(node.percentile_95, 1e-3),
+                    _format(node.bound, 1e-3),
                     "reference" if is_reference else node.model or "utc",
                 )
             )
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:-1], widths[1:-1], strict=True)), row[-1]]
-            )
-            for row in rows
-        ]
+        lines = [*self._describe_agreement(), *format_table(rows, text_last=True)]
         if self.after.checked:
             lines.append(
                 f"causality broken by {self.before.broken:,} of {self.before.checked:,} collectives and messages"
                 f" before, {self.after.broken:,} after"
             )
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(lines)
+
+    def _describe_agreement(self) -> list[str]:
+        """Return a line with the largest bound of the error of a node against its reference; none without a bound."""
+        bounds = [node.bound for node in self.nodes if node.bound is not None and node.name != node.reference]
+        if not bounds:
+            return []
+        unknown = sum(node.bound is None for node in self.nodes)
+        others = f", {count_noun(unknown, 'node')} not compared" if unknown else ""
+        return [f"nodes agree to {max(bounds) / 1000:,.1f} us with their reference, 95 times out of 100{others}"]
 
     def toml(self) -> str:
         """A table of all nodes, which `read_table` reads."""
@@ -190,5 +184,5 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _cell(value: float | None, factor: float, form: str = ",.1f") -> str:
+def _format(value: float | None, factor: float, form: str = ",.1f") -> str:
     return "-" if value is None else format(value * factor, form)

@@ -10,11 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches
 from nsys2prv_ng.runtime.jit import compiled
-
-FloatArray = npt.NDArray[np.float64]
 
 _ROUNDS = 40
 
@@ -72,13 +70,21 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
 
 
 @compiled
-def _at(time, clock, offset, drift, since):  # type: ignore[no-untyped-def]
+def _at(time: int, clock: int, offset: FloatArray, drift: FloatArray, since: FloatArray) -> int:
     """Correction of a time; whole ns, as it will be applied."""
     return np.int64(np.rint(offset[clock] + drift[clock] * (time - since[clock])))
 
 
 @compiled
-def _count(first, domain, enter, leave, offset, drift, since):  # type: ignore[no-untyped-def]
+def _count(
+    first: IntArray,
+    domain: npt.NDArray[np.int32],
+    enter: IntArray,
+    leave: IntArray,
+    offset: FloatArray,
+    drift: FloatArray,
+    since: FloatArray,
+) -> tuple[int, int, int]:
     count, checked, worst = 0, 0, 0
     for i in range(first.size - 1):
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
@@ -96,7 +102,16 @@ def _count(first, domain, enter, leave, offset, drift, since):  # type: ignore[n
 
 
 @compiled
-def _missing(first, domain, enter, leave, offset, drift, since, missing):  # type: ignore[no-untyped-def]
+def _missing(
+    first: IntArray,
+    domain: npt.NDArray[np.int32],
+    enter: IntArray,
+    leave: IntArray,
+    offset: FloatArray,
+    drift: FloatArray,
+    since: FloatArray,
+    missing: FloatArray,
+) -> None:
     """By how much the clock of the earliest to leave (row) is behind that of the last to enter (column) at most."""
     for i in range(first.size - 1):
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES

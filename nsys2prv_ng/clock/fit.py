@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matching import Matches
 from nsys2prv_ng.clock.normal import (
     BLOCKS,
@@ -27,8 +27,6 @@ from nsys2prv_ng.clock.normal import (
     solve,
 )
 from nsys2prv_ng.runtime.jit import compiled
-
-FloatArray = npt.NDArray[np.float64]
 
 # Gates of drift, from measurements: in a window of 0.7 s it comes out wrong by 15 to 25 ppm, in one of 5.4 s by 0.1.
 DRIFT_SPAN_NS = 5 * 10**9
@@ -90,7 +88,7 @@ def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: 
 
 
 @compiled
-def _components(first, fits, domain, domains):  # type: ignore[no-untyped-def]
+def _components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
     """A number for each domain that is the same for those which operations connect."""
     parent = np.arange(domains)
     for i in range(first.size - 1):

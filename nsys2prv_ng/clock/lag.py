@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.clock.collectives import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -67,12 +67,12 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
 
 
 @compiled
-def _same(op_a, size_a, op_b, size_b):  # type: ignore[no-untyped-def]
+def _same(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
     return op_a == op_b and (size_a in (size_b, ANY_SIZE) or size_b == ANY_SIZE)
 
 
 @compiled
-def _near(end_a, end_b, lag, low, high, furthest):  # type: ignore[no-untyped-def]
+def _near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
     """Whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
     y = end_a[(low + high - 1) // 2] - end_b[(low + high - 1) // 2 - lag]
@@ -81,7 +81,7 @@ def _near(end_a, end_b, lag, low, high, furthest):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _spread(end_a, end_b, lag, low, high):  # type: ignore[no-untyped-def]
+def _spread(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[float, float]:
     """(median distance of the differences of ends from their line, median difference), from some of the overlap."""
     count = min(high - low, _SAMPLES)
     time, difference = np.empty(count), np.empty(count)
@@ -102,7 +102,16 @@ def _spread(end_a, end_b, lag, low, high):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _agreeing(op_a, size_a, end_a, op_b, size_b, end_b, least, furthest):  # type: ignore[no-untyped-def]
+def _agreeing(
+    op_a: IntArray,
+    size_a: IntArray,
+    end_a: IntArray,
+    op_b: IntArray,
+    size_b: IntArray,
+    end_b: IntArray,
+    least: int,
+    furthest: int,
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Lags at which all of the overlap agrees, and of each how steady the ends are and their median difference."""
     n, m = end_a.size, end_b.size
     lags = np.empty(n + m, np.int64)
@@ -127,7 +136,15 @@ def _agreeing(op_a, size_a, end_a, op_b, size_b, end_b, least, furthest):  # typ
 
 
 @compiled
-def _longest_run(op_a, size_a, end_a, op_b, size_b, end_b, furthest):  # type: ignore[no-untyped-def]
+def _longest_run(
+    op_a: IntArray,
+    size_a: IntArray,
+    end_a: IntArray,
+    op_b: IntArray,
+    size_b: IntArray,
+    end_b: IntArray,
+    furthest: int,
+) -> tuple[int, int, int]:
     """(lag, first, last) of the longest run that agrees and whose ends are within reach; of equal ones the nearest."""
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
-
-FloatArray = npt.NDArray[np.float64]
 
 BLOCKS = 8
 _HUBER, _TUKEY = 1.345, 4.685
@@ -166,7 +164,7 @@ def _change(
 
 
 @compiled
-def _of_rows(clock, s, unknowns):  # type: ignore[no-untyped-def]
+def _of_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) -> FloatArray:
     """Correction of each row by these offsets and drifts."""
     n = unknowns.size // 2
     values = np.empty(clock.size)
@@ -176,7 +174,16 @@ def _of_rows(clock, s, unknowns):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _applied_to(first, clock, s, weight, low, high, values, free):  # type: ignore[no-untyped-def]
+def _applied_to(
+    first: IntArray,
+    clock: npt.NDArray[np.int32],
+    s: FloatArray,
+    weight: FloatArray,
+    low: int,
+    high: int,
+    values: FloatArray,
+    free: BoolArray,
+) -> FloatArray:
     """Weighted sums by clock of values less their operation's mean; operations low .. high - 1 are left out."""
     n = free.size // 2
     result = np.zeros(free.size)
@@ -199,7 +206,15 @@ def _applied_to(first, clock, s, weight, low, high, values, free):  # type: igno
 
 
 @compiled
-def _diagonal(first, clock, s, weight, low, high, free):  # type: ignore[no-untyped-def]
+def _diagonal(
+    first: IntArray,
+    clock: npt.NDArray[np.int32],
+    s: FloatArray,
+    weight: FloatArray,
+    low: int,
+    high: int,
+    free: BoolArray,
+) -> FloatArray:
     """Diagonal of the normal equations without what eliminating the true ends takes from it; 1 where it is 0."""
     n = free.size // 2
     diagonal = np.zeros(free.size)
@@ -216,7 +231,9 @@ def _diagonal(first, clock, s, weight, low, high, free):  # type: ignore[no-unty
 
 
 @compiled
-def _corrected(clock, end, s, offset, drift):  # type: ignore[no-untyped-def]
+def _corrected(
+    clock: npt.NDArray[np.int32], end: FloatArray, s: FloatArray, offset: FloatArray, drift: FloatArray
+) -> FloatArray:
     corrected = np.empty(end.size)
     for i in range(end.size):
         corrected[i] = end[i] + offset[clock[i]] + drift[clock[i]] * s[i]
@@ -224,7 +241,7 @@ def _corrected(clock, end, s, offset, drift):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _from_median(first, corrected):  # type: ignore[no-untyped-def]
+def _from_median(first: IntArray, corrected: FloatArray) -> FloatArray:
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]

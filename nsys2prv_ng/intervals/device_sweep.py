@@ -59,7 +59,16 @@ def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArr
 
 
 @compiled
-def _sweep(device, begin, end, kind, starts, ends, devices, columns):  # type: ignore[no-untyped-def]
+def _sweep(
+    device: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    kind: IntArray,
+    starts: IntArray,
+    ends: IntArray,
+    devices: IntArray,
+    columns: IntArray,
+) -> int:
     n = device.size
     count = i = j = 0
     while i < n:
@@ -144,7 +153,9 @@ def cut_changes(changes: DeviceChanges, windows: Sequence[tuple[int, int]]) -> C
 
 
 @compiled
-def _cut(device, before, lows, highs, devices, columns):  # type: ignore[no-untyped-def]
+def _cut(
+    device: IntArray, before: IntArray, lows: IntArray, highs: IntArray, devices: IntArray, columns: IntArray
+) -> tuple[int, int]:
     """Return the number of lines, and of the changes that have a line of their own."""
     n = device.size
     count = kept = i = 0
@@ -187,7 +198,16 @@ def _cut(device, before, lows, highs, devices, columns):  # type: ignore[no-unty
 
 
 @compiled
-def _add_line(devices, columns, count, device, time, value, shown, stretch):  # type: ignore[no-untyped-def]
+def _add_line(
+    devices: IntArray,
+    columns: IntArray,
+    count: int,
+    device: int,
+    time: int,
+    value: IntArray,
+    shown: IntArray,
+    stretch: int,
+) -> int:
     """Add a line for what differs from before, and for an idle stretch that ends; return the number of lines."""
     changed = (value[0] != shown[0]) + 2 * (value[1] != shown[1]) + 4 * (value[2] != shown[2])
     if changed or stretch > 0:

@@ -18,7 +18,7 @@ def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
 
 
 @compiled
-def _free_lanes(group, begin, end, order):  # type: ignore[no-untyped-def]
+def _free_lanes(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> IntArray:
     lane = np.zeros(order.size, np.int64)
     free_at = np.empty(16, np.int64)
     lanes = 0
@@ -48,7 +48,7 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
 
 
 @compiled
-def _crossing(group, begin, end, order):  # type: ignore[no-untyped-def]
+def _crossing(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> BoolArray:
     crosses = np.zeros(order.size, np.bool_)
     ends = np.empty(64, np.int64)
     depth = 0
@@ -75,7 +75,7 @@ def clamp_to_parents(group: IntArray, begin: IntArray, end: IntArray, forever: i
 
 
 @compiled
-def _ends_within_parents(group, begin, end, order, forever):  # type: ignore[no-untyped-def]
+def _ends_within_parents(group: IntArray, begin: IntArray, end: IntArray, order: IntArray, forever: int) -> IntArray:
     closed = end.copy()
     ends = np.empty(64, np.int64)
     depth = 0

@@ -21,7 +21,7 @@ def measure_depths(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
 
 
 @compiled
-def _depths(group, begin, end, order):  # type: ignore[no-untyped-def]
+def _depths(group: IntArray, begin: IntArray, end: IntArray, order: IntArray) -> IntArray:
     depth = np.empty(order.size, np.int64)
     open_until = np.empty(64, np.int64)
     count = 0
@@ -65,7 +65,9 @@ def find_innermost(
 
 
 @compiled
-def _nest(group, begin, end, point_group, point_time):  # type: ignore[no-untyped-def]
+def _nest(
+    group: IntArray, begin: IntArray, end: IntArray, point_group: IntArray, point_time: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
     parent = np.full(begin.size, -1, np.int64)
     depth = np.zeros(begin.size, np.int64)
     innermost = np.full(point_time.size, -1, np.int64)

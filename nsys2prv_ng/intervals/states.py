@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -39,7 +39,7 @@ def flatten(row: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> F
 
 
 @compiled
-def _flatten(row, begin, end, kept):  # type: ignore[no-untyped-def]
+def _flatten(row: IntArray, begin: IntArray, end: IntArray, kept: BoolArray) -> None:
     busy_until = np.int64(0)
     for i in range(row.size):
         if i == 0 or row[i] != row[i - 1]:
@@ -66,7 +66,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
 
 
 @compiled
-def _innermost(row, begin, end):  # type: ignore[no-untyped-def]
+def _innermost(row: IntArray, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return the pieces of each interval in which no other is within it: (its index, begin, end) of each piece."""
     n = row.size
     index = np.empty(2 * n, np.int64)
@@ -110,7 +110,9 @@ def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
 
 
 @compiled
-def _cut(row, begin, end, over_row, over_begin, over_end):  # type: ignore[no-untyped-def]
+def _cut(
+    row: IntArray, begin: IntArray, end: IntArray, over_row: IntArray, over_begin: IntArray, over_end: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
     """Return what remains of each interval outside `over`: (its index, begin, end) of each piece."""
     # An interval of `over` lies between two pieces of at most one interval, and so adds at most one piece.
     most = row.size + over_row.size

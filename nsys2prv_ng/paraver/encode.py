@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -62,7 +62,18 @@ def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.ui
 
 
 @compiled
-def _encode(buffer, kind, time, place, first, handle, value, origin, row_texts, type_texts):  # type: ignore[no-untyped-def]
+def _encode(
+    buffer: ByteArray,
+    kind: npt.NDArray[np.int8],
+    time: IntArray,
+    place: npt.NDArray[np.int32],
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    value: IntArray,
+    origin: int,
+    row_texts: tuple[IntArray, IntArray],
+    type_texts: tuple[ByteArray, IntArray, IntArray, IntArray],
+) -> int:
     objects, object_size = row_texts
     types, type_words, type_size, type_of_slot = type_texts
     p = 0
@@ -99,7 +110,7 @@ def _encode(buffer, kind, time, place, first, handle, value, origin, row_texts, 
 
 
 @compiled
-def _objects(texts, size, cpu, task, thread):  # type: ignore[no-untyped-def]
+def _objects(texts: ByteArray, size: IntArray, cpu: IntArray, task: IntArray, thread: IntArray) -> None:
     """Write ':cpu:1:task:thread:' of each row; there is one application."""
     for row in range(cpu.size):
         text = texts[row]
@@ -112,26 +123,26 @@ def _objects(texts, size, cpu, task, thread):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _object(buffer, p, objects, size, row):  # type: ignore[no-untyped-def]
+def _object(buffer: ByteArray, p: int, objects: IntArray, size: IntArray, row: int) -> int:
     for k in range(_OBJECT_BYTES // 8):
         _eight_bytes(buffer, p + 8 * k, objects[row, k])
     return p + size[row]
 
 
 @inlined
-def _colon(buffer, p):  # type: ignore[no-untyped-def]
+def _colon(buffer: ByteArray, p: int) -> int:
     buffer[p] = 58
     return p + 1
 
 
 @compiled
-def _number(buffer, p, x):  # type: ignore[no-untyped-def]
+def _number(buffer: ByteArray, p: int, x: int) -> int:
     """Write the digits of an int64 at p and return the position after them; the 7 bytes from there are overwritten."""
     return _number_here(buffer, p, x)
 
 
 @inlined
-def _number_here(buffer, p, x):  # type: ignore[no-untyped-def]
+def _number_here(buffer: ByteArray, p: int, x: int) -> int:
     """Do the same inline, for the calls that write most numbers: each inlined copy takes a while to compile."""
     if 0 <= x < _EIGHT_DIGITS:
         return _leading(buffer, p, x)
@@ -139,7 +150,7 @@ def _number_here(buffer, p, x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _long_number(buffer, p, x):  # type: ignore[no-untyped-def]
+def _long_number(buffer: ByteArray, p: int, x: int) -> int:
     if x < 0:
         buffer[p] = 45
         p += 1
@@ -162,7 +173,7 @@ def _long_number(buffer, p, x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _leading(buffer, p, x):  # type: ignore[no-untyped-def]
+def _leading(buffer: ByteArray, p: int, x: int) -> int:
     """Write the digits of 0 <= x < 10^8 without leading zeros."""
     zeros = (x < 10) + (x < 100) + (x < 1000) + (x < 10_000) + (x < 100_000) + (x < 1_000_000) + (x < 10_000_000)
     _eight_bytes(buffer, p, _digits(x) >> (8 * zeros))
@@ -170,7 +181,7 @@ def _leading(buffer, p, x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _digits(x):  # type: ignore[no-untyped-def]
+def _digits(x: int) -> int:
     """Return the eight digits of 0 <= x < 10^8, the first in the lowest byte.
 
     Splits x into halves, these into halves, and these into digits, all parts at once.
@@ -185,7 +196,7 @@ def _digits(x):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _eight_bytes(buffer, p, word):  # type: ignore[no-untyped-def]
+def _eight_bytes(buffer: ByteArray, p: int, word: int) -> None:
     """Write the bytes of a word, lowest first. Unsigned positions let the compiler make a single store of it."""
     q = np.uint64(p)
     for k in range(8):

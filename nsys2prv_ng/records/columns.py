@@ -123,7 +123,7 @@ def unpack_tie(tie: IntArray) -> tuple[IntArray, IntArray]:
 
 
 @inlined
-def unpack_tie_class(tie):  # type: ignore[no-untyped-def]
+def unpack_tie_class(tie: int) -> int:
     """Return the class of one tie, within a compiled function."""
     return tie >> _CLASS_SHIFT
 
@@ -258,7 +258,7 @@ def shift_times(records: Records, offset: int) -> None:
 
 
 @compiled
-def _shift(kind, first, value, time, offset):  # type: ignore[no-untyped-def]
+def _shift(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, time: IntArray, offset: int) -> None:
     for i in range(time.size):
         time[i] += offset
         if kind[i] == STATE:
@@ -294,7 +294,17 @@ def resolve_maps(records: Records, rows: IntArray, types: IntArray, starts: IntA
 
 
 @compiled
-def _resolve(kind, place, first, handle, value, rows, types, starts, tables):  # type: ignore[no-untyped-def]
+def _resolve(
+    kind: npt.NDArray[np.int8],
+    place: npt.NDArray[np.int32],
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    value: IntArray,
+    rows: IntArray,
+    types: IntArray,
+    starts: IntArray,
+    tables: IntArray,
+) -> None:
     for i in range(kind.size):
         place[i] = rows[place[i]]
         if kind[i] == EVENT:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Int32Array, Records, unpack_tie_class
 from nsys2prv_ng.records.store import Array, Slot, Store
@@ -129,7 +130,19 @@ def _collect_facts(records: Records) -> RunFacts:
 
 
 @compiled
-def _gather_facts(time, tie, place, kind, first, handle, value, place_first, place_last, used, kinds):  # type: ignore[no-untyped-def]
+def _gather_facts(
+    time: IntArray,
+    tie: IntArray,
+    place: npt.NDArray[np.int32],
+    kind: npt.NDArray[np.int8],
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    value: IntArray,
+    place_first: IntArray,
+    place_last: IntArray,
+    used: BoolArray,
+    kinds: IntArray,
+) -> tuple[int, int, int]:
     events = 0
     low = high = time[0]
     for i in range(time.size):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from nsys2prv_ng.arrays.types import IntArray
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -34,7 +37,7 @@ def sort_by_time(time: IntArray, tie: IntArray) -> IntArray:
 
 
 @compiled
-def changes_nothing(order):  # type: ignore[no-untyped-def]
+def changes_nothing(order: IntArray) -> bool:
     """Return whether an order is 0, 1, 2, ..."""
     for i in range(order.size):  # noqa: SIM110 (numba has no generators in all)
         if order[i] != i:
@@ -43,7 +46,7 @@ def changes_nothing(order):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _mark_wrong_ties(times, tie, order, wrong):  # type: ignore[no-untyped-def]
+def _mark_wrong_ties(times: IntArray, tie: IntArray, order: IntArray, wrong: BoolArray) -> None:
     """Mark in `wrong` all records of each time at which a tie falls. `times` are in order, `tie` is not."""
     low = 0
     while low < times.size:
@@ -58,7 +61,15 @@ def _mark_wrong_ties(times, tie, order, wrong):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def gather_rows(order, columns, words_from, words, to_columns, to_words_from, to_words):  # type: ignore[no-untyped-def]
+def gather_rows(
+    order: IntArray,
+    columns: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8]],
+    words_from: IntArray,
+    words: tuple[npt.NDArray[np.int32], IntArray],
+    to_columns: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8]],
+    to_words_from: IntArray,
+    to_words: tuple[npt.NDArray[np.int32], IntArray],
+) -> None:
     """Fill columns, offsets and words with those of the records at `order`.
 
     Goes column by column: arrays at equal offsets of pages share a place in the cache, and all at once are too many.
@@ -84,6 +95,6 @@ def gather_rows(order, columns, words_from, words, to_columns, to_words_from, to
 
 
 @compiled
-def _gather_column(order, column, to):  # type: ignore[no-untyped-def]
+def _gather_column(order: IntArray, column: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
     for i in range(order.size):
         to[i] = column[np.uint64(order[i])]  # a signed index would be tested for counting from the end

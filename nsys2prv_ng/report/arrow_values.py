@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.report.table_reader import NULL, RealArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.report.table_reader import NULL
 
 _LARGEST = np.iinfo(np.int64).max
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -46,7 +46,7 @@ def read_integers(array: pa.Array) -> IntArray:
     return np.array(whole.fill_null(NULL).to_numpy(zero_copy_only=False), np.int64)
 
 
-def read_reals(array: pa.Array) -> RealArray:
+def read_reals(array: pa.Array) -> FloatArray:
     """A new array of floating point numbers; what is no number is not a number."""
     if types.is_floating(array.type):
         return np.array(array.to_numpy(zero_copy_only=False), np.float64)
@@ -121,7 +121,7 @@ def _whole(array: pa.Array) -> pa.Array | None:
     return pc.multiply(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64()), unit)
 
 
-def _truncated(values: RealArray) -> IntArray:
+def _truncated(values: FloatArray) -> IntArray:
     with np.errstate(invalid="ignore"):  # what is out of range is set after
         whole = values.astype(np.int64)
     whole[values >= 2.0**63] = _LARGEST

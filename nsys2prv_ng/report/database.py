@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.table_folder import TableFolder
-from nsys2prv_ng.report.table_reader import NULL, Among, RealArray, TableReader
+from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -52,7 +52,7 @@ class Columns:
     numbers: Mapping[str, IntArray]
     texts: Mapping[str, pa.ChunkedArray]
     blobs: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
-    reals: Mapping[str, RealArray] = field(default_factory=dict)
+    reals: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> IntArray:
         return self.numbers[name]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 LEAF, INTERIOR = 13, 5
@@ -30,28 +31,28 @@ _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 
 
 @inlined
-def _byte(data, at):  # type: ignore[no-untyped-def]
+def _byte(data: ByteArray, at: int) -> int:
     return np.int64(data[np.uintp(at)])  # a signed index would be tested for being negative: a third of the time
 
 
 @inlined
-def _two_bytes(data, at):  # type: ignore[no-untyped-def]
+def _two_bytes(data: ByteArray, at: int) -> int:
     return (_byte(data, at) << 8) | _byte(data, at + 1)
 
 
 @inlined
-def _four_bytes(data, at):  # type: ignore[no-untyped-def]
+def _four_bytes(data: ByteArray, at: int) -> int:
     return (_two_bytes(data, at) << 16) | _two_bytes(data, at + 2)
 
 
 @inlined
-def _integer(data, at, size):  # type: ignore[no-untyped-def]
+def _integer(data: ByteArray, at: int, size: int) -> int:
     """A signed integer of 1 to 8 bytes; always reads 8."""
     return ((_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)) >> (64 - 8 * size)
 
 
 @inlined
-def _varint(data, at):  # type: ignore[no-untyped-def]
+def _varint(data: ByteArray, at: int) -> tuple[int, int]:
     """A varint of up to 64 bits (9 bytes, all 8 bits of the last), and the position after it."""
     value = np.int64(0)
     for i in range(8):
@@ -63,7 +64,7 @@ def _varint(data, at):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _short_varint(data, at):  # type: ignore[no-untyped-def]
+def _short_varint(data: ByteArray, at: int) -> tuple[int, int]:
     """A varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
 
     Sizes and serial types are this small in every sane file, and SQLite reads longer ones not always in the same way.
@@ -78,7 +79,7 @@ def _short_varint(data, at):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
+def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -> tuple[int, int]:
     """Number of cells of the page at a position, and the least offset they can have; NOT_READ if it is not sound.
 
     A page without cells is sound only as the root of an empty table, which is not worth reading here.
@@ -96,7 +97,7 @@ def _cells(data, page, kind, page_size, usable):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def count_cells(data, pages, kind, page_size, usable):  # type: ignore[no-untyped-def]
+def count_cells(data: ByteArray, pages: int, kind: int, page_size: int, usable: int) -> int:
     """Number of cells of all pages, which are of the kind."""
     total = np.int64(0)
     for i in range(pages):
@@ -108,7 +109,7 @@ def count_cells(data, pages, kind, page_size, usable):  # type: ignore[no-untype
 
 
 @compiled
-def read_children(data, pages, page_size, usable, out):  # type: ignore[no-untyped-def]
+def read_children(data: ByteArray, pages: int, page_size: int, usable: int, out: IntArray) -> int:
     """Numbers of the pages below interior pages into `out`, in the order of their rows; how many they are."""
     n = np.int64(0)
     for i in range(pages):
@@ -128,7 +129,18 @@ def read_children(data, pages, page_size, usable, out):  # type: ignore[no-untyp
 
 
 @compiled
-def read_leaves(data, pages, page_size, usable, want, has_default, alias, null, out, row):  # type: ignore[no-untyped-def]
+def read_leaves(
+    data: ByteArray,
+    pages: int,
+    page_size: int,
+    usable: int,
+    want: IntArray,
+    has_default: BoolArray,
+    alias: int,
+    null: int,
+    out: IntArray,
+    row: int,
+) -> int:
     """Asked integers of the rows in leaf pages into out[:, row:]; the row after the last.
 
     `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
@@ -158,7 +170,7 @@ def read_leaves(data, pages, page_size, usable, want, has_default, alias, null, 
 
 
 @inlined
-def _local_bytes(payload, usable):  # type: ignore[no-untyped-def]
+def _local_bytes(payload: int, usable: int) -> int:
     """How much of a record is in its leaf page; the rest is in overflow pages (1.6, "Cell Payload Overflow Pages")."""
     largest = usable - 35
     if payload <= largest:
@@ -169,7 +181,17 @@ def _local_bytes(payload, usable):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _read_record(data, start, payload, local, want, has_default, null, out, row):  # type: ignore[no-untyped-def]
+def _read_record(
+    data: ByteArray,
+    start: int,
+    payload: int,
+    local: int,
+    want: IntArray,
+    has_default: BoolArray,
+    null: int,
+    out: IntArray,
+    row: int,
+) -> bool:
     """Asked integers of a record, the first `local` of its `payload` bytes being in the page; False: NOT_READ."""
     end = start + local
     header, at = _short_varint(data, start)

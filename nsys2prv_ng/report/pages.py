@@ -24,11 +24,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
 
-Bytes = npt.NDArray[np.uint8]
 T = TypeVar("T")
 _State = tuple[int, int, int, int]
 """Device, number, size (bytes) and time of last change (ns) of a file."""
@@ -238,7 +237,7 @@ class _File:
             raise _UnusualError
         return _File(raw, page_size, page_size - reserved, pages)
 
-    def blocks(self, numbers: IntArray) -> Iterator[tuple[Bytes, int]]:
+    def blocks(self, numbers: IntArray) -> Iterator[tuple[ByteArray, int]]:
         """Contents of pages in their order, a block at a time, and how many they are; the next overwrites it."""
         block = max(_BLOCK_BYTES // self.page_size, 1)
         buffer = np.zeros(min(block, numbers.size) * self.page_size + SLACK, np.uint8)
@@ -278,7 +277,7 @@ def _leaves(file: _File, root: int) -> IntArray:
     raise _UnusualError
 
 
-def _children(file: _File, block: Bytes, pages: int) -> IntArray:
+def _children(file: _File, block: ByteArray, pages: int) -> IntArray:
     cells = page_kernels.count_cells(block, pages, INTERIOR, file.page_size, file.usable)
     children = np.empty(max(cells, 0) + pages, np.int64)
     if page_kernels.read_children(block, pages, file.page_size, file.usable, children) == NOT_READ:
@@ -311,7 +310,7 @@ def _blocks_of_rows(file: _File, leaves: IntArray, wanted: _Wanted, columns: int
         yield found[:, : _read_block(file, block, pages, wanted, null, found, 0)]
 
 
-def _cells(file: _File, block: Bytes, pages: int) -> int:
+def _cells(file: _File, block: ByteArray, pages: int) -> int:
     """Number of rows in leaf pages."""
     cells: int = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
     if cells == NOT_READ:
@@ -319,7 +318,7 @@ def _cells(file: _File, block: Bytes, pages: int) -> int:
     return cells
 
 
-def _read_block(file: _File, block: Bytes, pages: int, wanted: _Wanted, null: int, into: IntArray, row: int) -> int:
+def _read_block(file: _File, block: ByteArray, pages: int, wanted: _Wanted, null: int, into: IntArray, row: int) -> int:
     """Rows of leaf pages into into[:, row:]; the row after the last."""
     row = page_kernels.read_leaves(
         block, pages, file.page_size, file.usable, wanted.want, wanted.has_default, wanted.alias, null, into, row

@@ -20,14 +20,13 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.pages import PageReader, quote
 from nsys2prv_ng.report.table_reader import (
     NULL,
     TEXT_BLOCK_ROWS,
     Among,
-    RealArray,
     make_damage_error,
     make_unreadable_error,
 )
@@ -128,7 +127,7 @@ class SqliteFile:
         value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
         return self._values(table, value, pa.binary())
 
-    def real(self, table: str, column: str) -> RealArray:
+    def real(self, table: str, column: str) -> FloatArray:
         quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
         return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)

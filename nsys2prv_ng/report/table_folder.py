@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, RealArray, make_damage_error, make_unreadable_error
+from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
 
 SUFFIXES = (".parquet", ".arrow", ".arrows")
 """Of files of tables; the last is what others call an Arrow stream."""
@@ -101,7 +101,7 @@ class TableFolder:
         parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
         return pa.chunked_array(parts, pa.binary())
 
-    def real(self, table: str, column: str) -> RealArray:
+    def real(self, table: str, column: str) -> FloatArray:
         parts = self._read(table, [column], lambda block: arrow_values.read_reals(block[column]))
         return np.concatenate(parts or [np.zeros(0)])
 

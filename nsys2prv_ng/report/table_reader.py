@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
-
-RealArray = npt.NDArray[np.float64]
 
 T = TypeVar("T")
 
@@ -60,7 +57,7 @@ class TableReader(Protocol):
     def blob(self, table: str, column: str) -> pa.ChunkedArray:
         """Bytes, of text as well; what is neither is null."""
 
-    def real(self, table: str, column: str) -> RealArray:
+    def real(self, table: str, column: str) -> FloatArray:
         """Floating point numbers; what is no number is not a number."""
 
     def close(self) -> None:

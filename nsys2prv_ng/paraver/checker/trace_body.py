@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.paraver.checker import trace_records as rules
 from nsys2prv_ng.paraver.checker.trace_lines import (
     COLUMNS,
@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.checker.trace_lines import (
     read_records,
     split_fields,
 )
-from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, Bytes, new_notes, new_tally, read_notes, read_tally
+from nsys2prv_ng.paraver.checker.trace_notes import SHOWN_VALUES, new_notes, new_tally, read_notes, read_tally
 from nsys2prv_ng.paraver.checker.trace_records import RECORD_RULES, RECORD_WARNINGS
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
@@ -71,7 +71,7 @@ class BodyCheck:
         self._depth = np.zeros((self._header.rows, intervals), np.int32)
         self._opened_at = np.zeros((self._header.rows, intervals), np.int64)
 
-    def check(self, text: Bytes, size: int) -> None:
+    def check(self, text: ByteArray, size: int) -> None:
         """Check text[:size]: whole lines, each with its newline."""
         columns, pairs, n_pairs = self._read(text, size)
         self.types.update(np.unique(pairs[TYPE, :n_pairs]).tolist())
@@ -88,7 +88,7 @@ class BodyCheck:
         if self._config is not None:
             self._check_labels(columns, pairs, n_pairs, rows)
 
-    def _read(self, text: Bytes, size: int) -> tuple[IntArray, IntArray, int]:
+    def _read(self, text: ByteArray, size: int) -> tuple[IntArray, IntArray, int]:
         """Return columns and pairs of the readable records, and the number of pairs."""
         lines = np.count_nonzero(text[:size] == ord("\n"))
         fields = lines + np.count_nonzero(text[:size] == ord(":"))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.paraver.checker.trace_notes import Bytes, note
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.paraver.checker.trace_notes import note
 from nsys2prv_ng.runtime.jit import compiled
 
 (
@@ -52,7 +52,7 @@ _NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
 
 @compiled
 def split_fields(
-    text: Bytes, size: int, values: IntArray, forms: Bytes, line_end: IntArray, line_field: IntArray
+    text: ByteArray, size: int, values: IntArray, forms: ByteArray, line_end: IntArray, line_field: IntArray
 ) -> None:
     """Split text[:size], which are whole lines, at colons and newlines.
 
@@ -97,7 +97,7 @@ def split_fields(
 
 
 @compiled
-def _find_record_kind(text: Bytes, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
+def _find_record_kind(text: ByteArray, start: int, end: int, line: int, max_line: int, notes: IntArray) -> int:
     """Return the kind of the record on a line, 0 if there is none. The newline is at `end`."""
     if end - start > max_line:
         note(notes, LONG_LINE, line, max_line)
@@ -127,7 +127,7 @@ def _find_record_kind(text: Bytes, start: int, end: int, line: int, max_line: in
 
 @compiled
 def _check_forms(
-    forms: Bytes, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntArray
+    forms: ByteArray, first: int, count: int, wanted: int, unsigned: int, line: int, kind: int, notes: IntArray
 ) -> bool:
     """Return whether a line has `wanted` fields (an event: at least) that are integers, not negative up to `unsigned`.
 
@@ -150,7 +150,7 @@ def _check_forms(
 
 @compiled
 def _count_pairs(
-    values: IntArray, forms: Bytes, first: int, count: int, line: int, notes: IntArray
+    values: IntArray, forms: ByteArray, first: int, count: int, line: int, notes: IntArray
 ) -> tuple[int, bool]:
     """Return the number of pairs before the first error (Paraver takes those), and whether there is no error.
 
@@ -171,11 +171,11 @@ def _count_pairs(
 
 @compiled
 def read_records(
-    text: Bytes,
+    text: ByteArray,
     lines_before: int,
     max_line: int,
     values: IntArray,
-    forms: Bytes,
+    forms: ByteArray,
     line_end: IntArray,
     line_field: IntArray,
     notes: IntArray,

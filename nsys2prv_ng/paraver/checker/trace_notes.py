@@ -8,13 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Problem, aggregate_problems
 from nsys2prv_ng.runtime.jit import compiled
-
-Bytes = NDArray[np.uint8]
 
 DETAILS = 4
 """Numbers kept for the message of the first occurrence of a rule."""

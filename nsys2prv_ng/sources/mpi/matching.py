@@ -312,9 +312,17 @@ def _mark_unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
 
 
 @compiled
-def _match_streams(  # type: ignore[no-untyped-def]
-    s_stream, s_channel, r_stream, r_channel, is_receive, by_channel, head, stream_state, channel_state
-):
+def _match_streams(
+    s_stream: IntArray,
+    s_channel: IntArray,
+    r_stream: IntArray,
+    r_channel: IntArray,
+    is_receive: BoolArray,
+    by_channel: IntArray,
+    head: IntArray,
+    stream_state: IntArray,
+    channel_state: IntArray,
+) -> tuple[IntArray, IntArray, IntArray]:
     """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
     Sends and receives are sorted by stream and time; `by_channel[head[c]:head[c + 1]]` are the sends of channel c. The

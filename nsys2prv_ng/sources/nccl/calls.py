@@ -173,7 +173,7 @@ def _find_launches(ranges: NcclRanges, names: list[str]) -> IntArray:
 
 
 @compiled
-def _number_launches(tid, step):  # type: ignore[no-untyped-def]
+def _number_launches(tid: IntArray, step: IntArray) -> IntArray:
     """Number launches. Groups nest: one lasts from the outermost start (step 1) of a thread to its end (step -1)."""
     launch = np.empty(tid.size, np.int64)
     depth, count = 0, 0

@@ -1,6 +1,6 @@
 """Reasons for which sources drop events, as the account of a translation lists them.
 
-Here are those that several sources have; a reason of one source stands in its module.
+These are the reasons that several sources have; a reason of one source stands in its module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access of sources to the tables of one report."""
+"""Access of sources to the tables of one report: columns are read once, and so is what several sources need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ReportReader:
-    """One report while it is read: its columns, each read once for all sources, and what its records refer to."""
+    """One report while it is read: its columns, each read once for all sources, and the places and labels of records."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ReportReader:
         self._computed: dict[object, object] = {}
 
     def columns(self, table: str) -> Columns:
-        """Columns of a table that a chosen source declares; no rows where none does."""
+        """Return the columns of a table that a chosen source declares; without rows if none does."""
         if table not in self._columns:
             declared = self._tables.get(table, Table(table, ()))
             if table in self._tables:
@@ -51,27 +51,28 @@ class ReportReader:
         return self._columns[table]
 
     def read(self, table: Table) -> Columns:
-        """Columns that are read when they are asked for, and not kept: those that few reports need."""
+        """Read columns that few reports need, and do not keep them."""
         return self._database.read(table, self.metadata.schema_version)
 
     def has(self, table: str) -> bool:
-        """Whether the report has the table and a chosen source reads it."""
+        """Return whether the report has the table and a chosen source reads it."""
         return table in self._tables and table in self._database.tables
 
     def by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
-        """What `convert` makes of some rows after the other of a declared table, too large to be in memory at once.
+        """Call `convert` for one block of rows after the other, and return its results.
 
-        It has columns of integers only, which are gone when `convert` returns.
+        For declared tables that are too large for the memory. `convert` gets columns of integers only, which are gone
+        when it returns.
         """
         declared = self._tables.get(table)
         return self._database.by_block(declared, self.metadata.schema_version, convert) if declared else []
 
     def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """What `convert` makes of the strings of some rows after the other, of a column too large to be in memory."""
+        """Call `convert` for the strings of one block of rows after the other, and return its results."""
         return self._database.text_by_block(table, column, convert)
 
     def apart(self, source: Source) -> ReportReader:
-        """The same report read for one source whose places and names are not those of the trace."""
+        """Return a reader of the same report for one source, with places and names apart from those of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
             if name in self._tables and _holds(self._tables[name], table):
@@ -79,36 +80,36 @@ class ReportReader:
         return reader
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
-        """(index into the names for each id, distinct names) of a column of string ids."""
-        index, found = find_distinct(ids)
-        return index, self.strings(found)
+        """Return (index into the names for each of n string ids, distinct names)."""
+        index, distinct = find_distinct(ids)
+        return index, self.strings(distinct)
 
     def once(self, compute: Callable[[ReportReader], T]) -> T:
-        """What `compute` makes of this report, computed for the first of the sources that ask for it."""
+        """Return `compute(self)`, computed for the first source that asks for it and kept for the others."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast(T, self._computed[compute])
 
 
 def _union(tables: Iterable[Table]) -> dict[str, Table]:
-    """One declaration for each table: all columns that any source needs."""
-    joined: dict[str, Table] = {}
+    """Return one declaration for each table, with all columns that any source needs."""
+    declared: dict[str, Table] = {}
     for table in tables:
-        before = joined.get(table.name, Table(table.name, ()))
+        before = declared.get(table.name, Table(table.name, ()))
         required = tuple(dict.fromkeys((*before.required, *table.required)))
         optional = {k: v for k, v in {**before.optional, **table.optional}.items() if k not in required}
         text, real, blob = (
             tuple(dict.fromkeys((*getattr(before, kind), *getattr(table, kind)))) for kind in ("text", "real", "blob")
         )
-        joined[table.name] = Table(table.name, required, optional, text, real, blob)
-    return joined
+        declared[table.name] = Table(table.name, required, optional, text, real, blob)
+    return declared
 
 
 def _holds(whole: Table, part: Table) -> bool:
-    """Whether all columns of the one declaration are in the other, with the same defaults."""
-    of_kinds = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
+    """Return whether `whole` declares all columns of `part` with the same defaults."""
+    columns = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
     return (
         set(part.required) <= set(whole.required)
         and all(whole.optional.get(name) == default for name, default in part.optional.items())
-        and all(needed <= held for held, needed in of_kinds)
+        and all(needed <= declared for declared, needed in columns)
     )

@@ -1,4 +1,4 @@
-"""The outcome of reading one source in one report: records, states, and a count of what was read and dropped."""
+"""Result of reading one source in one report: records, states, and a count of what was read and dropped."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places
 from nsys2prv_ng.records.runs import Run
 
 NO_END = 2**62
-"""End of an interval that has none: far beyond any time, and still so when a clock is added to it."""
+"""End of an interval that has none: far beyond any time, even after a clock's offset is added."""
 
 
 class StateIntervals(NamedTuple):
-    """States that events ask for: place, begin and end (ns), state, of n. They may nest; the outermost will win."""
+    """n states that events ask for: place, begin and end (ns), state. They may nest; the outermost wins."""
 
     place: IntArray
     begin: IntArray
@@ -27,7 +27,7 @@ class StateIntervals(NamedTuple):
 
 
 class Unended(NamedTuple):
-    """Intervals of n that have no end and last until the trace ends: place, begin (ns), what they open and close."""
+    """n intervals that have no end and last until the trace ends: place, begin (ns), what they open and close."""
 
     place: IntArray
     begin: IntArray
@@ -37,39 +37,40 @@ class Unended(NamedTuple):
 
 @dataclass
 class Result:
-    """What a source made of one report. Law: `read` equals the events or communications written plus those dropped."""
+    """Records of one source in one report. Law: `read` is the number of events and communications written or dropped."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    """Number of events that were left out, by reason."""
+    """Number of dropped events by reason."""
     closed: int = 0
-    """Number of intervals without an end, which the end of the trace closes. They are written."""
+    """Number of intervals without an end that the end of the trace closes. They count as written."""
     pieces: int = 0
-    """How many more intervals the records hold because windows of time cut some into several pieces."""
+    """Number of intervals that the records hold in addition because windows of time cut some into several pieces."""
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Begin and end (ns) of the ranges that the user wants to see, n x 2; only NVTX knows them."""
+    """Start and end (ns) of the n ranges that the user wants to see, n x 2; only NVTX knows them."""
     records: list[Records] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    """Records that were put away."""
+    """Records that are in the store."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
     join_data: object = None
-    """What `Source.join` needs of this report, in its own times and places."""
+    """Input of `Source.join` from this report, in the report's own times and places."""
     evidence: Evidence = field(default_factory=Evidence)
-    """What the source tells of the report's clock, in the report's own times."""
+    """What the source shows of the report's clock, in the report's own times."""
 
     @property
     def written(self) -> int:
-        """Events and communications among the records."""
-        away = sum(run.facts.events for run in self.runs)
-        return sum(count_events(records) for records in self.records) + away - self.pieces
+        """Number of events and communications among the records."""
+        stored = sum(run.facts.events for run in self.runs)
+        return sum(count_events(records) for records in self.records) + stored - self.pieces
 
     def drop(self, reason: str, count: int) -> None:
+        """Count dropped events."""
         if count:
             self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def drop_rows(self, reasons: Mapping[str, BoolArray]) -> IntArray:
-        """Rows for which no reason holds; the others are counted as dropped. The masks do not overlap."""
+        """Return the rows for which no reason holds, and drop the others. The masks must not overlap."""
         for reason, mask in reasons.items():
             self.drop(reason, int(mask.sum()))
         return np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
@@ -81,7 +82,7 @@ class Result:
         has_no_end = end == NO_END
         if has_no_end.any():
             rows = np.flatnonzero(has_no_end)
-            # A pair that none of them has would make its type one that is used.
+            # A pair that none of these intervals has must not make its type one that the trace uses.
             pairs = [pair for pair in select(opening, rows) if pair.present is None or pair.present.any()]
             self.unended.append(Unended(place[rows], begin[rows], pairs, list(closing)))
             self.closed += rows.size
@@ -91,7 +92,7 @@ class Result:
             self.records.append(make_intervals(place, begin, end, opening, closing))
 
     def add(self, other: Result) -> None:
-        """Count what is in another result, which has put its records away, and have its runs."""
+        """Add the counts and the runs of another result. All its records must be in the store."""
         self.read += other.read
         self.pieces += other.pieces
         self.runs += other.runs
@@ -99,17 +100,17 @@ class Result:
             self.drop(reason, count)
 
     def drop_places(self, without: BoolArray, reason: str) -> None:
-        """Leave out all that happened at some places: a mask by place."""
+        """Drop all that happened at some places; `without` is a mask by place."""
         dropped = 0
         for i, records in enumerate(self.records):
             self.records[i] = drop_places(records, without)
             dropped += count_events(records) - count_events(self.records[i])
-        self.states = [StateIntervals(*(c[~without[each.place]] for c in each)) for each in self.states]
-        lasting = []
+        self.states = [StateIntervals(*(c[~without[states.place]] for c in states)) for states in self.states]
+        remaining = []
         for place, begin, opening, closing in self.unended:
             kept = ~without[place]
             dropped += int((~kept).sum())
             self.closed -= int((~kept).sum())
-            lasting.append(Unended(place[kept], begin[kept], select(opening, kept), closing))
-        self.unended = [each for each in lasting if each.place.size]
+            remaining.append(Unended(place[kept], begin[kept], select(opening, kept), closing))
+        self.unended = [unended for unended in remaining if unended.place.size]
         self.drop(reason, dropped)

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.table_reader import RealArray
 from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
@@ -248,7 +247,7 @@ def _order(of: Iterable[Key], known: Mapping[Key, object]) -> dict[Key, int]:
     return dict.fromkeys(of, -1) | {key: i for i, key in enumerate(known)}
 
 
-def scale_values(real: RealArray) -> IntArray:
+def scale_values(real: FloatArray) -> IntArray:
     """Real numbers as integers of the precision that `families.node_metric` has; NULL for what is not a number."""
     with np.errstate(over="ignore"):
         value = real * 10.0**families.REAL_PRECISION

@@ -1,4 +1,4 @@
-"""What a source of events is: a declaration of the columns it needs and one function from columns to records."""
+"""Declaration of a source of events: the columns it needs and one function from columns to records."""
 
 from __future__ import annotations
 
@@ -25,63 +25,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinInput:
-    """One report's part in what a source joins over all reports, after the objects of the trace are known."""
+    """One report's part of the data that a source joins over all reports, once the objects of the trace are known."""
 
     metadata: Metadata
     places: Places
     rows: IntArray
     """Row of the trace by place."""
     clock: ClockMap
-    """From the report's times (ns) to those on the common clock."""
+    """Map from the report's times (ns) to those on the common clock."""
     data: object
-    """What the source left in `Result.join_data`."""
+    """Value of `Result.join_data`."""
     windows: Sequence[tuple[int, int]]
-    """First and last time of the trace on the common clock (ns), or of each part of it that the user chose."""
+    """First and last time (ns, common clock) of the trace, or of each part of it that the user selected."""
     kept: BoolArray
-    """Whether the user wants each row. What is on the others is dropped afterwards, if it is not before."""
+    """Mask of the rows that the user selected. What is on the other rows is dropped after the join, if not before."""
 
 
 @dataclass
 class JoinResult:
-    """What a source made of all reports together: lines between them, and values that only they tell together."""
+    """What a source made of all reports together: lines between them, and values that follow only from all of them."""
 
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
-    """By name in the summary: `records` (with rows of the trace as places, on the common clock), the number that was
-    `read`, and what was `dropped`."""
+    """Results by their name in the account: `records` (on the common clock, with rows of the trace as places), the
+    number that was `read`, and what was `dropped`."""
     partial_results: tuple[str, Iterator[Result]] | None = None
-    """A name in the summary and its results in parts, made as they are asked for: each is put away before the next."""
+    """A name in the account and its results in parts. An iterator: each part is stored before the next is made."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """A table whose rows are a source's events: what tells what a report holds before any event is read."""
+    """A table whose rows are a source's events. It shows what a report contains before any event is read."""
 
     table: str
     process: str = ""
-    """Column of the globalTid or globalPid of the process that a row makes a task; none where rows make no task."""
+    """Column with the globalTid or globalPid of the process that a row makes a task; empty where rows make no task."""
     application: bool = True
     system_calls: bool = False
-    """What such rows say of the process, as in `Places.threads`."""
+    """What the rows show about the process, as in `Places.threads`."""
     device: str = ""
-    """Column of the process's ordinal of the GPU that the row's operation ran on."""
+    """Column with the process's ordinal of the GPU that the operation ran on."""
     no_task: tuple[str, tuple[int, ...]] | None = None
-    """A column and its values in rows that make no task, since they only name things or are no calls."""
+    """A column and its values in rows that make no task, because they only name things or are not calls."""
     names: re.Pattern[str] | None = None
-    """Only rows whose textId is that of such a name are the source's."""
+    """Only rows with the textId of a name that matches are the source's."""
     otherwise: bool = False
-    """Only where the tables before it have no rows."""
+    """Count only where the tables before this one have no rows."""
     count: Callable[[ReportReader], int] | None = None
-    """Number of the rows that are the source's, where not all are."""
+    """Function that counts the rows of the source, where not all rows are the source's."""
 
     @property
     def process_columns(self) -> tuple[str, ...]:
-        """Columns that `make_task` needs."""
+        """Names of the columns that `make_task` needs."""
         return (self.process,) if self.no_task is None else (self.process, self.no_task[0])
 
     def make_task(self, columns: Columns) -> BoolArray:
-        """Which rows make their process a task."""
+        """Return a mask of the rows that make their process a task."""
         made: BoolArray = columns[self.process] != NULL
         if self.no_task is not None:
             name, values = self.no_task
@@ -91,10 +91,10 @@ class EventRows:
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of event: its name on the command line, what it is, the tables it reads and how.
+    """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
-    `join`, where a source has one, is given its part of every report (in an order that does not depend on the command
-    line) and the tree, once rows are known.
+    `join`, where a source has one, is called once the rows are known, with the data of every report (in an order that
+    does not depend on the command line) and the tree.
     """
 
     name: str
@@ -103,32 +103,32 @@ class Source:
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
     derived: bool = False
-    """Made of what other sources read: only its join has an account."""
+    """Computed from what other sources read: only its join has an account."""
     rows: tuple[EventRows, ...] = ()
     row: str = ""
-    """What each of these rows is, in the plural."""
+    """Name of these rows, in the plural."""
     made_of: tuple[tuple[str, ...], ...] = ()
-    """Of a source that has no such rows: tables of other sources, one of each group of which must have rows."""
+    """For a source that has no such rows: groups of tables of other sources; one of each group must have rows."""
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a user chooses about single sources."""
+    """Options of single sources."""
 
     nvtx_domains: tuple[str, ...] = ()
-    """Names of the NVTX domains to show (* and ? as in file names); none for all."""
+    """Names of the NVTX domains to show (* and ? as in file names); empty for all."""
     nvtx_range: str = ""
-    """Text (* and ? likewise) of the NVTX ranges to whose time the trace is cut."""
+    """Text (* and ? likewise) of NVTX ranges: the trace is cut to the time of these ranges."""
     demangled_names: bool = False
-    """Kernels by their demangled name, with template arguments, instead of the short one."""
+    """Name kernels by their demangled name, with template arguments, instead of the short one."""
 
     osrt_min: int = 10_000
-    """Calls of the operating system that last less than this (ns) are left out; 0 keeps all."""
+    """Drop calls of the operating system that last less than this (ns); 0 keeps all."""
 
     stack_depth: int = 1
-    """How many levels of call stacks are shown: of a sample its function and callers, of a call its callers."""
+    """Number of levels of call stacks to show: for a sample its function and callers, for a call its callers."""
 
     metrics: tuple[str, ...] = ()
-    """Patterns (* and ?) of the names of GPU metrics; none for all."""
+    """Patterns (* and ?) of the names of GPU metrics; empty for all."""
     metrics_changes: bool = False
-    """Of GPU metrics only the values that differ from those of the sample before."""
+    """Write a GPU metric only when its value differs from that of the sample before."""
