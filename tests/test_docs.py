@@ -81,6 +81,7 @@ def test_every_option_of_translate_is_explained_and_no_other() -> None:
     assert explained == set().union(*words_of("translate").values()) - {"--help", "-h"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "<!-- prints:" in page.read_text()], ids=lambda page: page.name
 )
@@ -211,6 +212,7 @@ def json_fields(section: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "arguments"),
     [
