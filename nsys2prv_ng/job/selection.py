@@ -38,16 +38,16 @@ class Selection:
 
 
 def drop_short(result: Result, shortest: int) -> None:
-    """Leave out intervals that last less than `shortest` (ns); nesting and states stay as they were."""
+    """Drop intervals that last less than `shortest` (ns); nesting and states stay as they were."""
     before = result.written
     result.records = [drop_short_intervals(records, shortest) for records in result.records]
     result.drop("shorter than the selected minimum", before - result.written)
 
 
 def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
-    """The times to show on the common clock, sorted and apart from each other. Raises UsageError where none is left.
+    """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError where no time is left.
 
-    `ranges`: begin and end of the chosen NVTX ranges, n x 2 of each report; first and last: limits of the trace.
+    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `first` and `last`: limits of the trace.
     """
     low, high = selection.window or (None, None)
     low = first if low is None else first + low
@@ -68,7 +68,7 @@ def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, l
     begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
     long = end > begin
     begin, end = begin[long], end[long]
-    # A window begins where a range begins after all before it have ended.
+    # A window starts where a range starts after all ranges before it have ended.
     open_until = np.maximum.accumulate(end)
     starts = np.flatnonzero(np.concatenate([[True], begin[1:] > open_until[:-1]])) if begin.size else begin
     ends = np.append(starts[1:] - 1, begin.size - 1) if begin.size else begin
@@ -88,7 +88,7 @@ def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
 
 
 def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> StateIntervals:
-    """The pieces of states within windows, which are sorted and apart."""
+    """Return the pieces of states within windows (ns), which are sorted and apart."""
     index, _, begin, end = cut_to_windows(states.begin, states.end, windows)
     return StateIntervals(states.place[index], begin, end, states.state[index])
 
@@ -97,7 +97,10 @@ def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> St
 
 
 def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
-    """Rows of the chosen ranks (with their children, and the nodes they ran on) and GPUs; UsageError if none is."""
+    """Mark the rows of the chosen ranks and GPUs. Raises UsageError if there are none.
+
+    The children of a rank, and the nodes that it ran on, belong to it.
+    """
     kept = np.ones(tree.model.row_count, np.bool_)
     if selection.ranks is not None:
         ranks = np.array([-1 if rank is None else rank for rank in tree.belongs_to], np.int64)
@@ -119,21 +122,21 @@ def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
 
 
 def prune_tree(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]:
-    """The tree without some rows, and the new row of each old one (-1 for those left out)."""
+    """Return the tree with the rows of a mask only, and the new row of each old one (-1 for a row that is not kept)."""
     new_row = np.where(kept, np.cumsum(kept) - 1, -1)
     tasks = [i for i in range(len(tree.model.tasks)) if kept[tree.task_of_row == i].any()]
     nodes = sorted({tree.model.tasks[i].node for i in tasks})
     rows = []
     for i in tasks:
-        of_task = kept[tree.task_of_row == i]
-        names = [name for name, is_kept in zip(tree.model.tasks[i].threads, of_task, strict=True) if is_kept]
+        is_row_kept = kept[tree.task_of_row == i]
+        names = [name for name, is_kept in zip(tree.model.tasks[i].threads, is_row_kept, strict=True) if is_kept]
         rows.append(replace(tree.model.tasks[i], node=nodes.index(tree.model.tasks[i].node), threads=names))
     host = new_row[tree.host_rows]
     return (
         replace(
             tree,
             model=TraceModel([tree.model.nodes[node] for node in nodes], rows),
-            rows=[np.where(of >= 0, new_row[of], -1) for of in tree.rows],
+            rows=[np.where(rows_of_report >= 0, new_row[rows_of_report], -1) for rows_of_report in tree.rows],
             host_rows=host[host >= 0],
             task_of_row=np.repeat(np.arange(len(rows)), [len(task.threads) for task in rows]),
             ranks=[tree.ranks[i] for i in tasks],
