@@ -86,7 +86,7 @@ class InspectedReport:
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON has it."""
-        messages = [{**asdict(message), "tells_of_lost_data": message.reports_lost_data} for message in self.messages]
+        messages = [{**asdict(message), "reports_lost_data": message.reports_lost_data} for message in self.messages]
         begin = {"begin_utc": None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)}
         return {**asdict(self), **begin, "rows": self.rows, "messages": messages}
 
