@@ -178,7 +178,7 @@ def _format_histogram(histogram: Histogram, views: list[View], shown: list[View 
 
 
 def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, int, int]:
-    """Return x, y and height: up to three windows above each other on a screen of 1080 lines, a fourth a little aside."""
+    """Return x, y and height: up to three windows above each other on a screen of 1080 lines, a fourth aside."""
     column, row = divmod(shown.index(this), 3) if this in shown else (0, 0)
     height = {1: 600, 2: 380}.get(len(shown), 260)
     return 40 + 60 * column, 40 + (height + 70) * row + 40 * column, height

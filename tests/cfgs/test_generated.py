@@ -58,11 +58,11 @@ OTHER_METRICS = [
 
 
 def _declared() -> dict[int, str]:
-    """Label by number of all event types but GPU metrics, of NVTX those of domains with fixed numbers."""
+    """Return the labels of all event types by number, without GPU metrics and NVTX domains without fixed numbers."""
     fixed: list[EventType] = []
     for value in vars(types).values():
-        each = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
-        fixed += [event_type for event_type in each if isinstance(event_type, EventType)]
+        group = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
+        fixed += [event_type for event_type in group if isinstance(event_type, EventType)]
     labels = {event_type.number: event_type.title for event_type in fixed}
     for domain, base in families.NVTX_RESERVED.items():
         ranges = [

@@ -36,14 +36,14 @@ def compress(parts, jobs):
 
 
 def members(data):
-    """The text of each member of a gzip file."""
-    found = []
+    """Return the text of each member of a gzip file."""
+    texts = []
     while data:
         one = zlib.decompressobj(31)
-        found.append(one.decompress(data) + one.flush())
+        texts.append(one.decompress(data) + one.flush())
         assert one.eof
         data = one.unused_data
-    return found
+    return texts
 
 
 def gzip_threads():

@@ -1,4 +1,4 @@
-"""Numbers and labels do not depend on the order in which reports or names were met."""
+"""Numbers and labels do not depend on the order of reports or names."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def labels_of(*names, domains=()):
 
 def test_names_have_dense_ids_in_sorted_order_over_reports():
     for parts in permutations([["gemm", "copy"], ["axpy", "gemm"], []]):
-        each = [labels_of(*part) for part in parts]
-        numbering = Numbering(each)
+        reports = [labels_of(*part) for part in parts]
+        numbering = Numbering(reports)
         values = {name: value.number for name, value in numbering.values["kernels"].items()}
         assert values == {"axpy": 1, "copy": 2, "gemm": 3}
-        for part, labels in zip(parts, each, strict=True):
+        for part, labels in zip(parts, reports, strict=True):
             numbers, starts, tables = numbering.maps(labels)
             assert numbers.tolist() == [63000006]
             assert tables[starts[0]] == 0
@@ -44,8 +44,7 @@ def test_names_have_dense_ids_in_sorted_order_over_reports():
 def test_nvtx_domains_keep_their_numbers_whatever_the_order():
     names = ["zeta", "NCCL", "", "alpha", "neSmiK"]
     for order in permutations(names):
-        each = [labels_of(domains=[domain]) for domain in order]
-        numbering = Numbering(each)
+        numbering = Numbering([labels_of(domains=[domain]) for domain in order])
         numbers = {t.member: numbering.number(t) for t in numbering.types if t.family}
         assert numbers == {"": 9600, "NCCL": 9500, "neSmiK": 81000, "alpha": 9700, "zeta": 9800}
 
@@ -175,13 +174,13 @@ def test_half_of_a_character_is_no_part_of_a_label():
 
 
 def test_kept_values_at_the_end_of_their_range(tmp_path):
-    """New names take what is free below; values that Paraver cannot label are not kept."""
+    """New names get the free values below; values that Paraver cannot label are not kept."""
     pcf = tmp_path / "other.pcf"
-    values = "2147483647 gemm\n2 copy\n-3 axpy\n"
-    pcf.write_text(f"EVENT_TYPE\n0 63000006 CUDA kernel\nVALUES\n0 End\n{values}")
+    lines = "2147483647 gemm\n2 copy\n-3 axpy\n"
+    pcf.write_text(f"EVENT_TYPE\n0 63000006 CUDA kernel\nVALUES\n0 End\n{lines}")
     numbering = Numbering([labels_of("axpy", "copy", "dot", "gemm")], kept=read_kept_labels(pcf))
-    found = {name: value.number for name, value in numbering.values["kernels"].items()}
-    assert found == {"axpy": 1, "copy": 2, "dot": 3, "gemm": 2**31 - 1}
+    values = {name: value.number for name, value in numbering.values["kernels"].items()}
+    assert values == {"axpy": 1, "copy": 2, "dot": 3, "gemm": 2**31 - 1}
 
 
 def test_kept_numbers_that_clash(tmp_path):
@@ -192,7 +191,7 @@ def test_kept_numbers_that_clash(tmp_path):
 
 
 def test_an_object_that_is_named_like_a_level():
-    """Such a line would end the names before it."""
+    """Paraver would take such a line for the start of a level, which ends the names before it."""
     model = TraceModel(["LEVEL THREAD SIZE 9"], [TaskRows("LEVELS", 0, ["LEVEL", "LEVEL x"])])
     text = format_row(model, "a")
     levels = [line.split()[1] for line in text.splitlines() if line.startswith("LEVEL ")]

@@ -46,7 +46,7 @@ def nested(draw_lengths):
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=30), min_size=1, max_size=4))
 def test_sorted_intervals_replay_as_a_stack(rows):
-    """Replaying the lines, every end closes the value on top of its row's stack: nesting survives every tie."""
+    """When the lines are replayed, every end closes the top of its row's stack: nesting survives every tie."""
     place, begin, end, value = [], [], [], []
     for row, steps in enumerate(rows):
         for low, high in nested(steps):
@@ -56,7 +56,7 @@ def test_sorted_intervals_replay_as_a_stack(rows):
             value.append(len(value) + 1)
     records = rec.make_intervals(ints(place), ints(begin), ints(end), [Pair(7, ints(value))], [7]).sorted()
     stacks = {row: [] for row in range(4)}
-    found = {}
+    replayed = {}
     last = -1
     for i in range(len(records)):
         time, row = int(records.time[i]), int(records.place[i])
@@ -68,9 +68,9 @@ def test_sorted_intervals_replay_as_a_stack(rows):
                 stacks[row].append((number, time))
             else:
                 opened, since = stacks[row].pop()
-                found[opened] = (row, since, time)
+                replayed[opened] = (row, since, time)
     assert not any(stacks.values())
-    assert found == {v: (p, b, e) for v, p, b, e in zip(value, place, begin, end, strict=True)}
+    assert replayed == {v: (p, b, e) for v, p, b, e in zip(value, place, begin, end, strict=True)}
 
 
 def some_records(seed, n, span=1000):
@@ -281,8 +281,8 @@ def test_longest_lines_fit_the_buffer():
 
 
 def test_an_interval_that_no_trace_can_hold_is_still_one():
-    """From one damaged time to another: what the lines are of must not depend on it."""
+    """An interval between two damaged times: its lines still have the classes of begin and end."""
     begin, end = np.array([-(2**61), 0], np.int64), np.array([2**61, 5], np.int64)
-    found = rec.make_intervals(np.zeros(2, np.int64), begin, end, [rec.Pair(0, 1)], [0])
-    assert rec.count_events(found) == 2
-    assert sorted(found.tie_class.tolist()) == sorted([rec.BEGIN, rec.END] * 2)
+    records = rec.make_intervals(np.zeros(2, np.int64), begin, end, [rec.Pair(0, 1)], [0])
+    assert rec.count_events(records) == 2
+    assert sorted(records.tie_class.tolist()) == sorted([rec.BEGIN, rec.END] * 2)

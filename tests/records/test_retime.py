@@ -27,7 +27,7 @@ Line = tuple[object, ...]
 
 
 def lines(records: Records) -> list[Line]:
-    """All that a record is, but for the order of records that agree in time and tie."""
+    """Return all of the records, apart from the order of records that agree in time and tie."""
     columns = zip(
         records.time.tolist(), records.tie.tolist(), records.place.tolist(), records.kind.tolist(), strict=True
     )
@@ -43,7 +43,7 @@ def array(values: object) -> np.ndarray:
 
 
 def of_everything(times: list[tuple[int, int, int]], clock: ClockMap) -> Records:
-    """Intervals, points, states and communications at these (begin, length, place) on a clock."""
+    """Make intervals, points, states and communications at these (begin, length, place) on a clock."""
     begin, length, place = array(times).reshape(-1, 3).T
     b, e = clock(begin), clock(begin + length)
     attributes = [Pair(1, begin), Pair(2, length, length % 2 == 0)]

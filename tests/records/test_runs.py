@@ -1,4 +1,4 @@
-"""Runs in a store: the sorted records, and what is known of them without looking at them again."""
+"""Runs in a store: the sorted records, and the facts about them that need no second look."""
 
 from __future__ import annotations
 
@@ -77,5 +77,6 @@ def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
     assert facts.kinds == kinds
     assert set(facts.handles.tolist()) == handles
     assert facts.events == rec.count_events(records)
-    found = {p: (a, b) for p, (a, b) in enumerate(zip(facts.place_first, facts.place_last, strict=True)) if a <= b}
-    assert found == {place: (min(of), max(of)) for place, of in spans.items()}
+    limits = zip(facts.place_first, facts.place_last, strict=True)
+    known = {place: (first, last) for place, (first, last) in enumerate(limits) if first <= last}
+    assert known == {place: (min(times), max(times)) for place, times in spans.items()}

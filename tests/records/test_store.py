@@ -34,12 +34,12 @@ def got(store, slot, like):
 def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
     with Store(tmp_path_factory.getbasetemp(), memory) as store:
         kept = [columns(shape, seed) for seed, shape in enumerate(shapes)]
-        slots = [store.put(each) for each in kept]
-        for slot, each in zip(slots, kept, strict=True):
-            for back, column in zip(got(store, slot, each), each, strict=True):
+        slots = [store.put(group) for group in kept]
+        for slot, group in zip(slots, kept, strict=True):
+            for back, column in zip(got(store, slot, group), group, strict=True):
                 np.testing.assert_array_equal(back, column)
-        held = sum(c.nbytes for slot, each in zip(slots, kept, strict=True) if not slot.on_disk for c in each)
-        assert held <= memory
+        in_memory = sum(c.nbytes for slot, group in zip(slots, kept, strict=True) if not slot.on_disk for c in group)
+        assert in_memory <= memory
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no memory without a name")
@@ -52,7 +52,7 @@ def test_memory_first_then_disk(tmp_path):
 
 @pytest.mark.parametrize("memory", [0, 10**9])
 def test_other_processes(tmp_path, memory):
-    """Each has its own shelf; all see what any has put."""
+    """Each process has its own shelf; every process can get the columns of all."""
 
     def put(index, tick):
         return store.put([np.full(index + 1, index, np.int64)])
@@ -86,7 +86,7 @@ def test_limit_of_the_size_of_files(tmp_path):
 
 
 def test_limit_of_open_files(tmp_path):
-    """The remedy is none of the folder's; what was opened is closed."""
+    """The remedy is not another folder; the files that were opened are closed."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 20, before[1]))
