@@ -126,20 +126,28 @@ def test_ways(tmp_path: Path) -> None:
     ]
     (tmp_path / "c.toml").write_text("")
     assert parse_alignment(str(tmp_path / "c.toml")) == tmp_path / "c.toml"
-    with pytest.raises(UsageError, match="--align mpi"):
+    with pytest.raises(UsageError, match="align='mpi'"):
         parse_alignment("mpi")
 
 
 def test_the_table_for_a_terminal() -> None:
     simulated = run(Program(3, [[0, 1]], 300, 60.0))
     alignment = fit_from_matches("auto", simulated.matches, UTC, simulated.names)
-    head, *rows, last = alignment.text().splitlines()
+    agreement, head, *rows, last = alignment.text().splitlines()
+    bound = alignment.nodes[1].bound
+    assert bound is not None and agreement.startswith(f"nodes agree to {bound / 1000:.1f} us with their reference")
+    assert agreement.endswith(", 1 node not compared")
     assert head.split()[:2] == ["clock", "of"]
     assert [row.split()[0] for row in rows] == simulated.names
     assert rows[0].endswith("reference") and rows[1].endswith("offset and drift") and rows[2].endswith("utc")
     assert f"{alignment.nodes[1].offset_us:,.1f}" in rows[1] and f"{alignment.nodes[1].drift_ppm:.2f}" in rows[1]
     before, after = alignment.before, alignment.after
     assert f"broken by {before.broken} of {before.checked} " in last and last.endswith(f" {after.broken} after")
+
+
+def test_the_table_of_clocks_that_were_not_compared() -> None:
+    alignment, _ = align_clocks("utc", REPORTS, ["a", "b"])
+    assert [line.split()[0] for line in alignment.text().splitlines()] == ["clock", "a", "b"]
 
 
 # ---- causality -------------------------------------------------------------------------------------------------------
