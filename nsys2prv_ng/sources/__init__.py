@@ -1,4 +1,4 @@
-"""One module for each kind of event: from columns of a report to records of a trace."""
+"""Sources of events: one module for each kind, from columns of a report to records of a trace."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -67,12 +67,12 @@ SOURCES: tuple[Source, ...] = (
 
 
 DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
-"""What is made of the operations that these sources read."""
+"""Sources that are computed from the operations that other sources (`_DERIVED_FROM`) read."""
 _DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
 
 
 WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
-"""Sources that tell of clocks; they are read for that also where they are not chosen."""
+"""Sources that show something about clocks; they are read for that even if the user did not select them."""
 
 
 def select_sources(names: str | Iterable[str] | None, *, derived: bool = True) -> tuple[Source, ...]:

@@ -53,7 +53,7 @@ def read(reader: ReportReader) -> Result:
 SOURCE = Source(
     "cuda_api",
     "CUDA API calls",
-    (TABLE, call_chains.OF_CUDA_CALLS),
+    (TABLE, call_chains.CUDA_CALL_CHAINS),
     read,
     rows=(EventRows(RUNTIME, "globalTid"),),
     row="calls",

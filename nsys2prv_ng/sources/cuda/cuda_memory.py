@@ -58,12 +58,12 @@ def read(reader: ReportReader) -> Result:
     """A point for each allocation and free since the capture began; what changes the level is left for `join`."""
     columns = reader.columns(USAGE)
     result = Result(read=columns.rows)
-    allocation, size = _allocations(columns)
-    rows = _sound(result, columns, size)
+    allocation, size = _match_frees(columns)
+    rows = _select_sound_events(result, columns, size)
     if not rows.size:
         return result
-    kind = _kinds(columns["memKind"])
-    result.join_data = _changes(reader, columns, rows, kind, allocation, size)
+    kind = _clean_kinds(columns["memKind"])
+    result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
     result.drop("before the capture: in the level of memory only", int(before.sum()))
@@ -74,12 +74,12 @@ def read(reader: ReportReader) -> Result:
     is_free = columns["memoryOperationType"][rows] == _FREE
     handles = np.where(is_free, labels.handle(types.FREED_BYTES), labels.handle(types.ALLOCATED_BYTES))
     pairs = [Pair(handles, size[rows]), Pair(labels.handle(types.ALLOCATION_KIND), kind[rows] + 1)]
-    place = reader.places.threads(_threads(reader, columns, rows), application=True)
+    place = reader.places.threads(_find_threads(reader, columns, rows), application=True)
     result.records.append(make_events(place, columns["start"][rows], pairs))
     return result
 
 
-def _sound(result: Result, columns: Columns, size: IntArray) -> IntArray:
+def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> IntArray:
     """Rows of events that can be told; the others are counted as dropped."""
     left = np.ones(columns.rows, np.bool_)
     for reason, mask in (
@@ -93,11 +93,11 @@ def _sound(result: Result, columns: Columns, size: IntArray) -> IntArray:
     return np.flatnonzero(left)
 
 
-def _kinds(kind: IntArray) -> IntArray:
+def _clean_kinds(kind: IntArray) -> IntArray:
     return np.where((kind >= 0) & (kind < len(types.MEMORY_LEVELS)), kind, _UNKNOWN_KIND)
 
 
-def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
+def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
     """Row of the allocation that each free undoes, and bytes of each row. -1 where there is none in the report.
 
     A free undoes the last allocation at its address if that was not freed before. One without bytes has those of its
@@ -118,7 +118,7 @@ def _allocations(columns: Columns) -> tuple[IntArray, IntArray]:
     return allocation, size
 
 
-def _threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
+def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
     """globalTid of the thread whose call it was, else of the process's main thread."""
     process = get_process(columns["globalPid"][rows])
     main = get_main_thread(process)
@@ -129,7 +129,7 @@ def _threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray
     return main
 
 
-def _changes(
+def _collect_changes(
     reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
 ) -> MemoryChanges:
     is_free = columns["memoryOperationType"] == _FREE
@@ -167,7 +167,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         result.drop("frees what is not in the report", of_part.unknown)
         rows.append(part.rows[of_part.place])
         kinds.append(of_part.kind)
-        times.append(_shown_at(part.clock(of_part.time), part.windows))
+        times.append(_move_into_windows(part.clock(of_part.time), part.windows))
         changes.append(of_part.bytes)
     if not rows:
         return JoinResult()
@@ -177,7 +177,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     return JoinResult(accounts={LEVEL: result})
 
 
-def _shown_at(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
+def _move_into_windows(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
     """Times of changes; one outside the windows is said when the next begins, which so begins with what is in use."""
     lows, highs = np.array(windows, np.int64).T
     following = np.minimum(np.searchsorted(highs, times, "left"), lows.size - 1)

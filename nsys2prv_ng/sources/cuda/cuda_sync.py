@@ -60,7 +60,7 @@ def _is_id(value: IntArray) -> BoolArray:
 def _add_synchronizations(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(SYNCHRONIZATION)
     result.read += columns.rows
-    rows, thread, _ = _called(reader, result, columns)
+    rows, thread, _ = _find_calls(reader, result, columns)
     begin, end = columns["start"][rows], columns["end"][rows]
     sound = select_sound_calls(result, begin, end, thread)
     if not sound.size:
@@ -73,7 +73,7 @@ def _add_synchronizations(reader: ReportReader, result: Result) -> None:
     pairs = [
         Pair(handle, kind),
         Pair(reader.labels.handle(types.CUDA_STREAM_WAITED_FOR), stream, waited_for),
-        *_ids(reader, columns, rows, ~waited_for),
+        *_make_id_pairs(reader, columns, rows, ~waited_for),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_intervals(place, begin, end, pairs, [handle]))
@@ -82,18 +82,18 @@ def _add_synchronizations(reader: ReportReader, result: Result) -> None:
 def _add_events(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(EVENT)
     result.read += columns.rows
-    rows, thread, time = _called(reader, result, columns)
+    rows, thread, time = _find_calls(reader, result, columns)
     if not rows.size:
         return
     pairs = [
         Pair(reader.labels.handle(types.CUDA_EVENT_RECORD), 1),
-        *_ids(reader, columns, rows, np.ones(rows.size, np.bool_)),
+        *_make_id_pairs(reader, columns, rows, np.ones(rows.size, np.bool_)),
     ]
     place = reader.places.threads(thread, application=True)
     result.records.append(make_events(place, time, pairs))
 
 
-def _called(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
+def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Rows whose call was recorded, and its thread and begin (ns); the others are counted as dropped."""
     process = columns["globalPid"]
     no_process = process == NULL
@@ -105,7 +105,7 @@ def _called(reader: ReportReader, result: Result, columns: Columns) -> tuple[Int
     return rows, by_id.global_tid[call[rows]], by_id.begin[call[rows]]
 
 
-def _ids(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
+def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
     """Event, device, stream and context, where there is one."""
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]

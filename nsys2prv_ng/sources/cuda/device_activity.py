@@ -56,7 +56,7 @@ class Operations(NamedTuple):
 
 def read(reader: ReportReader) -> Result:
     """Leaves the operations of the report for `join`; it has no records of its own."""
-    parts = [_operations(reader, table) for table in reader.once(locate) if _SOURCES[table] in reader.chosen]
+    parts = [_collect_operations(reader, table) for table in reader.once(locate) if _SOURCES[table] in reader.chosen]
     result = Result()
     joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if joined is not None and joined.place.size:
@@ -66,7 +66,7 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _operations(reader: ReportReader, table: str) -> Operations:
+def _collect_operations(reader: ReportReader, table: str) -> Operations:
     columns = reader.columns(table)
     rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
@@ -74,7 +74,7 @@ def _operations(reader: ReportReader, table: str) -> Operations:
     codes, devices = find_distinct_rows(process, columns["deviceId"][rows])
     gpus = np.array([reader.metadata.gpu(*each).number for each in devices], np.int64)
     place = reader.places.devices(gpus[codes])
-    kind = _kinds(reader, table, rows)
+    kind = _classify(reader, table, rows)
     if table not in (KERNEL, GRAPH):
         return Operations(place, begin, end, kind)
     call_begin = reader.once(calls.read_recorded_calls).begin
@@ -85,7 +85,7 @@ def _operations(reader: ReportReader, table: str) -> Operations:
     return Operations(*map(np.concatenate, zip((place, begin, end, kind), flights, strict=True)))
 
 
-def _kinds(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
+def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
     if table == KERNEL:
         index, names = reader.names(reader.columns(table)["shortName"][rows])
         of_name = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
@@ -102,17 +102,17 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
     """
     with_operations = [part for part in parts if isinstance(part.data, Operations)]
-    return JoinResult(partial_results=(NAME, _activity(with_operations)) if with_operations else None)
+    return JoinResult(partial_results=(NAME, _compute_activity(with_operations)) if with_operations else None)
 
 
-def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
+def _compute_activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
     """Of the GPUs of some reports after those of others."""
     places = [np.unique(part.data.place) for part in parts if isinstance(part.data, Operations)]
     for group in group_by_shared_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
-        captured = [_on_rows(parts[i]) for i in group]
+        captured = [_place_on_rows(parts[i]) for i in group]
         devices = [
             pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
-            for report, stretch_of_row in zip(captured, _stretches(captured), strict=True)
+            for report, stretch_of_row in zip(captured, _number_stretches(captured), strict=True)
         ]
         begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
         changes = sweep_devices(np.concatenate(devices), begin, end, kind)
@@ -121,13 +121,13 @@ def _activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
         wanted = parts[0].kept[changes.device // len(captured)]
         result.drop(NOT_SELECTED, int((~wanted).sum()))
         cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
-        result.records = [_records(cut.changes, cut.changes.device // len(captured))]
+        result.records = [_make_records(cut.changes, cut.changes.device // len(captured))]
         result.pieces = cut.more
         result.drop(OUTSIDE_TRACE, cut.outside)
         yield result
 
 
-class _Captured(NamedTuple):
+class _CapturedOperations(NamedTuple):
     """Operations and flights of a report, of n, on the common clock, and when the report began and ended (ns)."""
 
     row: IntArray
@@ -137,7 +137,7 @@ class _Captured(NamedTuple):
     limits: tuple[int, int]
 
 
-def _on_rows(part: JoinInput) -> _Captured:
+def _place_on_rows(part: JoinInput) -> _CapturedOperations:
     operations = part.data
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
@@ -146,10 +146,10 @@ def _on_rows(part: JoinInput) -> _Captured:
     limits = [int(begin[ran].min()), int(end[ran].max())]
     if 0 < length < LONGEST_TRACE_NS:
         limits += [part.clock.at(capture), part.clock.at(capture + length)]
-    return _Captured(part.rows[operations.place], begin, end, operations.kind, (min(limits), max(limits)))
+    return _CapturedOperations(part.rows[operations.place], begin, end, operations.kind, (min(limits), max(limits)))
 
 
-def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:
+def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int, int]]:
     """Of each report, by row, which of the row's stretches of captured time it is in.
 
     Reports that overlap in time, of processes that share a GPU, are in one; capture ranges of one run are apart.
@@ -166,7 +166,7 @@ def _stretches(captured: Sequence[_Captured]) -> list[dict[int, int]]:
     return found
 
 
-def _records(changes: DeviceChanges, row: IntArray) -> Records:
+def _make_records(changes: DeviceChanges, row: IntArray) -> Records:
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [
         Pair(idle, changes.idle, changes.idle > 0),

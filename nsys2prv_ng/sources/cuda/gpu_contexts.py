@@ -57,14 +57,14 @@ def read(reader: ReportReader) -> Result:
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
     handle = reader.labels.handle(types.GPU_CONTEXT)
-    names = [_name(reader, *each) for each in contexts]
+    names = [_name_context(reader, *each) for each in contexts]
     ids = reader.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
     place = reader.places.devices(gpu[shown])
     result.add_intervals(place, begin, end, [Pair(handle, ids)], [handle])
     return result
 
 
-def _name(reader: ReportReader, process: int, context: int) -> str:
+def _name_context(reader: ReportReader, process: int, context: int) -> str:
     """What the GPU works for. The process is not always known."""
     if process == get_process(np.int64(NULL)) or process & PID_MASK == 0:
         return f"context {context}"

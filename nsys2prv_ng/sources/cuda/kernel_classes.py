@@ -86,7 +86,7 @@ _GEMM = (
 _NVJET = r"nvjet_(?:sm\d+_)?"
 
 
-def _gemm(kernel_class: int, types: str) -> Rule:
+def _make_gemm_rule(kernel_class: int, types: str) -> Rule:
     """A matrix product whose name also holds these types."""
     return Rule(kernel_class, types, also=_GEMM)
 
@@ -140,14 +140,16 @@ RULES: tuple[Rule, ...] = (
     Rule(ELEMENTWISE, _FUNCTION + r"(?:axpy|scal|rot)_kernel"),
     # Matrix products. Split-K's second step and the epilogues are part of them, in whatever precision they sum.
     Rule(GEMM_OTHER, r"splitK_?reduce|cublasLt::epilogue"),
-    _gemm(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
-    _gemm(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
-    _gemm(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|[^a-z])i\d+gemm"),
-    _gemm(GEMM_TF32, r"tf32|tfloat32|tensorop_[sc]1688gemm_\d"),
-    _gemm(GEMM_BF16, _NVJET + r"ts[ts]_|bf16|bfloat16"),
-    _gemm(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]"),
-    _gemm(GEMM_FP64, r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double"),
-    _gemm(GEMM_FP32, r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"),
+    _make_gemm_rule(GEMM_FP4, _NVJET + r"oo|vec16UE4M3|e2m1|fp4|[vx]f4(?:[^0-9]|$)"),
+    _make_gemm_rule(GEMM_FP8, _NVJET + r"qq|vec32UE8M0|e4m3|e5m2|fp8|float8"),
+    _make_gemm_rule(GEMM_INTEGER, r"i8i8|(?:^|[^u])int8|_s8_|imma_|(?:^|[^a-z])i\d+gemm"),
+    _make_gemm_rule(GEMM_TF32, r"tf32|tfloat32|tensorop_[sc]1688gemm_\d"),
+    _make_gemm_rule(GEMM_BF16, _NVJET + r"ts[ts]_|bf16|bfloat16"),
+    _make_gemm_rule(GEMM_FP16, _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]"),
+    _make_gemm_rule(GEMM_FP64, r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double"),
+    _make_gemm_rule(
+        GEMM_FP32, r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float"
+    ),
     Rule(GEMM_OTHER, _GEMM),
     # Rotary embedding turns its arguments; FBGEMM's embedding tables name the optimizer they are updated with.
     Rule(ELEMENTWISE, _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
@@ -209,14 +211,14 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
     text = pc.replace_substring_regex(pa.array(names, type=pa.string()), _MISLEADING, "")
     classes = np.zeros(len(text), dtype=np.int64)
     for rule in RULES:
-        matches = _matches(text, rule.pattern)
+        matches = _find_matches(text, rule.pattern)
         if rule.also:
-            matches &= _matches(text, rule.also)
+            matches &= _find_matches(text, rule.also)
         classes[matches & (classes == 0)] = rule.kernel_class
     classes[classes == 0] = OTHER
     return classes
 
 
-def _matches(text: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
+def _find_matches(text: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
     found = pc.match_substring_regex(text, pattern, ignore_case=True)
     return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=np.bool_)

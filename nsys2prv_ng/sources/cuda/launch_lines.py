@@ -22,7 +22,7 @@ def read(reader: ReportReader) -> Result:
     """A communication for each operation that a recorded call launched; one for each launch of a graph and stream."""
     result = Result()
     tables = [table for table in _TAGS if reader.has(table)]
-    located = [_located(reader, result, table) for table in tables]
+    located = [_stack_operations(reader, result, table) for table in tables]
     if not located:
         return result
     start, place, call, device, context, stream, size, tag = np.concatenate(located, axis=1)
@@ -43,7 +43,7 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _located(reader: ReportReader, result: Result, table: str) -> IntArray:
+def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntArray:
     """Start, place, call, device, context, stream, bytes, tag of a table's operations: 8 x n."""
     columns = reader.columns(table)
     place = reader.once(locate)[table].place

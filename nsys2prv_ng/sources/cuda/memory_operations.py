@@ -42,7 +42,7 @@ def make_copy_values(kind: IntArray) -> IntArray:
     return table[np.where(known, kind, table.size - 1)]
 
 
-def _memory_kinds(kind: IntArray) -> IntArray:
+def _make_kind_values(kind: IntArray) -> IntArray:
     """CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
     return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
 
@@ -50,12 +50,12 @@ def _memory_kinds(kind: IntArray) -> IntArray:
 def read(reader: ReportReader) -> Result:
     """An interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
     result = Result()
-    _add(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
-    _add(reader, result, MEMSET, source_kind="", destination_kind="memKind")
+    _add_operations(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
+    _add_operations(reader, result, MEMSET, source_kind="", destination_kind="memKind")
     return result
 
 
-def _add(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
+def _add_operations(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
     columns = reader.columns(table)
     result.read += columns.rows
     if not columns.rows:
@@ -79,7 +79,7 @@ def _add(reader: ReportReader, result: Result, table: str, source_kind: str, des
     ):
         if name:
             kind = columns[name][rows]
-            opening.append(Pair(labels.handle(event_type), _memory_kinds(kind), kind != NULL))
+            opening.append(Pair(labels.handle(event_type), _make_kind_values(kind), kind != NULL))
     if table == MEMCPY:
         cause = columns["migrationCause"][rows]
         opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause + 1, np.isin(cause + 1, _CAUSES)))

@@ -33,12 +33,12 @@ CPU_FAULTS = Table(
 def read(reader: ReportReader) -> Result:
     """A point for each fault of a CPU and each group of faults of a GPU."""
     result = Result()
-    _add_gpu(reader, result)
-    _add_cpu(reader, result)
+    _add_gpu_faults(reader, result)
+    _add_cpu_faults(reader, result)
     return result
 
 
-def _add_gpu(reader: ReportReader, result: Result) -> None:
+def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(GPU_FAULTS.name)
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
@@ -62,7 +62,7 @@ def _add_gpu(reader: ReportReader, result: Result) -> None:
     result.records.append(make_events(reader.places.devices(gpus[codes]), begin[rows], said))
 
 
-def _add_cpu(reader: ReportReader, result: Result) -> None:
+def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]

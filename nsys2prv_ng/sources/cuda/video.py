@@ -58,7 +58,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
     result.drop("an engine of unknown kind", int(unknown.sum()))
     known = np.flatnonzero(~unknown)
-    thread = _threads(reader)[known]
+    thread = _find_threads(reader)[known]
     rows = select_sound_intervals(result, columns["start"][known], columns["end"][known], thread)
     thread, rows = thread[rows], known[rows]
     begin, end, kind, engine, codec = (
@@ -79,7 +79,7 @@ def _add_work(reader: ReportReader, result: Result) -> None:
             result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
 
 
-def _threads(reader: ReportReader) -> IntArray:
+def _find_threads(reader: ReportReader) -> IntArray:
     """The thread of each work: the one whose call has its id in its process, else the main one of the process."""
     work = reader.columns(WORK.name)
     process = get_process(work["globalPid"])

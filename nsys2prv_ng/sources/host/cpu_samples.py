@@ -33,11 +33,11 @@ def read(reader: ReportReader) -> Result:
     rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
         place = reader.places.observed_threads(thread[rows])
-        result.records.append(make_events(place, time[rows], _functions(reader, columns["id"][rows])))
+        result.records.append(make_events(place, time[rows], _find_functions(reader, columns["id"][rows])))
     return result
 
 
-def _functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
+def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
     """Function and module of each of n samples, and the callers that are wanted."""
     chains = call_chains.read_sample_chains(reader)
     pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
@@ -53,7 +53,7 @@ def _functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
 SOURCE = Source(
     "cpu_samples",
     "CPU samples",
-    (TABLE, call_chains.OF_SAMPLES),
+    (TABLE, call_chains.SAMPLE_CHAINS),
     read,
     rows=(EventRows(SAMPLES),),
     row="samples",

@@ -44,11 +44,11 @@ def read(reader: ReportReader) -> Result:
         result.read += columns.rows
         rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
         if rows.size:
-            _add(reader, result, columns, rows, i)
+            _add_events(reader, result, columns, rows, i)
     return result
 
 
-def _add(reader: ReportReader, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
+def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
     """Records of some rows of the i-th table."""
     labels = reader.labels
     begin, end = columns["start"][rows], columns["end"][rows]
@@ -57,7 +57,7 @@ def _add(reader: ReportReader, result: Result, columns: Columns, rows: IntArray,
     call = labels.handle(types.OPENACC[i])
     opening = [Pair(call, np.where(np.isin(kind, list(OPENACC_KINDS)), kind, OPENACC_UNKNOWN))]
     for event_type, (index, names), known in (
-        (types.OPENACC_SOURCE[i], _source_lines(reader, columns, rows), columns["srcFile"][rows] != NULL),
+        (types.OPENACC_SOURCE[i], _name_source_lines(reader, columns, rows), columns["srcFile"][rows] != NULL),
         (types.OPENACC_FUNCTION[i], reader.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
     ):
         if known.any():
@@ -70,12 +70,12 @@ def _add(reader: ReportReader, result: Result, columns: Columns, rows: IntArray,
         of_bytes = labels.handle(types.OPENACC_BYTES)
         opening.append(Pair(of_bytes, np.where(size == NULL, 0, size)))
         closing.append(of_bytes)
-        opening += _named(reader, columns["varName"][rows], types.OPENACC_VARIABLE)
+        opening += _make_name_pair(reader, columns["varName"][rows], types.OPENACC_VARIABLE)
     elif TABLES[i] is LAUNCH:
         for name, event_type in types.OPENACC_SIZES.items():
             value = columns[name][rows]
             opening.append(Pair(labels.handle(event_type), value, value != NULL))
-        opening += _named(reader, columns["kernelName"][rows], types.OPENACC_KERNEL)
+        opening += _make_name_pair(reader, columns["kernelName"][rows], types.OPENACC_KERNEL)
     result.records.append(make_intervals(place, begin, end, opening, closing))
 
     waits = np.isin(kind, _WAITS)
@@ -83,7 +83,7 @@ def _add(reader: ReportReader, result: Result, columns: Columns, rows: IntArray,
     result.states.append(StateIntervals(place[waits], begin[waits], end[waits], state))
 
 
-def _source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
+def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
     """(index of each row, names) of `file:line`, without the folders, in which ranks may differ."""
     codes, pairs = find_distinct_rows(columns["srcFile"][rows], columns["lineNo"][rows])
     files = reader.strings(np.array([file for file, _ in pairs], np.int64))
@@ -91,7 +91,7 @@ def _source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tup
     return codes, [file.rpartition("/")[2] + line for file, line in zip(files, lines, strict=True)]
 
 
-def _named(reader: ReportReader, name: IntArray, event_type: EventType) -> list[Pair]:
+def _make_name_pair(reader: ReportReader, name: IntArray, event_type: EventType) -> list[Pair]:
     """A name at the begin, where a row has one."""
     index, names = reader.names(name)
     ids = reader.labels.name_ids(event_type.names, names)[index]

@@ -42,7 +42,7 @@ class Meaning(NamedTuple):
     value: int
 
 
-def _locking(value: int) -> dict[int, Meaning]:
+def _map_locks(value: int) -> dict[int, Meaning]:
     return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
 
 
@@ -70,8 +70,8 @@ INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
         _ANY: Meaning(types.OMP_WAIT, 11),
     },
     "REDUCTION": {_ANY: Meaning(types.OMP_REDUCTION, 1)},
-    "MUTEX_WAIT": _locking(_WAITING),
-    "CRITICAL_SECTION": {**_locking(_INSIDE), _ANY: Meaning(types.OMP_CRITICAL, _INSIDE)},
+    "MUTEX_WAIT": _map_locks(_WAITING),
+    "CRITICAL_SECTION": {**_map_locks(_INSIDE), _ANY: Meaning(types.OMP_CRITICAL, _INSIDE)},
     "TASK": {
         1: Meaning(types.OMP_FUNCTION, 2),
         2: Meaning(types.OMP_FUNCTION, 1),
@@ -90,7 +90,7 @@ POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "LOCK_DESTROY": {_ANY: Meaning(types.OMP_POINT, 4)},
     "DISPATCH": {_ANY: Meaning(types.OMP_POINT, 5)},
     "FLUSH": {_ANY: Meaning(types.OMP_POINT, 6)},
-    "MUTEX_RELEASED": _locking(_LEAVING),
+    "MUTEX_RELEASED": _map_locks(_LEAVING),
 }
 """Meaning of each kind in each table whose rows are moments."""
 
@@ -132,7 +132,7 @@ def read(reader: ReportReader) -> Result:
     """An interval for each row that lasts and a point for each that does not."""
     result = Result()
     meanings = list(dict.fromkeys(m for of in (*INTERVALS.values(), *POINTS.values()) for m in of.values()))
-    rows = _all_rows(reader, meanings)
+    rows = _read_rows(reader, meanings)
     result.read = int(rows.begin.size)
     number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
     of_type = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
@@ -146,17 +146,17 @@ def read(reader: ReportReader) -> Result:
             continue
         part = _Rows(*(column[sound] for column in rows))
         place = reader.places.threads(part.thread, application=False)
-        _add(reader, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
+        _add_records(reader, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
         waits = np.array([tuple(m) in _WAITS for m in meanings])[part.meaning]
         state = np.where(waits, types.SYNCHRONIZATION, types.RUNNING)
         says = waits | (event_type == types.OMP_TASK)
         asked.append(StateIntervals(place[says], part.begin[says], part.end[says], state[says]))
     if asked:
-        result.states.append(_waiting(asked))
+        result.states.append(_select_waits(asked))
     return result
 
 
-def _all_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
+def _read_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
     """The rows of all tables, one table after the other."""
     parts = []
     for what, of_kind in (*INTERVALS.items(), *POINTS.items()):
@@ -171,7 +171,7 @@ def _all_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
     return _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _add(
+def _add_records(
     reader: ReportReader, result: Result, event_type: EventType, place: IntArray, rows: _Rows, value: IntArray
 ) -> None:
     """Records of the rows of one event type; tasks and their creation also tell which."""
@@ -186,7 +186,7 @@ def _add(
         result.records.append(make_events(place, rows.begin, pairs))
 
 
-def _waiting(asked: list[StateIntervals]) -> StateIntervals:
+def _select_waits(asked: list[StateIntervals]) -> StateIntervals:
     """Where threads wait and run no task: a thread in a barrier runs tasks, and a task waits for its own."""
     flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
     return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))

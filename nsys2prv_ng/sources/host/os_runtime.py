@@ -83,7 +83,7 @@ def read(reader: ReportReader) -> Result:
         types.OS_RUNTIME,
         rows=np.flatnonzero(~np.isin(reader.columns(OSRT)["eventClass"], _NO_CALLS)),
         numbered=NumberedCalls(types.PTHREAD, _PTHREAD_VALUE),
-        of_system=True,
+        system=True,
         read_chains=lambda reader, _: call_chains.read_os_chains(reader),
         choose_state=choose_call_state,
     )
@@ -93,7 +93,7 @@ def read(reader: ReportReader) -> Result:
 SOURCE = Source(
     "os_runtime",
     "OS runtime calls",
-    (TABLE, call_chains.OF_OS_CALLS),
+    (TABLE, call_chains.OS_CALL_CHAINS),
     read,
     rows=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
     row="calls",

@@ -60,7 +60,7 @@ def read(reader: ReportReader) -> Result:
         return result
     begin, end, kind = begin[rows], end[rows], kind[rows]
     place = reader.places.observed_threads(thread[rows])
-    index, names = _names(reader, name_id[rows], kind)
+    index, names = _name_rows(reader, name_id[rows], kind)
     handle = reader.labels.handle(types.PROFILER_OVERHEAD)
     ids = reader.labels.name_ids(types.PROFILER_OVERHEAD.names, names)[index]
     result.records.append(make_intervals(place, begin, end, [Pair(handle, ids)], [handle]))
@@ -71,7 +71,7 @@ def read(reader: ReportReader) -> Result:
     return result
 
 
-def _names(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
+def _name_rows(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
     """(index into the names for each row, names); a row without a name is named by its type."""
     # Ids are not negative, and neither is a known type.
     distinct, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)

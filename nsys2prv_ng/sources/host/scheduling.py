@@ -59,23 +59,23 @@ def read(reader: ReportReader) -> Result:
     # Of the same time, the order of the table is the order of what happened.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
-    switches = _pair(thread, is_in[rows] != 0)
+    switches = _pair_switches(thread, is_in[rows] != 0)
     result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
     result.drop("no start (taken off a core without having been put on one)", int(switches.unbegun.sum()))
 
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
-    ids = reader.labels.name_ids(types.ON_CPU.names, map(_label, distinct))[index]
+    ids = reader.labels.name_ids(types.ON_CPU.names, map(_label_core, distinct))[index]
     place = reader.places.observed_threads(thread)
     shown = np.flatnonzero(switches.begins | switches.lasts)
     end = np.where(switches.lasts, NO_END, np.append(time[1:], NO_END))[shown]
     result.add_intervals(place[shown], time[shown], end, [Pair(handle, ids[shown])], [handle])
     result.read = sum(result.dropped.values()) + shown.size
-    result.join_data = {_label(number): Value(int(number) + 1, _label(number)) for number in distinct}
+    result.join_data = {_label_core(number): Value(int(number) + 1, _label_core(number)) for number in distinct}
     return result
 
 
-def _pair(thread: IntArray, on: BoolArray) -> _Switches:
+def _pair_switches(thread: IntArray, on: BoolArray) -> _Switches:
     """Pair switches that are ordered by thread and time: which thread, and whether it is put on a core."""
     same = thread[1:] == thread[:-1]
     followed = np.append(same, False)  # by a switch of the same thread
@@ -84,7 +84,7 @@ def _pair(thread: IntArray, on: BoolArray) -> _Switches:
     return _Switches(on & followed & ~next_on, on & ~followed, on & followed & next_on, ~on & ~was_on)
 
 
-def _label(core: int) -> str:
+def _label_core(core: int) -> str:
     return f"core {core}"
 
 

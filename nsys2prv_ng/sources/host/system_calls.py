@@ -25,7 +25,7 @@ def read(reader: ReportReader) -> Result:
         result,
         TABLE.name,
         types.SYSTEM_CALL,
-        of_system=True,
+        system=True,
         read_chains=lambda reader, _: call_chains.read_system_chains(reader),
         choose_state=choose_call_state,
     )
@@ -35,7 +35,7 @@ def read(reader: ReportReader) -> Result:
 SOURCE = Source(
     "system_calls",
     "System calls",
-    (TABLE, call_chains.OF_SYSTEM_CALLS),
+    (TABLE, call_chains.SYSTEM_CALL_CHAINS),
     read,
     rows=(EventRows(TABLE.name, "globalTid", application=False, system_calls=True),),
     row="calls",

@@ -76,11 +76,11 @@ def read(reader: ReportReader) -> Result:
     chosen = np.array([not reader.options.metrics or _is_chosen(name, result.join_data.patterns) for name, _ in names])
     if not chosen.all():
         before = samples.time.size
-        samples = samples.only(chosen[samples.metric])
+        samples = samples.select(chosen[samples.metric])
         result.drop("none of its metrics was chosen", before - samples.time.size)
     if reader.options.metrics_changes:
         before = samples.time.size
-        samples = samples.only(_mark_changes(samples, len(names)))
+        samples = samples.select(_mark_changes(samples, len(names)))
         result.drop("unchanged", before - samples.time.size)
     if samples.time.size:
         types = [families.make_gpu_metric(name, metric_id) for name, metric_id in names]

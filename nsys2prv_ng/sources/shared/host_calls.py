@@ -20,7 +20,7 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 
 
 class NumberedCalls(NamedTuple):
-    """Calls that have a type of their own in which the value of each name is fixed."""
+    """Calls that have a type of their own, with a fixed value for each name."""
 
     event_type: EventType
     values: Mapping[str, int]
@@ -35,16 +35,16 @@ def add_calls(
     rows: IntArray | None = None,
     clean_name: Callable[[str], str] = str,
     numbered: NumberedCalls | None = None,
-    of_system: bool = False,
+    system: bool = False,
     read_chains: Callable[[ReportReader, Iterable[str]], call_chains.Chains] | None = None,
     choose_state: Callable[[str], int] | None = None,
 ) -> None:
     """Add an interval of `event_type` for each row of a table, or for each of `rows`, and count them.
 
-    The table has the columns start, end, globalTid and nameId, and callchainId where chains are read.
-    `clean_name` makes the label of a call's name. Names in `numbered` have the type and the values given there.
-    Calls `of_system` do not make their process part of the application, and short ones are dropped (--osrt-min).
-    `read_chains` returns the call chains, given the labels: the callers are shown where a call starts.
+    The table has the columns start, end, globalTid and nameId, and callchainId if `read_chains` is given.
+    `clean_name` returns the label for the name of a call. Labels in `numbered` have the type and values given there.
+    Calls of the `system` do not make their process part of the application, and short ones are dropped (--osrt-min).
+    `read_chains` returns the call chains, given the labels: each call shows its callers where it starts.
     `choose_state` returns the state of the thread within a call, given its label, or -1.
     """
     columns = reader.columns(table)
@@ -53,26 +53,26 @@ def add_calls(
         columns[name] if rows is None else columns[name][rows] for name in ("start", "end", "globalTid")
     )
     sound = select_sound_calls(result, begin, end, thread)
-    if of_system:
+    if system:
         sound = _drop_short_calls(reader, result, begin, end, sound)
     if not sound.size:
         return
     rows = sound if rows is None else rows[sound]
     begin, end = begin[sound], end[sound]
-    place = reader.places.threads(thread[sound], application=not of_system, system_calls=of_system)
+    place = reader.places.threads(thread[sound], application=not system, system_calls=system)
     index, names = reader.names(columns["nameId"][rows])
     names = [clean_name(name) for name in names]
     callers: list[Pair] = []
     if read_chains is not None:
         chains = read_chains(reader, names)
         callers = call_chains.find_functions(reader, chains, columns["callchainId"][rows], types.CALLERS)
-    for own_type, is_own, values in _assign_values(reader, event_type, numbered, names):
+    for own_type, has_type, values in _assign_values(reader, event_type, numbered, names):
         handle = reader.labels.handle(own_type)
         opening = [Pair(handle, values[index]), *callers]
-        if is_own.all():
+        if has_type.all():
             result.records.append(make_intervals(place, begin, end, opening, [handle]))
-        elif is_own.any():
-            calls = np.flatnonzero(is_own[index])
+        elif has_type.any():
+            calls = np.flatnonzero(has_type[index])
             opening = select(opening, calls)
             result.records.append(make_intervals(place[calls], begin[calls], end[calls], opening, [handle]))
     if choose_state is not None:
@@ -82,7 +82,7 @@ def add_calls(
 def _assign_values(
     reader: ReportReader, event_type: EventType, numbered: NumberedCalls | None, names: list[str]
 ) -> list[tuple[EventType, BoolArray, IntArray]]:
-    """Return (type, whether each name is of the type, its value in the type) of all types that calls have."""
+    """Return (type, mask of the names that are of the type, value of each name) for each type of calls."""
     if numbered is None:
         return [(event_type, np.ones(len(names), np.bool_), reader.labels.name_ids(event_type.names, names))]
     is_numbered = np.array([name in numbered.values for name in names], np.bool_)

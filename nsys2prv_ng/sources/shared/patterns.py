@@ -7,6 +7,9 @@ from fnmatch import translate
 
 
 def match_patterns(name: str, pattern: str, *, ignore_case: bool = False) -> bool:
-    """Whether a whole name matches a pattern: * and ? as in file names; brackets, which names have, are plain."""
+    """Return whether a whole name matches a pattern with * and ? as in file names.
+
+    Brackets are plain characters, since names contain them.
+    """
     flags = re.IGNORECASE if ignore_case else 0
     return re.match(translate(pattern.replace("[", "[[]")), name, flags) is not None

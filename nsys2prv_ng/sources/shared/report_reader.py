@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ReportReader:
-    """One report while it is read: its columns, each read once for all sources, and the places and labels of records."""
+    """One report while it is read: its columns, each read once for all sources, and its records' places and labels."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ReportReader:
         self.places = Places()
         self.labels = Labels()
         self._database = database
-        self._tables = _union(table for source in sources for table in source.tables)
+        self._tables = _merge_declarations(table for source in sources for table in source.tables)
         self._columns: dict[str, Columns] = {}
         self._computed: dict[object, object] = {}
 
@@ -75,7 +75,7 @@ class ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():
-            if name in self._tables and _holds(self._tables[name], table):
+            if name in self._tables and _contains(self._tables[name], table):
                 reader._columns[name] = self.columns(name)
         return reader
 
@@ -91,7 +91,7 @@ class ReportReader:
         return cast(T, self._computed[compute])
 
 
-def _union(tables: Iterable[Table]) -> dict[str, Table]:
+def _merge_declarations(tables: Iterable[Table]) -> dict[str, Table]:
     """Return one declaration for each table, with all columns that any source needs."""
     declared: dict[str, Table] = {}
     for table in tables:
@@ -105,7 +105,7 @@ def _union(tables: Iterable[Table]) -> dict[str, Table]:
     return declared
 
 
-def _holds(whole: Table, part: Table) -> bool:
+def _contains(whole: Table, part: Table) -> bool:
     """Return whether `whole` declares all columns of `part` with the same defaults."""
     columns = ((set(getattr(whole, kind)), set(getattr(part, kind))) for kind in ("text", "real", "blob"))
     return (

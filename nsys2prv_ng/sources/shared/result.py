@@ -37,7 +37,8 @@ class Unended(NamedTuple):
 
 @dataclass
 class Result:
-    """Records of one source in one report. Law: `read` is the number of events and communications written or dropped."""
+    """Records of one source in one report. Law: `read` is the number of events and communications written plus those
+    dropped."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)

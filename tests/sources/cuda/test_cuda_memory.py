@@ -274,7 +274,7 @@ def test_each_window_begins_with_what_is_in_use(times: list[int], limits: list[i
     limits = sorted(limits)[: len(limits) // 2 * 2]
     windows = list(zip(limits[::2], limits[1::2], strict=True))
     changes = np.array(times, np.int64)
-    shown = cuda_memory._shown_at(changes, windows)
+    shown = cuda_memory._move_into_windows(changes, windows)
     for low, high in windows:
         assert (shown <= low).sum() == (changes <= low).sum()
         inside = (changes >= low) & (changes <= high)

@@ -45,9 +45,9 @@ EXTRAE = {
 }
 
 # Those of the calls in the reports that wait, and those that read and write.
-BLOCKING = """poll select epoll_wait epoll_pwait futex accept connect recv recvmsg recvfrom sem_wait sem_timedwait sleep usleep
-    nanosleep clock_nanosleep waitpid system pthread_join pthread_barrier_wait pthread_cond_wait pthread_cond_timedwait
-    pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock"""
+BLOCKING = """poll select epoll_wait epoll_pwait futex accept connect recv recvmsg recvfrom sem_wait sem_timedwait
+    sleep usleep nanosleep clock_nanosleep waitpid system pthread_join pthread_barrier_wait pthread_cond_wait
+    pthread_cond_timedwait pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock"""
 READING_OR_WRITING = "read pread write pwrite writev fread fwrite fgets getc putc getdelim fflush fsync"
 STATES = dict.fromkeys(BLOCKING.split(), BLOCKED) | dict.fromkeys(READING_OR_WRITING.split(), INPUT_OUTPUT)
 

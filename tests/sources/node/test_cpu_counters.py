@@ -137,8 +137,8 @@ def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
     too_large = len(numbers) - len(fitting)
     assert (told.read, told.dropped) == (12, {TOO_LARGE: too_large, "no value": len(values) - len(numbers)})
     assert summary.reports[0].warnings == [
-        "3 values of CPU counters are NULL and left out",
-        f"{too_large + 1} values of CPU counters are too large for the trace and left out",
+        "3 values of CPU counters are NULL and dropped",
+        f"{too_large + 1} values of CPU counters are too large for the trace and dropped",
     ]
 
 

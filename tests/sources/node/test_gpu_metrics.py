@@ -211,7 +211,7 @@ def test_missing_values_times_and_names(tmp_path: Path) -> None:
     ]
     told = account(summary, "gpu_metrics")
     assert (told.read, told.dropped) == (8, {"no time": 1, "no GPU": 1, "no value": 3})
-    assert summary.reports[0].warnings == ["4 values of GPU metrics are NULL and left out"]
+    assert summary.reports[0].warnings == ["4 values of GPU metrics are NULL and dropped"]
 
 
 def test_an_export_with_raw_timestamps_only(tmp_path: Path) -> None:

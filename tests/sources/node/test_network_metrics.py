@@ -70,7 +70,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
     assert lines(trace) == [("NIC mlx5_0", 0, {SENT: 5}), ("NIC mlx5_0", 50, {SENT: 6})]
     told = account(summary, NAME)
     assert (told.read, told.dropped) == (7, {"no time": 1, "no device": 1, "no value": 3})
-    assert summary.reports[0].warnings == ["4 values of network metrics are NULL and left out"]
+    assert summary.reports[0].warnings == ["4 values of network metrics are NULL and dropped"]
 
 
 def test_an_export_that_describes_nothing(tmp_path: Path) -> None:

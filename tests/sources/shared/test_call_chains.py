@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _first_of_each
+from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import UTC, row_of_thread, small_report, tid, translated
@@ -182,7 +182,7 @@ SMALL = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=30)
 @given(SMALL, st.integers(1, 4))
 def test_the_first_frames_of_each_chain(rows: list[tuple[int, int]], count: int) -> None:
     chain, depth = np.array(rows, np.int64).reshape(-1, 2).T
-    frames, level = _first_of_each(chain, depth, count)
+    frames, level = _take_innermost(chain, depth, count)
     expected = []
     for each in sorted(set(chain.tolist())):
         depths = sorted({d for c, d in rows if c == each})[:count]
