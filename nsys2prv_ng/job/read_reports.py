@@ -184,6 +184,7 @@ def _read(
         for source in sources:
             result = results[source.name] = source.read(reader)
             spill_records(result, store, on_common_clock=False)
+            assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
         evidence = _collect_evidence(reader, results) if collect_evidence else Evidence()
         if reader.places.only_observed:

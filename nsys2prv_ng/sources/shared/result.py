@@ -65,6 +65,11 @@ class Result:
         stored = sum(run.facts.events for run in self.runs)
         return sum(count_events(records) for records in self.records) + stored - self.pieces
 
+    @property
+    def accounted(self) -> int:
+        """Number of events that are written, that the end of the trace will close, or that are dropped."""
+        return self.written + sum(unended.place.size for unended in self.unended) + sum(self.dropped.values())
+
     def drop(self, reason: str, count: int) -> None:
         """Count dropped events."""
         if count:
