@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
 from tests.damage import damaged_copy, trimmed
-from tests.sources.node.node_reports import reports_of_all
+from tests.sources.node.node_reports import write_node_reports
 
 SECONDS = 120
 """Time for a case, of which most take less than one."""
@@ -36,7 +36,7 @@ def _of_nodes() -> list[Path]:
     """Reports with metrics of a node, of which there are none elsewhere."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, True)
-    return reports_of_all(folder)
+    return write_node_reports(folder)
 
 
 def bases(kind: str) -> list[list[Path]]:
@@ -171,9 +171,9 @@ def run_case(case: Case) -> str:
     """What is wrong with how it ended, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError, escape_unprintable
-    from nsys2prv_ng.report.pages import PageReader
+    from nsys2prv_ng.report import pages
 
-    PageReader.__init__.__defaults__ = (case.pages,)  # type: ignore[attr-defined]
+    pages.SMALL = case.pages
     out = case.output.parent
     if case.old:
         for suffix in ("prv", "pcf", "row"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -169,20 +170,24 @@ def by_sqlite(path: Path, columns: list[str], table: str = "t") -> Rows:
     return np.array(values, np.int64).reshape(-1, len(columns)).T
 
 
-def by_pages(path: Path, columns: list[str], table: str = "t") -> Rows | None:
-    """What PageReader reads, of tables of any size."""
+@contextmanager
+def page_reader(path: Path, small: int | None = None) -> Iterator[tuple[PageReader, sqlite3.Connection]]:
+    """A reader of a file, and the connection that it needs."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        return PageReader(path, small=0).read(connection, table, columns, NULL)
+        yield PageReader(path, small), connection
+
+
+def by_pages(path: Path, columns: list[str], table: str = "t", *, small: int | None = 0) -> Rows | None:
+    """Return what PageReader reads, by default from tables of any size."""
+    with page_reader(path, small) as (reader, connection):
+        return reader.read(connection, table, columns, NULL)
 
 
 def by_pages_in_blocks(path: Path, columns: list[str], table: str = "t") -> Rows | None:
-    """The same, a page at a time."""
-    with (
-        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection,
-        mock.patch.object(pages, "_BLOCK_BYTES", 1),
-    ):
-        blocks = PageReader(path, small=0).by_block(connection, table, columns, NULL, np.array)
+    """Return the same, read a page at a time."""
+    with page_reader(path, 0) as (reader, connection), mock.patch.object(pages, "_BLOCK_BYTES", 1):
+        blocks = reader.by_block(connection, table, columns, NULL, np.array)
         return None if blocks is None else np.concatenate(blocks, axis=1)
 
 

@@ -21,7 +21,16 @@ from nsys2prv_ng.report.pages import PageReader
 from nsys2prv_ng.report.sqlite_file import SqliteFile
 from tests.conftest import FAST_REPORTS, REPORTS, SAMPLES
 from tests.examples import examples
-from tests.report.page_databases import Plan, by_pages, by_pages_in_blocks, by_sqlite, large_export, list_columns, plans
+from tests.report.page_databases import (
+    Plan,
+    by_pages,
+    by_pages_in_blocks,
+    by_sqlite,
+    large_export,
+    list_columns,
+    page_reader,
+    plans,
+)
 
 MANY = tuple((i, -i * 2**40) for i in range(700))
 SMALL_REPORTS = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
@@ -162,24 +171,23 @@ def test_large_reports(report, shared_reports, unpacked):
     assert tables_read(unpacked(report)) > 20
 
 
-REALS = "SELECT name FROM pragma_table_info(?) WHERE type = 'REAL'"
-
-
 def tables_read(report: Path) -> int:
+    """Compare all columns of integers of all tables with what sqlite3 reads; return how many tables were read."""
     read = 0
-    database = SqliteFile(report)
-    for table in sorted(database.tables):
-        reals = {name for (name,) in database._connection.execute(REALS, (table,))}
-        columns = sorted(database.list_columns(table) - reals)
-        found = PageReader(report, small=0).read(database._connection, table, columns, NULL)
-        if found is not None:
-            np.testing.assert_array_equal(found, database._integers(table, columns), table)
-            read += 1
-        else:
-            assert not database.frame(table, columns[:1], {}).size, table  # only empty tables are left
-    database.close()
+    with closing(SqliteFile(report, small=2**62)) as by_row, page_reader(report, 0) as (reader, connection):
+        for table in sorted(by_row.tables):
+            reals = {name for (name,) in connection.execute(REALS, (table,))}
+            columns = sorted(by_row.list_columns(table) - reals)
+            by_page = reader.read(connection, table, columns, NULL)
+            if by_page is not None:
+                np.testing.assert_array_equal(by_page, by_row.integers(table, columns), table)
+                read += 1
+            else:
+                assert not by_row.frame(table, columns[:1], {}).size, table  # only empty tables are left
     return read
 
+
+REALS = "SELECT name FROM pragma_table_info(?) WHERE type = 'REAL'"
 
 EVENTS = Table("EVENTS", ("start",), {"end": -7, "word": NULL, "later": 5}, text=("word",))
 
@@ -229,11 +237,11 @@ def test_blocks_of_a_file_that_changes_are_read_again(tmp_path, monkeypatch):
     database = SqliteFile(path)
     monkeypatch.setattr(pages, "_BLOCK_BYTES", 1 << 14)
 
-    def count_rows(block):
+    def list_rows(block):
         os.utime(path)
         return block[0].tolist()
 
-    assert database.by_block("EVENTS", ["start"], count_rows) == [list(range(20_000))]
+    assert database.by_block("EVENTS", ["start"], list_rows) == [list(range(20_000))]
     database.close()
 
 
@@ -248,38 +256,37 @@ def logged(function, answers):
 def test_small_tables_are_left(tmp_path):
     """Loading the kernels would take longer."""
     path = large_export(tmp_path / "a.sqlite", 50)
-    database = SqliteFile(path)
-    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
-    database.close()
+    assert by_pages(path, ["start"], "EVENTS", small=None) is None
+    assert by_pages(path, ["start"], "EVENTS") is not None
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_another_writer(tmp_path, suffix):
     path = large_export(tmp_path / "a.sqlite")
-    database = SqliteFile(path)
-    reader = database._pages
-    path.with_name(path.name + suffix).write_bytes(b"")
-    assert reader.read(database._connection, "EVENTS", ["start"], NULL) is not None
-    path.with_name(path.name + suffix).write_bytes(b"x")
-    assert reader.read(database._connection, "EVENTS", ["start"], NULL) is None
-    database.close()
+    with page_reader(path) as (reader, connection):
+        path.with_name(path.name + suffix).write_bytes(b"")
+        assert reader.read(connection, "EVENTS", ["start"], NULL) is not None
+        path.with_name(path.name + suffix).write_bytes(b"x")
+        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
 
 
 def test_a_file_that_changes(tmp_path):
     path = large_export(tmp_path / "a.sqlite")
-    database = SqliteFile(path)
-    os.utime(path, ns=(1, 1))
-    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
-    path.unlink()
-    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
-    database.close()
-    assert PageReader(path)._state is None
+    with page_reader(path) as (reader, connection):
+        os.utime(path, ns=(1, 1))
+        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
+        content = path.read_bytes()
+        path.unlink()
+        assert reader.read(connection, "EVENTS", ["start"], NULL) is None
+        of_no_file = PageReader(path)
+        path.write_bytes(content)
+        assert of_no_file.read(connection, "EVENTS", ["start"], NULL) is None
+        assert PageReader(path).read(connection, "EVENTS", ["start"], NULL) is not None
 
 
 @pytest.mark.parametrize("size", [0, 5000, None])
 def test_a_file_that_is_cut_or_written_meanwhile(tmp_path, monkeypatch, size):
     path = large_export(tmp_path / "a.sqlite", 150_000)
-    database = SqliteFile(path)
 
     def count_cells(*arguments):
         if size is None:
@@ -290,8 +297,7 @@ def test_a_file_that_is_cut_or_written_meanwhile(tmp_path, monkeypatch, size):
 
     kernel = page_kernels.count_cells
     monkeypatch.setattr(page_kernels, "count_cells", count_cells)
-    assert database._pages.read(database._connection, "EVENTS", ["start"], NULL) is None
-    database.close()
+    assert by_pages(path, ["start"], "EVENTS") is None
 
 
 def test_the_page_of_the_lock(tmp_path, monkeypatch):
