@@ -309,9 +309,7 @@ def one_pair(report: Report) -> str:
     if not table:
         return "none"
     name = report.rng.choice(known)
-    variable = report.rng.choice(
-        ("RANK", "SLURM_PROCID", "WORLD_SIZE", "SLURM_NTASKS", "NSYS_HW_ID", "SLURM_NODEID")
-    )
+    variable = report.rng.choice(("RANK", "SLURM_PROCID", "WORLD_SIZE", "SLURM_NTASKS", "NSYS_HW_ID", "SLURM_NODEID"))
     number = report.rng.choice((*map(str, NUMBERS), "9" * 30, "9" * 5000, "x", "", "٣", "true"))
     text = number if name.startswith("EXPORT") else f"{variable}={number}"
     text = report.rng.choice((text, text, report.rng.choice(NAMES)))
@@ -467,9 +465,7 @@ def name_of_one(report: Report) -> str:
     """All names are one, or differ in their last character only."""
     if "value" not in report.columns("StringIds"):
         return "none"
-    value = report.rng.choice(
-        (text_of(report.rng.choice(NAMES)), f"{text_of('y' * 9000)} || id", "value || char(10)")
-    )
+    value = report.rng.choice((text_of(report.rng.choice(NAMES)), f"{text_of('y' * 9000)} || id", "value || char(10)"))
     _set(report, "StringIds", "value", value, "1")
     return value[:60]
 

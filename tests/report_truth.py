@@ -358,10 +358,10 @@ class Objects:
 # ---- events of several reports ---------------------------------------------------------------------------------------
 
 
-def operations(objects: Objects) -> pd.DataFrame:
+def list_operations(objects: Objects) -> pd.DataFrame:
     """Device operations of all reports: row, task, and begin and end in UTC besides the columns of `Report`."""
     keys = ("process", "device", "context", "stream", "lane")
-    return _together(
+    return _join_in_utc(
         objects,
         [
             report.operations.assign(
@@ -375,11 +375,11 @@ def operations(objects: Objects) -> pd.DataFrame:
     )
 
 
-def gpu_operations(objects: Objects) -> pd.DataFrame:
+def list_gpu_operations(objects: Objects) -> pd.DataFrame:
     """`operations` with the row of the GPU as `gpu_row`; kind: 1 compute, 2 communication, 4 memory; and from the call
     that has the correlation id in the process, `launched` (UTC, of kernels and graphs) and `delay` (ns from its end).
     """
-    found = operations(objects)
+    found = list_operations(objects)
     devices, calls_of = [], []
     for index, report in enumerate(objects.reports):
         first = report.calls.assign(process=[int(tid) >> 24 for tid in report.calls["tid"]]).sort_values("begin")
@@ -398,17 +398,21 @@ def gpu_operations(objects: Objects) -> pd.DataFrame:
     return found.assign(gpu_row=devices, kind=kind, launched=launched, delay=delay.where(delay >= 0))
 
 
-def calls(objects: Objects) -> pd.DataFrame:
+def list_calls(objects: Objects) -> pd.DataFrame:
     """CUDA API calls of all reports: row, and begin and end in UTC besides the columns of `Report`."""
-    return _together(objects, [_on_threads(objects, i, report.calls) for i, report in enumerate(objects.reports)])
+    return _join_in_utc(
+        objects, [_add_thread_rows(objects, i, report.calls) for i, report in enumerate(objects.reports)]
+    )
 
 
-def nvtx(objects: Objects) -> pd.DataFrame:
+def list_nvtx(objects: Objects) -> pd.DataFrame:
     """NVTX ranges and marks of all reports: row, and begin and end in UTC besides the columns of `Report`."""
-    return _together(objects, [_on_threads(objects, i, report.nvtx) for i, report in enumerate(objects.reports)])
+    return _join_in_utc(
+        objects, [_add_thread_rows(objects, i, report.nvtx) for i, report in enumerate(objects.reports)]
+    )
 
 
-def launch_lines(objects: Objects) -> pd.DataFrame:
+def list_launch_lines(objects: Objects) -> pd.DataFrame:
     """Lines from calls to what they launched: send_row, send, receive_row, receive (UTC), size, tag.
 
     One for each operation whose call was recorded in its process; of those of a graph, which share the id of its
@@ -437,11 +441,11 @@ def launch_lines(objects: Objects) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns).astype(np.int64)
 
 
-def _on_threads(objects: Objects, index: int, events: pd.DataFrame) -> pd.DataFrame:
+def _add_thread_rows(objects: Objects, index: int, events: pd.DataFrame) -> pd.DataFrame:
     return events.assign(row=[objects.thread_row[index, tid] for tid in events["tid"]])
 
 
-def _together(objects: Objects, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _join_in_utc(objects: Objects, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     in_utc = [
         part.assign(begin=part["begin"] + report.utc, end=part["end"] + report.utc)
         for part, report in zip(parts, objects.reports, strict=True)
@@ -456,7 +460,7 @@ _PYTORCH = re.compile(r"(.*?), (?:(?:seq|op_id) = -?\d+(?:,.*)?|(?:sizes|input_o
 _FINAL = re.compile(r"(.*?)[ :=#]+(-?\d+)", re.ASCII)
 
 
-def name_and_number(text: str) -> tuple[str, int | None]:
+def split_name(text: str) -> tuple[str, int | None]:
     """What a text is called in the trace, and the number cut from it: PyTorch's op_id or seq, else a final integer."""
     name, number = " ".join(text.split()), None
     found = _PYTORCH.fullmatch(name)

@@ -13,7 +13,7 @@ from tests.conftest import FAST_REPORTS, FAST_SETS, HAS_LARGE_REPORTS, NO_REPORT
 Spans = list[tuple[int, int]]
 
 
-def union(operations: pd.DataFrame) -> Spans:
+def unite(operations: pd.DataFrame) -> Spans:
     """Time in which any of the operations runs, joined where they touch."""
     joined: list[list[int]] = []
     for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
@@ -24,23 +24,23 @@ def union(operations: pd.DataFrame) -> Spans:
     return [(begin, end) for begin, end in joined if end > begin]
 
 
-def total(spans: Spans) -> int:
+def sum_lengths(spans: Spans) -> int:
     return sum(end - begin for begin, end in spans)
 
 
-def common(first: Spans, second: Spans) -> int:
+def sum_common(first: Spans, second: Spans) -> int:
     """ns in both."""
-    either = union(pd.DataFrame(first + second, columns=["begin", "end"]))
-    return total(first) + total(second) - total(either)
+    either = unite(pd.DataFrame(first + second, columns=["begin", "end"]))
+    return sum_lengths(first) + sum_lengths(second) - sum_lengths(either)
 
 
-def gaps(of_gpu: pd.DataFrame) -> Spans:
+def find_gaps(of_gpu: pd.DataFrame) -> Spans:
     """From the i-th smallest end to the (i + 1)-th smallest begin, where that is later: NVIDIA's gpu_gaps."""
     begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
     return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
 
 
-def single_reports() -> Iterator[object]:
+def list_single_reports() -> Iterator[object]:
     """Real reports for pytest, one by one and by name: of samples/, and others up to some MB that may be missing."""
     folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
     for path in sorted(path for folder in folders for path in folder.glob("*.sqlite")):
@@ -50,7 +50,7 @@ def single_reports() -> Iterator[object]:
         yield pytest.param(None, id="large reports", marks=[pytest.mark.skip(NO_REPORTS), pytest.mark.slow])
 
 
-def parameters(sets: dict[str, list[str]]) -> Iterator[object]:
+def list_report_sets(sets: dict[str, list[str]]) -> Iterator[object]:
     """Sets of reports for pytest, by name: of samples/ in the repository, or of a folder that may be missing."""
     for name, paths in sets.items():
         folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS

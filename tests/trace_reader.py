@@ -53,16 +53,16 @@ class Trace:
         """Task, from 1, of each row."""
         return [task for task, count in enumerate(self.threads, 1) for _ in range(count)]
 
-    def numbers_of(self, label: str) -> list[int]:
+    def find_types(self, label: str) -> list[int]:
         """Event types whose label is or, up to a unit in brackets, begins with this one."""
         return [number for number, text in self.types.items() if text == label or text.startswith(f"{label} [")]
 
-    def labels_of(self, event_type: int, values: pd.Series) -> list[str]:
+    def get_labels(self, event_type: int, values: pd.Series) -> list[str]:
         """Labels of the values of an event type; one without a label raises KeyError."""
         table = self.values.get(event_type, {})
         return [table[value] for value in values]
 
-    def attribute_at(self, event_type: int) -> pd.Series:
+    def get_attribute(self, event_type: int) -> pd.Series:
         """The first value of an event type on each line that has it, by line."""
         found = self.events[self.events["type"] == event_type]
         return found.drop_duplicates("line").set_index("line")["value"]
@@ -181,7 +181,7 @@ def read_row(text: str) -> dict[str, list[str]]:
     return levels
 
 
-def intervals(trace: Trace, *event_types: int) -> pd.DataFrame:
+def pair_intervals(trace: Trace, *event_types: int) -> pd.DataFrame:
     """Intervals of these event types: type, row, begin, end, value, line (of the begin), end_line.
 
     A value other than 0 opens an interval and 0 closes the last open one of its row and type, in the order of the file.
@@ -204,7 +204,7 @@ def intervals(trace: Trace, *event_types: int) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["type", "row", "begin", "end", "value", "line", "end_line"]).astype(np.int64)
 
 
-def differences(actual: pd.DataFrame, expected: pd.DataFrame, columns: Iterable[str]) -> str:
+def compare_tables(actual: pd.DataFrame, expected: pd.DataFrame, columns: Iterable[str]) -> str:
     """What two tables do not have in common, as multisets of rows; empty if they are the same."""
     names = list(columns)
     counts = [table.groupby(names, dropna=False).size() for table in (actual[names], expected[names])]

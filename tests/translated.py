@@ -18,8 +18,8 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests import report_truth as truth
-from tests.report_truth import Objects, Report, name_and_number
-from tests.trace_reader import Trace, intervals, read_trace
+from tests.report_truth import Objects, Report, split_name
+from tests.trace_reader import Trace, pair_intervals, read_trace
 
 SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api,launch_lines,nvtx"
 CUDA_API, MEMORY, BYTES, KERNEL, NCCL_KERNEL, GRAPH = 63000000, 63000001, 63000002, 63000006, 63000007, 63000008
@@ -45,7 +45,7 @@ class Translated:
 
     def intervals(self, *event_types: int) -> pd.DataFrame:
         """Intervals with begin and end in UTC and the label of each value as `name`."""
-        found = intervals(self.trace, *event_types)
+        found = pair_intervals(self.trace, *event_types)
         tables = [self.trace.values.get(event_type, {}) for event_type in found["type"]]
         names = [table[value] for table, value in zip(tables, found["value"], strict=True)]
         return found.assign(begin=found["begin"] + self.start, end=found["end"] + self.start, name=names)
@@ -56,20 +56,20 @@ class Translated:
 
     @cached_property
     def operations(self) -> pd.DataFrame:
-        return truth.operations(self.objects)
+        return truth.list_operations(self.objects)
 
     @cached_property
     def gpu_operations(self) -> pd.DataFrame:
-        return truth.gpu_operations(self.objects)
+        return truth.list_gpu_operations(self.objects)
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        return truth.calls(self.objects)
+        return truth.list_calls(self.objects)
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:
-        events = truth.nvtx(self.objects)
-        split = {text: name_and_number(text) for text in set(events["text"])}
+        events = truth.list_nvtx(self.objects)
+        split = {text: split_name(text) for text in set(events["text"])}
         name, number = ([split[text][i] for text in events["text"]] for i in range(2))
         return events.assign(name=name, number=pd.array(number, "Int64"))
 

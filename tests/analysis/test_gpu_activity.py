@@ -13,7 +13,7 @@ import pytest
 from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report
-from tests.spans import common, gaps, parameters, total, union
+from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.summary.made import SETS, overview_of, summary_and_reports
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
@@ -28,7 +28,7 @@ class Made:
 
     @cached_property
     def operations(self) -> pd.DataFrame:
-        return truth.gpu_operations(self.objects)
+        return truth.list_gpu_operations(self.objects)
 
     def gpus(self) -> Iterator[tuple[GpuNumbers, pd.DataFrame]]:
         """The numbers of each GPU and its operations, in the order of rows."""
@@ -36,29 +36,29 @@ class Made:
         yield from zip(with_operations, (part for _, part in self.operations.groupby("gpu_row")), strict=True)
 
 
-@pytest.fixture(scope="module", params=parameters(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS))
 def made(request: pytest.FixtureRequest) -> Made:
     return Made(*summary_and_reports(*request.param))
 
 
 def test_time_by_activity_is_the_union_of_operations(made: Made) -> None:
     for gpu, operations in made.gpus():
-        by_kind = {kind: union(operations[operations["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
-        assert gpu.compute_ns == total(by_kind[COMPUTE])
-        assert gpu.communication_ns == total(by_kind[COMMUNICATION])
-        assert gpu.memory_ns == total(by_kind[MEMORY])
-        assert gpu.overlap_ns == common(by_kind[COMPUTE], by_kind[COMMUNICATION])
-        assert gpu.busy_ns == total(union(operations))
+        by_kind = {kind: unite(operations[operations["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
+        assert gpu.compute_ns == sum_lengths(by_kind[COMPUTE])
+        assert gpu.communication_ns == sum_lengths(by_kind[COMMUNICATION])
+        assert gpu.memory_ns == sum_lengths(by_kind[MEMORY])
+        assert gpu.overlap_ns == sum_common(by_kind[COMPUTE], by_kind[COMMUNICATION])
+        assert gpu.busy_ns == sum_lengths(unite(operations))
         assert gpu.span_ns == operations["end"].max() - operations["begin"].min()
 
 
 def test_gaps_are_nvidias(made: Made) -> None:
     for gpu, operations in made.gpus():
-        lengths = [end - begin for begin, end in gaps(operations)]
+        lengths = [end - begin for begin, end in find_gaps(operations)]
         assert (gpu.gaps, gpu.idle_ns, gpu.longest_gap_ns) == (len(lengths), sum(lengths), max(lengths, default=0))
         assert gpu.longest_gap_at_ns is not None
         longest = made.found.start_utc_ns + gpu.longest_gap_at_ns
-        assert (longest, longest + gpu.longest_gap_ns) in gaps(operations)
+        assert (longest, longest + gpu.longest_gap_ns) in find_gaps(operations)
 
 
 def test_each_gpu_is_said_to_be_of_its_tasks(made: Made) -> None:

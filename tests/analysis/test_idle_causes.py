@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from tests import report_truth as truth
-from tests.report_truth import PUSH_POP, Objects, Report, name_and_number
-from tests.spans import gaps, parameters
+from tests.report_truth import PUSH_POP, Objects, Report, split_name
+from tests.spans import find_gaps, list_report_sets
 from tests.summary.made import SETS, overview_of
 
 _MPI_TABLES = ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
@@ -53,7 +53,7 @@ def host_calls(report: Report) -> pd.DataFrame:
 def host_ranges(report: Report) -> pd.DataFrame:
     ranges = report.nvtx[report.nvtx["style"] == PUSH_POP]
     names = [
-        f"{domain}:{name_and_number(text)[0]}" if domain else name_and_number(text)[0]
+        f"{domain}:{split_name(text)[0]}" if domain else split_name(text)[0]
         for domain, text in zip(ranges["domain"], ranges["text"], strict=True)
     ]
     return ranges[["begin", "end", "tid"]].assign(name=names)
@@ -85,9 +85,9 @@ class Host:
 
 def expected(objects: Objects) -> list[Found]:
     """For each GPU, in the order of rows."""
-    lines = truth.launch_lines(objects)
-    calls = truth.calls(objects)
-    operations = truth.gpu_operations(objects)
+    lines = truth.list_launch_lines(objects)
+    calls = truth.list_calls(objects)
+    operations = truth.list_gpu_operations(objects)
     returned = calls.groupby(["row", "begin"])["end"].max().to_dict()
     in_calls, in_ranges = {}, {}
     for index, report in enumerate(objects.reports):
@@ -109,7 +109,7 @@ def expected(objects: Objects) -> list[Found]:
             times[key] += end - begin
             where[key].add(gap)
 
-        for low, high in gaps(of_gpu):
+        for low, high in find_gaps(of_gpu):
             if high not in first.index:
                 add(("graph" if high in nodes else "unknown", "", ""), low, high, low)
                 continue
@@ -129,7 +129,7 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
-@pytest.mark.parametrize("reports", list(parameters(SETS)))
+@pytest.mark.parametrize("reports", list(list_report_sets(SETS)))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in overview_of(reports).gpus if gpu.span_ns]
     wanted = expected(Objects([Report(path) for path in reports]))

@@ -14,7 +14,7 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.cfgs.sampled_report import make
 from tests.cfgs.test_node_presets import made
 from tests.conftest import REPOSITORY
-from tests.sources.small_reports import MAIN, PROCESS, export, trace_of
+from tests.sources.small_reports import MAIN, PROCESS, export, translate_reports
 from tests.translated import translated_set
 
 SETS = {
@@ -89,7 +89,7 @@ def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path
     ]
     for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make(tmp_path).path):
         output = tmp_path / f"{report.stem}.prv"
-        traces.append(trace_of([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
+        traces.append(translate_reports([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
     traces.append(made(tmp_path).path)
     empty = {preset.name for preset in list_presets()}
     for trace in traces:

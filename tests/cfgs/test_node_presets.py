@@ -9,7 +9,7 @@ import pytest
 from tests.cfgs.evaluator.evaluate import evaluate
 from tests.conftest import REPOSITORY
 from tests.sources.node.node_reports import CARD, DATA, DIAGNOSTICS, EVENTS, FIELDS, METRIC, NETWORK_METRICS, TYPES
-from tests.sources.small_reports import MAIN, Rows, export, trace_of
+from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace
 
 CALL = ("start", "end", "globalTid", "nameId")
@@ -41,7 +41,7 @@ def made(folder: Path) -> Trace:
     }
     sources = "cuda_api,network_metrics,plugin_metrics,diagnostics"
     report = export(folder / "a.sqlite", ["cudaFree", "rx_bytes", "tx_bytes"], tables)
-    trace, _ = trace_of([report], folder / "x.prv", sources)
+    trace, _ = translate_reports([report], folder / "x.prv", sources)
     assert trace.names["TASK"][1] == "host"
     return trace
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, Window, evaluate
 from tests.conftest import REPOSITORY, Unpacked
-from tests.spans import common, gaps, parameters, total, union
+from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
@@ -27,7 +27,7 @@ SETS = {
 }
 
 
-@pytest.fixture(scope="module", params=parameters(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS))
 def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
     return translations([unpacked(path) for path in request.param])
 
@@ -65,7 +65,7 @@ def integral(window: Window) -> dict[int, int]:
 
 
 def gap_lengths(of_gpu: pd.DataFrame) -> list[int]:
-    return [end - begin for begin, end in gaps(of_gpu)]
+    return [end - begin for begin, end in find_gaps(of_gpu)]
 
 
 def not_zero(found: dict[int, int]) -> dict[int, int]:
@@ -91,7 +91,7 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
     translated: Translated, operations: pd.DataFrame, preset: str, kinds: tuple[int, ...]
 ) -> None:
     expected = {
-        task: sum(total(union(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
+        task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
         for task, gpus in by_task_of_gpus(translated, operations).items()
     }
     assert integral(of_preset(translated, preset).windows[-1]) == not_zero(expected)
@@ -100,7 +100,7 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
 def test_useful_time_of_each_gpu_in_the_histogram(translated: Translated, operations: pd.DataFrame) -> None:
     (histogram,) = of_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
     found = {row: round(sum(cells) * 10**6) for row, cells in enumerate(histogram.cells) if any(cells)}
-    expected = {row: total(union(g[g["kind"] == COMPUTE])) for row, g in operations.groupby("gpu_row")}
+    expected = {row: sum_lengths(unite(g[g["kind"] == COMPUTE])) for row, g in operations.groupby("gpu_row")}
     assert found == not_zero(expected)
 
 
@@ -114,9 +114,9 @@ def test_each_idle_stretch_is_shown_with_its_length(translated: Translated, oper
         assert (mine["value"] * 1000).round().astype(np.int64).tolist() == gap_lengths(of_gpu)  # the preset shows us
     several = sorted(set(by_task_of_gpus(translated, operations)) - set(of_one_gpu))
     for task in several:  # any GPU of the rank is idle
-        spans = [gap for of_gpu in by_task_of_gpus(translated, operations)[task] for gap in gaps(of_gpu)]
-        assert found[found["object"] == task]["length"].sum() == total(
-            union(pd.DataFrame(spans, columns=["begin", "end"]))
+        spans = [gap for of_gpu in by_task_of_gpus(translated, operations)[task] for gap in find_gaps(of_gpu)]
+        assert found[found["object"] == task]["length"].sum() == sum_lengths(
+            unite(pd.DataFrame(spans, columns=["begin", "end"]))
         )
 
 
@@ -144,11 +144,13 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
     time = by_value(of_gpus)
     cells = evaluated.histograms[0].frame
     for row, of_gpu in operations.groupby("gpu_row"):
-        spans = {kind: union(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
+        spans = {kind: unite(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
         for kind, expected in spans.items():
-            assert sum(ns for (at, value), ns in time.items() if at == row and int(value) & kind) == total(expected)
+            assert sum(ns for (at, value), ns in time.items() if at == row and int(value) & kind) == sum_lengths(
+                expected
+            )
         both = sum(ns for (at, value), ns in time.items() if at == row and int(value) in (3, 7))
-        assert both == common(spans[COMPUTE], spans[COMMUNICATION])
+        assert both == sum_common(spans[COMPUTE], spans[COMMUNICATION])
         assert time.get((row, 8), 0) == sum(gap_lengths(of_gpu))
         # The histogram's percents are of the same times.
         whole = sum(ns for (at, _), ns in time.items() if at == row)
@@ -179,11 +181,11 @@ def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.Data
     window = of_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
     found = integral(window)
     for task, of_task in operations.groupby("task"):
-        in_nccl = union(of_task[of_task["kind"] == COMMUNICATION])
+        in_nccl = unite(of_task[of_task["kind"] == COMMUNICATION])
         kernels = of_task[(of_task["table"] == "KERNEL") & (of_task["kind"] == COMPUTE)]
         # Streams in a compute kernel, so that two kernels on rows of one stream count twice.
-        beside = sum(common(union(of_row), in_nccl) for _, of_row in kernels.groupby("row"))
-        assert found.get(task, 0) == total(in_nccl) + beside
+        beside = sum(sum_common(unite(of_row), in_nccl) for _, of_row in kernels.groupby("row"))
+        assert found.get(task, 0) == sum_lengths(in_nccl) + beside
 
 
 def test_queue_delays_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPORTS, REPOSITORY
 from tests.report_truth import Report
-from tests.sources.small_reports import MAIN, WORKER, export, trace_of
+from tests.sources.small_reports import MAIN, WORKER, export, translate_reports
 from tests.trace_reader import Trace
 
 MESSAGES = ("start", "end", "globalTid", "textId", "bufferAddr", "packedSize", "peerWorkerUid", "tag")
@@ -36,7 +36,7 @@ def test_transfers_at_a_time_add_up_to_their_durations(tmp_path: Path) -> None:
     thread = np.where(random.random(200) < 0.5, MAIN, WORKER)
     rows = [(int(b), int(e), int(t), 0, 0, 8, None, None) for b, e, t in zip(begin, end, thread, strict=True)]
     report = export(tmp_path / "a.sqlite", ["ucp_tag_send_nbx"], {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
-    trace, _ = trace_of([report], tmp_path / "x.prv", "ucx")
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "ucx")
     bursts = window(of_preset(trace, "basics/ucx"), "UCX transfers at a time")
     found = (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum()
     assert found.to_dict() == {row: (end - begin)[thread == tid].sum() for row, tid in enumerate((MAIN, WORKER))}
@@ -46,7 +46,7 @@ def test_openacc_shows_the_innermost_event(tmp_path: Path) -> None:
     columns = ("start", "end", "globalTid", "eventKind", "bytes")
     rows = [(10, 100, MAIN, 11, 0), (20, 50, MAIN, 5, 64), (200, 300, MAIN, 12, 0)]
     report = export(tmp_path / "a.sqlite", [], {"CUPTI_ACTIVITY_KIND_OPENACC_DATA": (columns, rows)})
-    trace, _ = trace_of([report], tmp_path / "x.prv", "openacc")
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "openacc")
     bursts = window(of_preset(trace, "basics/openacc"), "OpenACC data")
     assert [(b.begin + 10, b.end + 10, b.value) for b in bursts.itertuples()] == [
         (10, 20, 11),
@@ -65,7 +65,7 @@ def test_system_calls_and_video_calls_by_name(tmp_path: Path) -> None:
         "NVVIDEO_JPEG_API": (calls, [(80, 90, MAIN, 1)]),
     }
     report = export(tmp_path / "a.sqlite", ["futex", "call"], tables)
-    trace, _ = trace_of([report], tmp_path / "x.prv", "system_calls,video", SourceOptions(osrt_min=0))
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "system_calls,video", SourceOptions(osrt_min=0))
     video = of_preset(trace, "basics/video")
     for evaluated, name, begin, end in (
         (of_preset(trace, "basics/system_calls"), "System calls", 10, 30),
@@ -79,7 +79,7 @@ def test_system_calls_and_video_calls_by_name(tmp_path: Path) -> None:
 
 def test_page_faults_and_contexts_of_a_real_report(tmp_path: Path) -> None:
     path = REPORTS / "gpu/um-1.sqlite"
-    trace, _ = trace_of([path], tmp_path / "x.prv", "unified_memory,gpu_contexts")
+    trace, _ = translate_reports([path], tmp_path / "x.prv", "unified_memory,gpu_contexts")
     report = Report(path)
     faults = report.sql("SELECT start, numberOfPageFaults AS n FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS ORDER BY start")
     rates = window(of_preset(trace, "basics/unified_memory"), "GPU page faults [1/us]")

@@ -15,8 +15,8 @@ from tests.cfgs.evaluator.evaluate import Histogram, evaluate
 from tests.cfgs.sampled_report import Made, make
 from tests.conftest import REPOSITORY
 from tests.sources.host.test_cpu_samples import shown
-from tests.sources.small_reports import trace_of
-from tests.spans import gaps
+from tests.sources.small_reports import translate_reports
+from tests.spans import find_gaps
 from tests.trace_reader import Trace
 
 FUNCTION, MODULE = 30000000, 30000200
@@ -38,7 +38,7 @@ def counted(histogram: Histogram, trace: Trace) -> dict[tuple[int, str], int]:
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Trace]:
     folder = tmp_path_factory.mktemp("sampled")
     made = make(folder, request.param)
-    return made, trace_of([made.path], folder / "trace.prv", SOURCES)[0]
+    return made, translate_reports([made.path], folder / "trace.prv", SOURCES)[0]
 
 
 def row_in_trace(made: Made, trace: Trace) -> list[int]:
@@ -59,7 +59,7 @@ def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[Made, Trace])
     rows = row_in_trace(*made)
     idle = {
         process: [
-            gap for spans in of_gpu.values() for gap in gaps(pd.DataFrame(spans, columns=["begin", "end"]))
+            gap for spans in of_gpu.values() for gap in find_gaps(pd.DataFrame(spans, columns=["begin", "end"]))
         ]
         for process, of_gpu in report.kernels.items()
     }  # fmt: skip
@@ -104,7 +104,7 @@ def test_presets_of_samples_have_their_events(made: tuple[Made, Trace]) -> None:
 
 def test_functions_of_a_real_report_while_its_gpu_is_idle(shared_reports: Path, tmp_path: Path) -> None:
     path = shared_reports / "gpu/sampled-1.sqlite"
-    trace, _ = trace_of([path], tmp_path / "trace.prv", SOURCES)
+    trace, _ = translate_reports([path], tmp_path / "trace.prv", SOURCES)
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     operations = pd.concat(
         pd.read_sql_query(f'SELECT start AS begin, "end" FROM CUPTI_ACTIVITY_KIND_{table}', connection)
@@ -116,7 +116,7 @@ def test_functions_of_a_real_report_while_its_gpu_is_idle(shared_reports: Path, 
         JOIN StringIds s ON s.id = symbol JOIN StringIds m ON m.id = module"""
     ).fetchall()
     connection.close()
-    idle = gaps(operations)
+    idle = find_gaps(operations)
     begins = [begin for begin, _ in idle]
     expected: Counter[tuple[str, str]] = Counter()
     for time, thread, symbol, module, unresolved in samples:

@@ -15,7 +15,7 @@ import pandas as pd
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
-from tests.trace_reader import Trace, intervals, read_trace
+from tests.trace_reader import Trace, pair_intervals, read_trace
 
 TIME_COLUMNS = ("start", "end", "timestamp", "rawTimestamp")
 NCCL_KERNEL, MPI_COLLECTIVE = 63000007, 50000002
@@ -129,7 +129,7 @@ def aligned(
     summary = translate(reports, output, options)
     trace = read_trace(output)
     event_type, query = (NCCL_KERNEL, NCCL_KERNELS) if source == "kernels" else (MPI_COLLECTIVE, MPI_COLLECTIVES)
-    found = intervals(trace, event_type)
+    found = pair_intervals(trace, event_type)
     task = np.array(trace.task_of_row)[found["row"]] - 1
     shown, true = [], []
     for rank, path in enumerate(truth):

@@ -36,7 +36,7 @@ from tests.conftest import SAMPLES
 from tests.report.fake_nsys import Fake, age, hide_nsys
 from tests.report.table_folders import KINDS, folder_of
 from tests.sources.small_reports import MAIN, PROCESS, UTC, export
-from tests.spans import single_reports
+from tests.spans import list_single_reports
 from tests.trace_reader import read_row, read_trace
 
 # Written down once more, and not taken from the sources.
@@ -129,7 +129,7 @@ def seen(report: Path) -> tuple[Sql, InspectedReport]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("report", list(single_reports()))
+@pytest.mark.parametrize("report", list(list_single_reports()))
 def test_numbers_are_those_of_sql(report):
     sql, found = seen(report)
     expected = {name: sql.sum(tables) for name, tables in TABLES.items()}
@@ -165,7 +165,7 @@ def assert_every_event_is_listed(sql: Sql, found: InspectedReport) -> None:
     assert not no_source.keys() & found.tables.keys()
 
 
-@pytest.mark.parametrize("report", list(single_reports()))
+@pytest.mark.parametrize("report", list(list_single_reports()))
 def test_what_a_report_says_of_itself(report):
     sql, found = seen(report)
     own = "META_DATA_EXPORT" if "META_DATA_EXPORT" in sql.rows else "EXPORT_META_DATA"
@@ -195,7 +195,7 @@ def test_what_a_report_says_of_itself(report):
         assert (found.diagnostics, found.messages) == ({}, [])
 
 
-@pytest.mark.parametrize("report", list(single_reports()))
+@pytest.mark.parametrize("report", list(list_single_reports()))
 def test_gpus_are_used_that_have_operations(report):
     sql, found = seen(report)
     operations = [CUPTI + name for name in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
@@ -226,7 +226,7 @@ def names_of_tasks(names: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted(name for name in names["TASK"] if name not in names["NODE"])
 
 
-@pytest.mark.parametrize("report", list(single_reports()))
+@pytest.mark.parametrize("report", list(list_single_reports()))
 def test_tasks_are_those_of_a_trace(report, whole_traces):
     _, found = seen(report)
     _, _, row = whole_traces(report)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from tests.sources.small_reports import MAIN, WORKER, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 
 @pytest.mark.parametrize("sources", ["scheduling", "scheduling,os_runtime"])
@@ -34,9 +34,9 @@ def test_threads_whose_calls_are_not_chosen_are_shown(tmp_path: Path, sources: s
         ),
     }
     report = export(tmp_path / "a.sqlite", ["call"], tables)
-    trace, summary = trace_of([report], tmp_path / "x.prv", sources, SourceOptions(osrt_min=0))
-    assert len(intervals(trace, 66700000)) == 1
-    dropped = account(summary, "scheduling").dropped
+    trace, summary = translate_reports([report], tmp_path / "x.prv", sources, SourceOptions(osrt_min=0))
+    assert len(pair_intervals(trace, 66700000)) == 1
+    dropped = get_account(summary, "scheduling").dropped
     assert dropped == {"its thread made no traced call": 1, "its process made no traced call": 1}
 
 
@@ -46,5 +46,5 @@ def test_damage_of_what_is_not_chosen_does_not_matter(tmp_path: Path) -> None:
         "CUPTI_ACTIVITY_KIND_RUNTIME": (("start", "globalTid"), [(1, "no number")]),
         "MPI_P2P_EVENTS": (("start", "globalTid"), [(1, MAIN)]),
     }
-    trace, _ = trace_of([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "scheduling")
-    assert len(intervals(trace, 66700000)) == 1
+    trace, _ = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "scheduling")
+    assert len(pair_intervals(trace, 66700000)) == 1

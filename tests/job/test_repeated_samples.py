@@ -25,11 +25,11 @@ from tests.sources.node.node_reports import (
     PERF_RAW,
     SOURCES,
     TYPES,
-    frame_of,
-    lines,
-    nic_tables,
+    collect_lines,
+    make_nic_tables,
+    tabulate_events,
 )
-from tests.sources.small_reports import MAIN, UTC, Rows, account, export, trace_of
+from tests.sources.small_reports import MAIN, UTC, Rows, export, get_account, translate_reports
 
 NAME = "network_metrics"
 CALL = ("start", "end", "globalTid", "nameId")
@@ -38,7 +38,7 @@ CALL = ("start", "end", "globalTid", "nameId")
 def report(path: Path, times: range, *, utc: int = UTC, host: str = "host", card: str = "mlx5_0") -> Path:
     """Samples of a card at some times, whose values tell the time (UTC) and the report."""
     rows = [(t, t + 10, CARD, LIST, 6, (utc - UTC + t) * 100 + int(path.stem)) for t in times]
-    tables: dict[str, Rows] = nic_tables(rows)
+    tables: dict[str, Rows] = make_nic_tables(rows)
     columns, [nic] = tables["TARGET_INFO_NIC_INFO"]
     tables["TARGET_INFO_NIC_INFO"] = columns, [(*nic[:3], card, *nic[4:])]
     return export(path, [], tables, utc=utc, host=host)
@@ -48,13 +48,13 @@ def shown(reports: list[Path], folder: Path) -> tuple[dict[str, list[tuple[int, 
     """(times and reports of the values by row, what was dropped); the same in any order of reports."""
     found = None
     for i in range(2):
-        trace, summary = trace_of(reports[:: 1 - 2 * i], folder / f"x{i}.prv", NAME)
+        trace, summary = translate_reports(reports[:: 1 - 2 * i], folder / f"x{i}.prv", NAME)
         rows: dict[str, list[tuple[int, int]]] = {}
-        for row, time, said in lines(trace):
+        for row, time, said in collect_lines(trace):
             (value,) = said.values()
             assert int(value) // 100 == time + summary.start_utc_ns - UTC
             rows.setdefault(row, []).append((int(value) // 100, int(value) % 100))
-        answer = rows, account(summary, NAME).dropped
+        answer = rows, get_account(summary, NAME).dropped
         assert found in (None, answer)
         found = answer
     assert found is not None
@@ -100,12 +100,12 @@ def test_calls_of_processes_stay(tmp_path: Path) -> None:
             export(
                 tmp_path / f"{i}.sqlite",
                 ["cudaFree"],
-                nic_tables(rows) | {"CUPTI_ACTIVITY_KIND_RUNTIME": (CALL, calls)},
+                make_nic_tables(rows) | {"CUPTI_ACTIVITY_KIND_RUNTIME": (CALL, calls)},
             )
         )
-    _, summary = trace_of(reports, tmp_path / "x.prv", f"{NAME},cuda_api")
-    assert account(summary, NAME).written == 10
-    assert (account(summary, "cuda_api").written, account(summary, "cuda_api").dropped) == (20, {})
+    _, summary = translate_reports(reports, tmp_path / "x.prv", f"{NAME},cuda_api")
+    assert get_account(summary, NAME).written == 10
+    assert (get_account(summary, "cuda_api").written, get_account(summary, "cuda_api").dropped) == (20, {})
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -156,17 +156,17 @@ def check(reports: list[Sampled], folder: Path) -> list[int]:
     paths = []
     for i, rows in enumerate(reports):
         values = [(t, t + 1, card, LIST, metric, 10 * t + i) for t, card, metric in rows]
-        paths.append(export(folder / f"{i}.sqlite", [], nic_tables(values)))
-    trace, summary = trace_of(paths, folder / "x.prv", NAME)
+        paths.append(export(folder / f"{i}.sqlite", [], make_nic_tables(values)))
+    trace, summary = translate_reports(paths, folder / "x.prv", NAME)
     cards = {"NIC mlx5_0": CARD, "NIC 1000000000001": OTHER_CARD}
     metrics = {f"{name} [{unit}]": index for _, index, name, _, unit in NAMES}
     found = [
         (value // 10, cards[row], metrics[said], int(value % 10))
-        for row, said, value in frame_of(trace)[["row", "name", "value"]].itertuples(index=False)
+        for row, said, value in tabulate_events(trace)[["row", "name", "value"]].itertuples(index=False)
     ]
     expected = kept_of(reports)
     assert sorted(found) == sorted(expected)
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     assert told.read == sum(len({(t, card) for t, card, _ in rows}) for rows in reports)
     assert told.written == len({(t, card, i) for t, card, _, i in expected})
     assert set(trace.types) == {*trace.events["type"], NCCL_KERNEL.number}  # which every trace declares
@@ -210,9 +210,9 @@ def test_congestion_is_none_of_a_metrics_values(tmp_path: Path) -> None:
     metrics = {"NET_IB_SWITCH_METRIC": (METRIC, [(t, t + 10, 77, LIST, 6, t) for t in range(0, 100, 10)])}
     congestion = {"NET_IB_SWITCH_CONGESTION_EVENT": (CONGESTION, [(t, 77, 0, 1, 2, *[0] * 6) for t in (15, 25, 35)])}
     reports = [export(tmp_path / "a.sqlite", [], metrics), export(tmp_path / "b.sqlite", [], congestion)]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", NAME)
     assert trace.names["THREAD"] == ["IB switch 4d"]
-    assert (account(summary, NAME).written, account(summary, NAME).dropped) == (13, {})
+    assert (get_account(summary, NAME).written, get_account(summary, NAME).dropped) == (13, {})
 
 
 def test_parts_of_one_name_are_told_by_their_ids(tmp_path: Path) -> None:
@@ -230,13 +230,13 @@ def test_parts_of_one_name_are_told_by_their_ids(tmp_path: Path) -> None:
         cores(tmp_path / "b.sqlite", [2], range(0, 90, 10)),
         cores(tmp_path / "c.sqlite", [1], range(100, 150, 10)),
     ]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "cpu_counters")
-    found = frame_of(trace)
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "cpu_counters")
+    found = tabulate_events(trace)
     of_core = {row: set(values // 1000) for row, values in found.groupby("row")["value"]}
     assert of_core == {"Core": {1}, "Core-2": {2}}
     times = {row: sorted(values % 1000) for row, values in found.groupby("row")["value"]}
     assert times == {"Core": [*range(0, 50, 10), *range(100, 150, 10)], "Core-2": list(range(0, 90, 10))}
-    assert account(summary, "cpu_counters").dropped == {REPEATED: 5}
+    assert get_account(summary, "cpu_counters").dropped == {REPEATED: 5}
 
 
 def plugin(path: Path, pid: int, times: range) -> Path:
@@ -260,9 +260,9 @@ def test_plugins_of_each_report_are_their_own(tmp_path: Path) -> None:
         plugin(tmp_path / "3.sqlite", 100, range(50, 150, 10)),  # in another container
         plugin(tmp_path / "4.sqlite", 200, range(500, 600, 10)),
     ]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "plugin_metrics")
-    assert (account(summary, "plugin_metrics").written, account(summary, "plugin_metrics").dropped) == (40, {})
-    found = frame_of(trace)
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "plugin_metrics")
+    assert (get_account(summary, "plugin_metrics").written, get_account(summary, "plugin_metrics").dropped) == (40, {})
+    found = tabulate_events(trace)
     assert {row: set(values % 100) for row, values in found.groupby("row")["value"]} == {
         "plug plug": {1},
         "plug plug-2": {3},

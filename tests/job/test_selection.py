@@ -145,7 +145,7 @@ def test_nvtx_range_open_several_times(ddp, tmp_path):
 
 
 def test_nvtx_range_that_is_not_there(ddp, tmp_path):
-    with pytest.raises(UsageError, match="no NVTX range has this text"):
+    with pytest.raises(UsageError, match="no NVTX range in any report has this text"):
         translated(ddp, tmp_path, source_options=SourceOptions(nvtx_range="stpe"), nvtx_range="stpe")
 
 

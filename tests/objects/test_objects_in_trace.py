@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import Unpacked
 from tests.report_truth import Report
-from tests.trace_reader import Trace, differences
+from tests.trace_reader import Trace, compare_tables
 from tests.translated import CUDA_API, GRAPH, KERNEL, LAUNCH, MEMORY, NCCL_KERNEL, Translated, changed, translated_set
 
 DEVICE_OPERATIONS = (KERNEL, NCCL_KERNEL, MEMORY, GRAPH)
@@ -119,7 +119,7 @@ def test_one_pid_on_two_hosts_is_two_tasks(samples: Path, tmp_path: Path) -> Non
     first, second = (found[found["row"].isin(rows)] for rows in ([0, 1, 2], [3, 4, 5]))
     shifted = first.assign(row=first["row"] + 3, begin=first["begin"] + SECOND // 4, end=first["end"] + SECOND // 4)
     assert len(first) > 1000
-    assert differences(second, shifted, ["type", "row", "begin", "end", "name"]) == ""
+    assert compare_tables(second, shifted, ["type", "row", "begin", "end", "name"]) == ""
     assert check_trace(trace.path).problems == []
 
 
@@ -253,7 +253,7 @@ def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: 
         one.assign(begin=one["begin"] + apart * i * SECOND, end=one["end"] + apart * i * SECOND) for i in range(repeats)
     ]
     found = translated.intervals(KERNEL, CUDA_API, 9600)
-    assert differences(found, pd.concat(all_of_them), ["type", "row", "begin", "end", "name"]) == ""
+    assert compare_tables(found, pd.concat(all_of_them), ["type", "row", "begin", "end", "name"]) == ""
     assert len(translated.trace.communications) == repeats * len(once.trace.communications)
 
 
@@ -300,7 +300,7 @@ def test_a_stream_number_of_two_contexts_is_two_rows(samples: Path, tmp_path: Pa
     found = translated.intervals(KERNEL)
     assert (found["row"] == names.index("CUDA-D0.S16002")).sum() == number
     expected = translated.operations[translated.operations["table"] == "KERNEL"]
-    assert differences(found, expected, ["row", "begin", "end", "name"]) == ""
+    assert compare_tables(found, expected, ["row", "begin", "end", "name"]) == ""
 
 
 def overlaps(events: pd.DataFrame) -> int:
@@ -412,4 +412,4 @@ def test_a_kernel_is_linked_within_its_own_process(samples: Path, tmp_path: Path
     found = lines.assign(
         send=lines["send_logical"] + translated.start, receive=lines["receive_logical"] + translated.start
     )
-    assert differences(found, expected, ["send", "receive"]) == ""
+    assert compare_tables(found, expected, ["send", "receive"]) == ""

@@ -114,5 +114,5 @@ def test_activity_0_has_a_label_and_is_no_end_of_an_interval(tmp_path: Path) -> 
     """GPUs go from one activity to the next, and to 0 after the last operation: the checker must not count openings."""
     trace = made_trace(tmp_path, [(10, 20, 0, 1, 7), (30, 40, 0, 1, 7)])
     activity = trace.events[trace.events["type"] == GPU_ACTIVITY]
-    assert trace.labels_of(GPU_ACTIVITY, activity["value"]) == ["Compute", "Idle", "Compute", "Nothing recorded"]
+    assert trace.get_labels(GPU_ACTIVITY, activity["value"]) == ["Compute", "Idle", "Compute", "Nothing recorded"]
     assert_recognised(trace)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, write_folder
-from tests.spans import single_reports
+from tests.spans import list_single_reports
 from tests.translated import bytes_of_trace
 
 SETS = {name: sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("ddp-2x2", "mpi-4", "single-graph")}
@@ -40,7 +40,7 @@ def test_samples(tmp_path: Path, name: str) -> None:
     assert_same_trace(SETS[name], tmp_path, KINDS)
 
 
-@pytest.mark.parametrize("report", [each for each in single_reports() if not each.id.startswith("samples/")])
+@pytest.mark.parametrize("report", [each for each in list_single_reports() if not each.id.startswith("samples/")])
 def test_large_reports(tmp_path: Path, report: Path, whole_traces: Callable[[Path], tuple[bytes, ...]]) -> None:
     expected = whole_traces(report)
     tables = tables_of(report)

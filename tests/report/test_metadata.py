@@ -20,7 +20,7 @@ from tests.sources.nccl.nccl_reports import (
     RANK,
     RANKS,
     Call,
-    nccl_report,
+    write_nccl_report,
 )
 from tests.sources.small_reports import UTC, export
 
@@ -42,7 +42,7 @@ def init(process, rank, ranks=2, communicator=2**63 + 5, begin=5):
 def test_ranks_of_nccl(tmp_path, form, known):
     """The largest communicator of a process tells its rank; pids are in the other order."""
     calls = [init(70, 1), init(80, 0), init(70, 0, ranks=1, communicator=9, begin=8)]
-    metadata = metadata_of(nccl_report(tmp_path / "a.sqlite", calls, form=form))
+    metadata = metadata_of(write_nccl_report(tmp_path / "a.sqlite", calls, form=form))
     ranks = {process & 0xFFFFFF: rank for process, rank in metadata.nccl_ranks.items()}
     assert ranks == ({70: 1, 80: 0} if known else {})
 
@@ -152,7 +152,7 @@ def test_normalised_exports_are_not_shifted_twice(tmp_path, rows, utc):
 
 def test_json_that_is_no_payload(tmp_path):
     """Damaged payloads say nothing."""
-    path = nccl_report(tmp_path / "a.sqlite", [init(70, 1)])
+    path = write_nccl_report(tmp_path / "a.sqlite", [init(70, 1)])
     for text in ("{", "[]", "3", "[" * 10**5, '{"No. of ranks": 1e999, "Rank": 0}', json.dumps({RANK: "x", RANKS: 2})):
         with sqlite3.connect(path) as connection:
             connection.execute("update NVTX_EVENTS set jsonText = ? where eventType = 59", (text,))
@@ -196,7 +196,7 @@ def test_ranks_that_no_job_has(tmp_path, rank):
     assert metadata_of(export(tmp_path / "a.sqlite", [""], ranks)).ranks == {}
     named = {"ThreadNames": (("globalTid", "nameId"), [(70 << 24, 1)])}
     assert metadata_of(export(tmp_path / "b.sqlite", ["", "MPI Rank " + "9" * 5000], named)).ranks == {}
-    assert metadata_of(nccl_report(tmp_path / "c.sqlite", [init(70, 0, ranks=max(rank, 0))])).nccl_ranks == {}
+    assert metadata_of(write_nccl_report(tmp_path / "c.sqlite", [init(70, 0, ranks=max(rank, 0))])).nccl_ranks == {}
 
 
 @pytest.mark.parametrize("shift", ["9" * 5000, str(2**63), str(2**62), "x", "\u0663"])

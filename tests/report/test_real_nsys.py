@@ -28,7 +28,7 @@ from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress
 from tests.bundled.fake_slurm import PROFILING
 from tests.report.fake_nsys import export_report
-from tests.trace_reader import Trace, intervals, read_trace
+from tests.trace_reader import Trace, pair_intervals, read_trace
 
 CLOCKS = 2_000_000
 """By how much (ns) nsys's UTC may differ from the clock of the program: 0.2 ms were seen."""
@@ -148,11 +148,11 @@ def _by_hand(nsys: Nsys, report: Path, kind: str, output: Path, *options: str) -
 
 def _events(trace: Trace) -> dict[tuple[int, str], list[tuple[str, str, int, int]]]:
     """Ranges and marks of each task and thread: kind, name, begin and end from the start of the trace, by time."""
-    ranges = [number for label in ("NVTX range", "NVTX solver range") for number in trace.numbers_of(label)]
-    [marks] = trace.numbers_of("NVTX mark")
+    ranges = [number for label in ("NVTX range", "NVTX solver range") for number in trace.find_types(label)]
+    [marks] = trace.find_types("NVTX mark")
     names = trace.names["THREAD"]
     found: dict[tuple[int, str], list[tuple[str, str, int, int]]] = {}
-    for each in intervals(trace, *ranges).itertuples():
+    for each in pair_intervals(trace, *ranges).itertuples():
         event = ("range", trace.values[each.type][each.value], each.begin, each.end)
         found.setdefault((trace.task_of_row[each.row], names[each.row]), []).append(event)
     shown = trace.events[(trace.events["type"] == marks) & (trace.events["value"] != 0)]

@@ -40,7 +40,7 @@ def export(path: Path, strings: Sequence[str], tables: Mapping[str, Rows], utc: 
     return path
 
 
-def trace_of(
+def translate_reports(
     reports: Sequence[Path],
     output: Path,
     sources: str,
@@ -59,5 +59,5 @@ def trace_of(
     return read_trace(output), summary
 
 
-def account(summary: TranslationResult, name: str) -> SourceAccount:
+def get_account(summary: TranslationResult, name: str) -> SourceAccount:
     return next(each for each in summary.sources if each.name == name)

@@ -16,7 +16,7 @@ from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPOSITORY
 from tests.summary.made import overview_of
-from tests.trace_reader import Trace, intervals, read_trace
+from tests.trace_reader import Trace, pair_intervals, read_trace
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
 CHOICES = {
@@ -88,9 +88,9 @@ def test_time_in_each_activity_is_what_the_presets_show(both: Both) -> None:
 def test_kernels_and_copies_are_the_intervals_of_the_trace(both: Both) -> None:
     kernels: Counter[tuple[str, str]] = Counter()
     for event_type in (KERNEL, NCCL_KERNEL):
-        found = intervals(both.trace, event_type)
+        found = pair_intervals(both.trace, event_type)
         for name, length in zip(
-            both.trace.labels_of(event_type, found["value"]), found["end"] - found["begin"], strict=True
+            both.trace.get_labels(event_type, found["value"]), found["end"] - found["begin"], strict=True
         ):
             kernels[name, "count"] += 1
             kernels[name, "ns"] += length
@@ -100,9 +100,9 @@ def test_kernels_and_copies_are_the_intervals_of_the_trace(both: Both) -> None:
         told[kernel.name, "ns"] += kernel.total_ns
     assert told == kernels
 
-    found = intervals(both.trace, MEMORY)
-    found["bytes"] = found["line"].map(both.trace.attribute_at(BYTES))
-    found["name"] = both.trace.labels_of(MEMORY, found["value"])
+    found = pair_intervals(both.trace, MEMORY)
+    found["bytes"] = found["line"].map(both.trace.get_attribute(BYTES))
+    found["name"] = both.trace.get_labels(MEMORY, found["value"])
     found["ns"] = found["end"] - found["begin"]
     expected = {
         name: (len(part), int(part["ns"].sum()), int(part["bytes"].sum())) for name, part in found.groupby("name")

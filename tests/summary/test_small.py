@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.model import Cause, JobSummary
-from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, nccl_report
+from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, write_nccl_report
 from tests.sources.small_reports import MAIN, PROCESS, WORKER, Rows, export
 from tests.summary.made import overview_of
 
@@ -136,10 +136,10 @@ def test_operations_without_length(tmp_path: Path) -> None:
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
-    path = nccl_report(tmp_path / "a.sqlite", [], [Kernel(100, 200, "ncclDevKernel_AllReduce", None, stream=8)])
+    path = write_nccl_report(tmp_path / "a.sqlite", [], [Kernel(100, 200, "ncclDevKernel_AllReduce", None, stream=8)])
     [gpu] = overview_of([path]).gpus
     assert (gpu.compute_ns, gpu.communication_ns, gpu.overlap_ns, gpu.memory_ns) == (0, 100, 0, 0)
-    path = nccl_report(
+    path = write_nccl_report(
         tmp_path / "b.sqlite",
         [],
         [Kernel(100, 200, "ncclDevKernel_AllReduce", None, stream=8), Kernel(150, 260, "gemm", None)],
@@ -157,7 +157,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
 
 def test_the_rate_is_of_the_kernels_whose_bytes_are_known(tmp_path: Path) -> None:
     payload = {COMMUNICATOR: 5, SIZE: 4096, OPERATION: 0}
-    path = nccl_report(
+    path = write_nccl_report(
         tmp_path / "a.sqlite",
         [Call(10, 20, "ncclAllReduce", payload), Call(30, 40, "ncclAllReduce")],
         [Kernel(100, 200, "ncclDevKernel_AllReduce", 15), Kernel(300, 700, "ncclDevKernel_AllReduce", None)],

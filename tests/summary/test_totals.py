@@ -13,12 +13,12 @@ import pytest
 
 from nsys2prv_ng.summary.model import JobSummary
 from tests.conftest import Unpacked
-from tests.report_truth import PUSH_POP, START_END, Objects, Report, name_and_number
-from tests.spans import parameters
+from tests.report_truth import PUSH_POP, START_END, Objects, Report, split_name
+from tests.spans import list_report_sets
 from tests.summary.made import SETS, overview_of, summary_and_reports
 
 
-@pytest.fixture(scope="module", params=parameters(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS))
 def made(request: pytest.FixtureRequest) -> tuple[JobSummary, list[Report]]:
     summary, objects = summary_and_reports(*request.param)
     return summary, list(objects.reports)
@@ -185,7 +185,7 @@ def test_ranges_that_repeat(made: tuple[JobSummary, list[Report]]) -> None:
         ranges = report.nvtx[report.nvtx["style"].isin((PUSH_POP, START_END)) & (report.nvtx["domain"] != "NCCL")]
         if len(ranges) > 20_000:
             pytest.skip("too many ranges for a plain loop")
-        ranges = ranges.assign(name=[name_and_number(text)[0] for text in ranges["text"]])
+        ranges = ranges.assign(name=[split_name(text)[0] for text in ranges["text"]])
         ranges = ranges.assign(depth=depth_of(ranges))
         for (domain, name, tid), part in ranges[ranges["depth"] <= 2].groupby(["domain", "name", "tid"]):
             if len(part) >= 3:
@@ -247,7 +247,7 @@ def test_ranges_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> N
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in gold(folder, name, "nvtx_pushpop_sum"):
         domain, _, text = row["Range"].partition(":")
-        of_name = sums[f"{domain}:{name_and_number(text)[0]}"]
+        of_name = sums[f"{domain}:{split_name(text)[0]}"]
         of_name[0] += int(row["Instances"])
         of_name[1] += int(row["Total Time (ns)"])
     assert found.ranges

@@ -11,7 +11,7 @@ import pytest
 
 from tests import report_truth as truth
 from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
-from tests.trace_reader import differences
+from tests.trace_reader import compare_tables
 from tests.translated import Translated, Translations, changed, translated_set
 
 RUNNING, SYNCHRONIZATION, GROUP_COMMUNICATION, MEMORY_TRANSFER = 1, 5, 13, 17
@@ -105,7 +105,7 @@ def table(expected: Iterator[State]) -> pd.DataFrame:
 def test_states_of_every_row(translated: Translated) -> None:
     expected = pd.concat([table(states_of_streams(translated)), table(states_of_threads(translated))])
     assert len(expected) > 0
-    assert differences(states(translated), expected, ["row", "begin", "end", "state"]) == ""
+    assert compare_tables(states(translated), expected, ["row", "begin", "end", "state"]) == ""
 
 
 def test_states_never_overlap_and_have_a_length(translated: Translated) -> None:
@@ -198,6 +198,6 @@ def test_a_stream_is_idle_between_its_operations(samples: Path, tmp_path: Path) 
 
 def test_the_simulation_of_calls_knows_every_call_that_waits(translated: Translated) -> None:
     """A name with Synchronize or a copy without Async that the table above lacks would make the test blind to it."""
-    for name in set(truth.calls(translated.objects)["name"]):
+    for name in set(truth.list_calls(translated.objects)["name"]):
         waits = "Synchronize" in name or ("Memcpy" in name and "Async" not in name)
         assert waits == (name in STATE_OF_CALL), name

@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import report_truth as truth
 from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
-from tests.trace_reader import differences
+from tests.trace_reader import compare_tables
 from tests.translated import (
     BYTES,
     CAPTURE,
@@ -119,13 +119,13 @@ def test_kernels_of_each_task_and_name(translated: Translated) -> None:
             expected.append(sums.assign(task=[translated.objects.task_of_process[index, p] for p in sums["process"]]))
     columns = ["task", "type", "name", "size", "sum"]
     together = pd.concat(expected) if expected else pd.DataFrame(columns=columns)
-    assert differences(per_group(found, ["task", "type", "name"]), together, columns) == ""
+    assert compare_tables(per_group(found, ["task", "type", "name"]), together, columns) == ""
 
 
 def test_memory_operations_of_each_task_and_kind(translated: Translated) -> None:
     found = translated.intervals(MEMORY)
     found = found.assign(
-        task=translated.task_of(found["row"]), bytes=found["line"].map(translated.trace.attribute_at(BYTES))
+        task=translated.task_of(found["row"]), bytes=found["line"].map(translated.trace.get_attribute(BYTES))
     )
     assert found["bytes"].notna().all()
     sums = per_group(found, ["task", "name"])
@@ -143,7 +143,7 @@ def test_memory_operations_of_each_task_and_kind(translated: Translated) -> None
                 expected.append(of_table)
     columns = ["task", "name", "size", "sum", "bytes"]
     together = pd.concat(expected) if expected else pd.DataFrame(columns=columns)
-    assert differences(sums, together, columns) == ""
+    assert compare_tables(sums, together, columns) == ""
 
 
 def test_calls_of_each_thread_and_name(translated: Translated) -> None:
@@ -159,7 +159,7 @@ def test_calls_of_each_thread_and_name(translated: Translated) -> None:
             expected.append(sums.groupby(["row", "name"], as_index=False)[["size", "sum"]].sum())
     columns = ["row", "name", "size", "sum"]
     together = pd.concat(expected) if expected else pd.DataFrame(columns=columns)
-    assert differences(per_group(translated.intervals(CUDA_API), ["row", "name"]), together, columns) == ""
+    assert compare_tables(per_group(translated.intervals(CUDA_API), ["row", "name"]), together, columns) == ""
 
 
 def test_nvtx_of_each_thread_domain_and_text(translated: Translated) -> None:
@@ -171,7 +171,7 @@ def test_nvtx_of_each_thread_domain_and_text(translated: Translated) -> None:
         part.groupby(keys, dropna=False)["duration"].agg(["size", "sum"]).astype(np.int64).reset_index()
         for part in lasts
     ]
-    assert differences(*sums, columns) == ""
+    assert compare_tables(*sums, columns) == ""
 
 
 # ---- every event, its row and its time -------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ def test_every_kernel_is_on_its_row_at_its_time(translated: Translated) -> None:
     is_nccl = np.array([name.startswith("nccl") for name in expected["name"]], bool)
     for event_type, of_type in ((NCCL_KERNEL, expected.loc[is_nccl]), (KERNEL, expected.loc[~is_nccl])):
         columns = ["row", "begin", "end", "name"]
-        assert differences(translated.intervals(event_type), of_type, columns) == ""
+        assert compare_tables(translated.intervals(event_type), of_type, columns) == ""
 
 
 def test_every_memory_operation_is_on_its_row_at_its_time(translated: Translated) -> None:
     found = translated.intervals(MEMORY)
-    found["bytes"] = found["line"].map(translated.trace.attribute_at(BYTES)).astype(np.int64)
+    found["bytes"] = found["line"].map(translated.trace.get_attribute(BYTES)).astype(np.int64)
     expected = translated.operations[translated.operations["table"].isin(["MEMCPY", "MEMSET"])]
-    assert differences(found, expected, ["row", "begin", "end", "name", "bytes"]) == ""
+    assert compare_tables(found, expected, ["row", "begin", "end", "name", "bytes"]) == ""
     # Bytes last as long as the operation: presets divide them by its time.
     events = translated.trace.events
     zeroed = events.loc[(events["type"] == BYTES) & (events["value"] == 0), "line"]
@@ -198,17 +198,17 @@ def test_every_memory_operation_is_on_its_row_at_its_time(translated: Translated
 
 def test_every_graph_traced_as_a_whole_is_on_its_row_at_its_time(translated: Translated) -> None:
     expected = translated.operations[translated.operations["table"] == "GRAPH_TRACE"]
-    assert differences(translated.intervals(GRAPH), expected, ["row", "begin", "end", "name"]) == ""
+    assert compare_tables(translated.intervals(GRAPH), expected, ["row", "begin", "end", "name"]) == ""
 
 
 def test_every_call_is_on_its_row_at_its_time(translated: Translated) -> None:
     columns = ["row", "begin", "end", "name"]
-    assert differences(translated.intervals(CUDA_API), translated.calls, columns) == ""
+    assert compare_tables(translated.intervals(CUDA_API), translated.calls, columns) == ""
 
 
 def test_every_nvtx_event_is_on_its_row_at_its_time(translated: Translated) -> None:
     columns = ["row", "begin", "end", "style", "domain", "name", "number", "category"]
-    assert differences(_nvtx_of_trace(translated), translated.nvtx, columns) == ""
+    assert compare_tables(_nvtx_of_trace(translated), translated.nvtx, columns) == ""
 
 
 def test_name_and_number_give_the_text_back(translated: Translated) -> None:
@@ -248,15 +248,15 @@ def _nvtx_of_trace(translated: Translated) -> pd.DataFrame:
             assert trace.types[base] == f"{label} range"
         marks = trace.events[trace.events["type"] == base + MARK]
         marks = marks.assign(begin=marks["time"] + translated.start, end=marks["time"] + translated.start)
-        marks["name"] = trace.labels_of(base + MARK, marks["value"])
+        marks["name"] = trace.get_labels(base + MARK, marks["value"])
         select_domain = [
             translated.intervals(base).assign(style=truth.PUSH_POP),
             translated.intervals(*lanes).assign(style=truth.START_END),
             marks.assign(style=truth.MARK),
         ]
         together = pd.concat([part for part in select_domain if len(part)], ignore_index=True)
-        together["number"] = together["line"].map(trace.attribute_at(base + NUMBER)).astype("Int64")
-        category = together["line"].map(trace.attribute_at(base + CATEGORY))
+        together["number"] = together["line"].map(trace.get_attribute(base + NUMBER)).astype("Int64")
+        category = together["line"].map(trace.get_attribute(base + CATEGORY))
         labels = trace.values.get(base + CATEGORY, {})
         together["category"] = ["" if pd.isna(value) else labels[int(value)] for value in category]
         parts.append(together.assign(domain=domain))
@@ -282,8 +282,8 @@ def test_lines_lead_from_every_recorded_call_to_what_it_launched(translated: Tra
     found = lines.assign(
         send=lines["send_logical"] + translated.start, receive=lines["receive_logical"] + translated.start
     )
-    expected = truth.launch_lines(translated.objects)
-    assert differences(found, expected, list(expected.columns)) == ""
+    expected = truth.list_launch_lines(translated.objects)
+    assert compare_tables(found, expected, list(expected.columns)) == ""
     assert set(lines["tag"]) <= {LAUNCH, COPY}
 
 
@@ -396,7 +396,7 @@ def test_calls_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
     expected = _gold_sums(prefix, "cuda_api_sum", "Num Calls", "Name")
     expected["name"] = expected["name"].str.replace(r"_v[0-9]+$", "", regex=True)
     assert len(expected) > 5
-    assert differences(found, expected.groupby("name", as_index=False).sum(), SUMS) == ""
+    assert compare_tables(found, expected.groupby("name", as_index=False).sum(), SUMS) == ""
 
 
 def test_kernels_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
@@ -412,7 +412,7 @@ def test_kernels_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
     assert len(expected) > 1
     expected["name"] = expected["name"].map(short_name)
     found = per_group(translated.intervals(KERNEL, NCCL_KERNEL), ["name"])
-    assert differences(found, expected.groupby("name", as_index=False).sum(), SUMS) == ""
+    assert compare_tables(found, expected.groupby("name", as_index=False).sum(), SUMS) == ""
 
 
 def test_memory_operations_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
@@ -426,7 +426,7 @@ def test_memory_operations_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) 
     found = translated.intervals(MEMORY)
     found = _sums(found, [nvidia[name] for name in found["name"]])
     expected = _gold_sums(prefix, "cuda_gpu_mem_time_sum", "Count", "Operation")
-    assert differences(found, expected, SUMS) == ""
+    assert compare_tables(found, expected, SUMS) == ""
 
 
 def test_nvtx_ranges_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
@@ -440,7 +440,7 @@ def test_nvtx_ranges_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> Non
     ]
     expected = _gold_sums(prefix, "nvtx_pushpop_sum", "Instances", "Range")
     assert len(expected) > 5
-    assert differences(_sums(found, texts), expected, SUMS) == ""
+    assert compare_tables(_sums(found, texts), expected, SUMS) == ""
 
 
 # ---- what no real report has -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import translated as of_tests
-from tests.trace_reader import Trace, intervals
+from tests.trace_reader import Trace, pair_intervals
 from tests.translated import CUDA_API, Translated, changed
 
 # What is made of the events of a window is not a part of what is made of all: tests/sources/test_device_activity.py.
@@ -52,7 +52,7 @@ class Contents:
     def __init__(self, translated: Translated) -> None:
         trace, start = translated.trace, translated.start
         attributes = attributes_by_line(trace)
-        found = intervals(trace, *interval_types(trace))
+        found = pair_intervals(trace, *interval_types(trace))
         self.intervals: Counter[tuple[int, ...]] = Counter()
         """(type, value, row, begin, end, attributes of the line of its begin)."""
         for event in found.itertuples():

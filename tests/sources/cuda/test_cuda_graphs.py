@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
-from tests.sources.small_reports import MAIN, PROCESS, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, PROCESS, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 GRAPH, GRAPH_ID, EXEC_ID, NODE_ID, CREATION, ORIGINAL = 63000008, 63000100, 63000101, 63000102, 63000103, 63000104
 KERNEL, MEMORY, CORRELATION = 63000006, 63000001, 9200
@@ -35,15 +35,15 @@ def _single_node() -> Path:
 
 def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_graphs,cuda_api,launch_lines")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs,cuda_api,launch_lines")
     zero = _utc(report) - summary.start_utc_ns
     launches = _sql(
         report,
         "SELECT start, end, streamId, graphId, graphExecId, correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     )
     assert len(launches) == 20
-    found = intervals(trace, GRAPH)
-    at = {number: trace.attribute_at(number) for number in (GRAPH_ID, EXEC_ID, CORRELATION)}
+    found = pair_intervals(trace, GRAPH)
+    at = {number: trace.get_attribute(number) for number in (GRAPH_ID, EXEC_ID, CORRELATION)}
     assert sorted(
         (
             each.begin - zero,
@@ -76,7 +76,7 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
 
 def test_graphs_that_were_made(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_graphs")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs")
     zero = _utc(report) - summary.start_utc_ns
     made = _sql(
         report,
@@ -85,7 +85,7 @@ def test_graphs_that_were_made(tmp_path: Path) -> None:
     )
     assert [row[2] for row in made] == [1, 2, 3, 1]
     points = trace.events[trace.events["type"] == CREATION]
-    graph, executable = trace.attribute_at(GRAPH_ID), trace.attribute_at(EXEC_ID)
+    graph, executable = trace.get_attribute(GRAPH_ID), trace.get_attribute(EXEC_ID)
     assert [
         (p.time - zero, trace.values[CREATION][p.value], graph.get(p.line), executable.get(p.line))
         for p in points.itertuples()
@@ -94,7 +94,7 @@ def test_graphs_that_were_made(tmp_path: Path) -> None:
 
 def test_nodes_of_graphs(tmp_path: Path) -> None:
     report = _single_node()
-    trace, summary = trace_of(
+    trace, summary = translate_reports(
         [report], tmp_path / "x.prv", "cuda_graphs,kernels,memory_operations,cuda_api,launch_lines"
     )
     zero = _utc(report) - summary.start_utc_ns
@@ -102,7 +102,7 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
         report, "SELECT start, correlationId, graphNodeId FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE graphNodeId IS NOT NULL"
     )
     assert len(kernels) == 480
-    node, correlation = trace.attribute_at(NODE_ID), trace.attribute_at(CORRELATION)
+    node, correlation = trace.get_attribute(NODE_ID), trace.get_attribute(CORRELATION)
     begun = trace.events[(trace.events["type"] == KERNEL) & (trace.events["value"] != 0)]
     found = Counter(
         (e.time - zero, correlation[e.line], node[e.line]) for e in begun.itertuples() if e.line in node.index
@@ -111,7 +111,7 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
 
     made = _sql(report, "SELECT start, graphNodeId, originalGraphNodeId FROM CUDA_GRAPH_NODE_EVENTS")
     points = trace.events[trace.events["type"] == CREATION]
-    original = trace.attribute_at(ORIGINAL)
+    original = trace.get_attribute(ORIGINAL)
     assert Counter((p.time - zero, node[p.line], original.get(p.line)) for p in points.itertuples()) == Counter(made)
 
     # One line for each launch, to its first kernel.
@@ -122,7 +122,7 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
     of_graphs = {start for start, _, _ in kernels}
     assert sorted(time for time in received if time in of_graphs) == sorted(first.values())
     assert len(first) == 20
-    assert account(summary, "launch_lines").dropped == {"later operation of the same launch and stream": 460}
+    assert get_account(summary, "launch_lines").dropped == {"later operation of the same launch and stream": 460}
 
 
 # ---- what the reports do not hold ------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_one_line_for_a_launch_whose_nodes_are_of_several_kinds(tmp_path: Path) 
         "CUPTI_ACTIVITY_KIND_MEMSET": ((*OPERATION, "bytes"), [(*node(40, 7, 1, 15), 16), (*node(45, 9, 1, 16), 8)]),
     }
     report = export(tmp_path / "a.sqlite", STRINGS, tables)
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_api,kernels,memory_operations,launch_lines")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_api,kernels,memory_operations,launch_lines")
     lines = trace.communications[["send_logical", "receive_logical", "size", "tag"]].itertuples(index=False, name=None)
     assert sorted(lines) == [
         (0, 20, 64, 55002),  # stream 7 begins with a copy
@@ -166,7 +166,7 @@ def test_one_line_for_a_launch_whose_nodes_are_of_several_kinds(tmp_path: Path) 
         (100, 120, 0, 55001),
         (300, 320, 0, 55001),
     ]
-    assert account(summary, "launch_lines").dropped == {"later operation of the same launch and stream": 3}
+    assert get_account(summary, "launch_lines").dropped == {"later operation of the same launch and stream": 3}
     nodes = trace.events[trace.events["type"] == NODE_ID]
     assert sorted(zip(nodes["time"], nodes["value"], strict=True)) == [
         (20, 13),
@@ -204,8 +204,8 @@ def test_graphs_beside_other_operations_of_their_stream(tmp_path: Path) -> None:
         ),
     }
     report = export(tmp_path / "a.sqlite", STRINGS, tables)
-    trace, summary = trace_of([report], tmp_path / "x.prv", "kernels,cuda_graphs,launch_lines,cuda_api")
-    found = intervals(trace, GRAPH, KERNEL)
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "kernels,cuda_graphs,launch_lines,cuda_api")
+    found = pair_intervals(trace, GRAPH, KERNEL)
     first = trace.names["THREAD"].index("CUDA-D0.S7")
     assert trace.names["THREAD"][first + 1] == "CUDA-D0.S7"
     assert sorted(zip(found["begin"], found["end"], found["row"], found["type"], strict=True)) == [
@@ -213,14 +213,14 @@ def test_graphs_beside_other_operations_of_their_stream(tmp_path: Path) -> None:
         (40, 90, first + 1, GRAPH),
         (90, 95, first, GRAPH),
     ]
-    assert account(summary, "cuda_graphs").dropped == {
+    assert get_account(summary, "cuda_graphs").dropped == {
         "ends before it starts": 1,
         "no time (start and end are 0)": 1,
         "no process, device, context or stream": 1,
         "no thread": 1,
         "no time": 1,
     }
-    assert account(summary, "launch_lines").dropped == {
+    assert get_account(summary, "launch_lines").dropped == {
         "its operation was dropped": 3,
         "no call recorded with its correlation id": 1,
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.sources.small_reports import MAIN, UTC, WORKER, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, UTC, WORKER, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 CUBLAS, CUDNN = 63000230, 63000231
 COLUMNS = ("start", "end", "eventClass", "globalTid", "nameId")
@@ -27,9 +27,11 @@ def test_calls_of_both_libraries(tmp_path: Path) -> None:
         ),
         "CUDNN_EVENTS": (COLUMNS, [(10, 100, 62, MAIN, 2), (110, 110, 62, MAIN, 3), (120, 115, 62, MAIN, 3)]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "cuda_libraries")
+    trace, summary = translate_reports(
+        [export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "cuda_libraries"
+    )
     assert summary.start_utc_ns == UTC + 10
-    found = intervals(trace, CUBLAS, CUDNN)
+    found = pair_intervals(trace, CUBLAS, CUDNN)
     assert sorted(
         (e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value], e.type) for e in found.itertuples()
     ) == [
@@ -39,7 +41,7 @@ def test_calls_of_both_libraries(tmp_path: Path) -> None:
         (30, 70, 1, "cublasSgemm", CUBLAS),
         (110, 110, 0, "cudnnCreate", CUDNN),
     ]
-    told = account(summary, "cuda_libraries")
+    told = get_account(summary, "cuda_libraries")
     assert (told.read, told.written) == (9, 5)
     assert told.dropped == {
         "no start or end": 1,

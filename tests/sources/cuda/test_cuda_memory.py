@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.sources.cuda import cuda_memory
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.examples import examples
-from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, account, export, trace_of
+from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
 from tests.trace_reader import Trace
 
 ALLOCATED, FREED, KIND, LEVEL = 66500001, 66500002, 66500003, 66500010
@@ -42,7 +42,7 @@ def _utc(report: Path) -> int:
 
 def _points(trace: Trace) -> list[tuple[int, int, int, int]]:
     """Time, type, bytes and kind of each allocation and free."""
-    kind = trace.attribute_at(KIND)
+    kind = trace.get_attribute(KIND)
     found = trace.events[trace.events["type"].isin((ALLOCATED, FREED))]
     return sorted((e.time, e.type, e.value, kind[e.line]) for e in found.itertuples())
 
@@ -63,7 +63,7 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
     if not reports:
         assert folder != SAMPLES
         pytest.skip(NO_REPORTS)
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "cuda_memory,cuda_api,kernels")
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_memory,cuda_api,kernels")
     rows = []
     for report in reports:
         zero = _utc(report) - summary.start_utc_ns
@@ -74,7 +74,7 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
     shown = [row for row in rows if not row[1]]
     expected = sorted((time, FREED if free else ALLOCATED, size, kind + 1) for time, _, free, size, kind, *_ in shown)
     assert _points(trace) == expected
-    told = account(summary, "cuda_memory")
+    told = get_account(summary, "cuda_memory")
     before = len(rows) - len(shown)
     assert (told.read, told.written, sum(told.dropped.values())) == (len(rows), len(shown), before)
 
@@ -96,7 +96,7 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
 def test_each_rank_has_the_level_of_its_gpu(tmp_path: Path) -> None:
     """Static memory is recorded as that of device 0; it is that of the process's only GPU."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
-    trace, _ = trace_of(reports, tmp_path / "x.prv", "cuda_memory,kernels")
+    trace, _ = translate_reports(reports, tmp_path / "x.prv", "cuda_memory,kernels")
     on_gpu = {key for key in _levels(trace) if "pinned" not in key[1]}
     assert on_gpu == {
         (f"rank {rank}/Metrics GPU{rank}", f"CUDA memory in use: {kind} [bytes]")
@@ -107,7 +107,7 @@ def test_each_rank_has_the_level_of_its_gpu(tmp_path: Path) -> None:
 
 def test_threads_are_those_of_the_calls(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_memory,cuda_api")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_memory,cuda_api")
     threads = dict(
         _sql(
             report,
@@ -171,7 +171,9 @@ def test_frees_without_bytes_and_of_unknown_memory(tmp_path: Path) -> None:
         _event(70, 99, 32, 1),  # allocated before, unknown to nsys
         _event(80, 1, 1000, 1),
     ]
-    trace, summary = trace_of([_report(tmp_path / "a.sqlite", rows)], tmp_path / "x.prv", "cuda_memory,cuda_api")
+    trace, summary = translate_reports(
+        [_report(tmp_path / "a.sqlite", rows)], tmp_path / "x.prv", "cuda_memory,cuda_api"
+    )
     zero = UTC - summary.start_utc_ns
     assert [(time - zero, t, size) for time, t, size, _ in _points(trace)] == [
         (20, ALLOCATED, 64),
@@ -186,7 +188,7 @@ def test_frees_without_bytes_and_of_unknown_memory(tmp_path: Path) -> None:
     # The trace begins at the first call: what was in use at 0 is in use there.
     assert zero == -5
     assert levels == [(0, 1000), (15, 1064), (35, 1000), (45, 1128), (55, 1000), (75, 0)]
-    told = account(summary, "cuda_memory_level")
+    told = get_account(summary, "cuda_memory_level")
     assert (told.read, told.written, told.dropped) == (8, 6, {"frees what is not in the report": 2})
 
 
@@ -201,8 +203,10 @@ def test_rows_that_cannot_be_told(tmp_path: Path) -> None:
         _event(60, 6, 8, kind=None),
         _event(61, 6, 8, kind=99),
     ]
-    trace, summary = trace_of([_report(tmp_path / "a.sqlite", rows)], tmp_path / "x.prv", "cuda_memory,cuda_api")
-    assert account(summary, "cuda_memory").dropped == {
+    trace, summary = translate_reports(
+        [_report(tmp_path / "a.sqlite", rows)], tmp_path / "x.prv", "cuda_memory,cuda_api"
+    )
+    assert get_account(summary, "cuda_memory").dropped == {
         "no process": 1,
         "no time": 1,
         "neither allocation nor free": 2,
@@ -217,7 +221,7 @@ def test_an_export_without_addresses(tmp_path: Path) -> None:
     columns = [column for column in COLUMNS if column not in ("address", "correlationId", "contextId")]
     rows = [(10, PROCESS, 0, 64, 2, 0), (20, PROCESS, 0, 64, 2, 1)]
     report = export(tmp_path / "a.sqlite", [], {"CUDA_GPU_MEMORY_USAGE_EVENTS": (columns, rows)})
-    trace, _ = trace_of([report], tmp_path / "x.prv", "cuda_memory")
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "cuda_memory")
     assert list(_levels(trace).values()) == [[(0, 64), (10, 0)]]
 
 
@@ -245,7 +249,7 @@ def test_processes_that_share_a_gpu(tmp_path: Path) -> None:
         _report(tmp_path / "2.sqlite", rows[1], UTC + 50, **_gpu("one", second)),
         _report(tmp_path / "3.sqlite", [_event(100, 1, 5, process=third)], UTC + 50, **_gpu("another", third)),
     ]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "cuda_memory,cuda_api,kernels")
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_memory,cuda_api,kernels")
     start = summary.start_utc_ns - UTC
     changes = [
         (max(0, row[0] + offset - start), row[5]) for part, offset in zip(rows, (0, 50), strict=True) for row in part
@@ -262,7 +266,7 @@ def test_level_within_a_window(tmp_path: Path) -> None:
     """What was in use before the window is said at its begin."""
     rows = [_event(0, 1, 1000), _event(20, 2, 64), _event(40, 3, 8), _event(60, 4, 1)]
     report = _report(tmp_path / "a.sqlite", rows)
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_memory,cuda_api", window=(20, 45))
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_memory,cuda_api", window=(20, 45))
     assert summary.start_utc_ns + 1 == UTC + 5 + 20
     (levels,) = _levels(trace).values()
     assert levels == [(1, 1064), (16, 1072)]

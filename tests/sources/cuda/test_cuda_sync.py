@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
-from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, account, export, trace_of
-from tests.trace_reader import Trace, intervals
+from tests.sources.small_reports import MAIN, PROCESS, UTC, WORKER, export, get_account, translate_reports
+from tests.trace_reader import Trace, pair_intervals
 
 SYNC, WAITED_FOR, RECORDED = 63000220, 63000221, 63000222
 EVENT, DEVICE, STREAM, CONTEXT = 9301, 9302, 9303, 9304
@@ -70,9 +70,9 @@ JOIN = """JOIN CUPTI_ACTIVITY_KIND_RUNTIME r
 @pytest.mark.parametrize("name", SETS)
 def test_synchronizations(name: str, tmp_path: Path) -> None:
     reports = _reports(name)
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
-    at = {number: trace.attribute_at(number) for number in (EVENT, DEVICE, STREAM, CONTEXT, WAITED_FOR)}
-    found = intervals(trace, SYNC)
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
+    at = {number: trace.get_attribute(number) for number in (EVENT, DEVICE, STREAM, CONTEXT, WAITED_FOR)}
+    found = pair_intervals(trace, SYNC)
     rows = _row_of_call(trace)
     expected, count = Counter(), 0
     call_of = {}
@@ -100,15 +100,15 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
     assert all(e.row in rows[call_of[e.begin]] for e in found.itertuples())
     waited_for = {trace.values[SYNC][e.value] for e in found.itertuples() if e.line in at[WAITED_FOR].index}
     assert waited_for <= {"Stream synchronization"}
-    told = account(summary, "cuda_sync").dropped.get("no call recorded with its correlation id", 0)
+    told = get_account(summary, "cuda_sync").dropped.get("no call recorded with its correlation id", 0)
     assert told == count - sum(expected.values())
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_events(name: str, tmp_path: Path) -> None:
     reports = _reports(name)
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
-    at = {number: trace.attribute_at(number) for number in (EVENT, DEVICE, STREAM, CONTEXT)}
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
+    at = {number: trace.get_attribute(number) for number in (EVENT, DEVICE, STREAM, CONTEXT)}
     points = trace.events[trace.events["type"] == RECORDED]
     rows = _row_of_call(trace)
     expected = Counter()
@@ -126,9 +126,9 @@ def test_events(name: str, tmp_path: Path) -> None:
 
 def test_devices_are_those_of_the_contexts(tmp_path: Path) -> None:
     """In oneproc-4gpu synchronization names device 0 whatever the context; contexts 1 .. 4 are of devices 0 .. 3."""
-    trace, _ = trace_of(_reports("gpu/oneproc-4gpu"), tmp_path / "x.prv", "cuda_sync")
-    device, context = trace.attribute_at(DEVICE), trace.attribute_at(CONTEXT)
-    lines = intervals(trace, SYNC)["line"]
+    trace, _ = translate_reports(_reports("gpu/oneproc-4gpu"), tmp_path / "x.prv", "cuda_sync")
+    device, context = trace.get_attribute(DEVICE), trace.get_attribute(CONTEXT)
+    lines = pair_intervals(trace, SYNC)["line"]
     assert {(device[line], context[line]) for line in lines} == {(i, i + 1) for i in range(4)}
 
 
@@ -161,9 +161,9 @@ def test_records_that_cannot_be_told(tmp_path: Path) -> None:
         ),
     }
     report = export(tmp_path / "a.sqlite", ["cudaStreamSynchronize"], tables)
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_sync")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_sync")
     assert summary.start_utc_ns == UTC + 10
-    found = intervals(trace, SYNC).sort_values("begin")
+    found = pair_intervals(trace, SYNC).sort_values("begin")
     kinds = [trace.values[SYNC][value] for value in found["value"]]
     assert list(zip(found["begin"] + 10, found["end"] + 10, kinds, strict=True)) == [
         (11, 29, "Event synchronization"),
@@ -171,8 +171,8 @@ def test_records_that_cannot_be_told(tmp_path: Path) -> None:
         (52, 60, "Stream synchronization"),
         (62, 70, "Context synchronization"),
     ]
-    assert trace.attribute_at(WAITED_FOR).tolist() == [0]
-    assert account(summary, "cuda_sync").dropped == {
+    assert trace.get_attribute(WAITED_FOR).tolist() == [0]
+    assert get_account(summary, "cuda_sync").dropped == {
         "no process": 2,
         "no call recorded with its correlation id": 4,
         "no start or end": 1,
@@ -181,10 +181,10 @@ def test_records_that_cannot_be_told(tmp_path: Path) -> None:
     }
     point = trace.events[trace.events["type"] == RECORDED]
     assert point["time"].tolist() == [0]
-    assert trace.attribute_at(EVENT)[point["line"]].tolist() == [12]
+    assert trace.get_attribute(EVENT)[point["line"]].tolist() == [12]
 
 
 def test_without_calls_nothing_can_be_placed(tmp_path: Path) -> None:
     tables = {"CUPTI_ACTIVITY_KIND_CUDA_EVENT": (IDS, [(PROCESS, 1, 0, 1, 7, 12)])}
-    _, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "cuda_sync")
-    assert account(summary, "cuda_sync").dropped == {"no call recorded with its correlation id": 1}
+    _, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "cuda_sync")
+    assert get_account(summary, "cuda_sync").dropped == {"no call recorded with its correlation id": 1}

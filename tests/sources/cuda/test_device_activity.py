@@ -13,7 +13,7 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.conftest import Unpacked
-from tests.spans import common, gaps, parameters, total, union
+from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations, changed, translated_set
 
 ACTIVITY, RUNNING, IN_FLIGHT, IDLE_STRETCH, QUEUE_DELAY = range(63000400, 63000405)
@@ -35,7 +35,7 @@ SETS = {
 }
 
 
-@pytest.fixture(scope="module", params=parameters(SETS))
+@pytest.fixture(scope="module", params=list_report_sets(SETS))
 def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations: Translations) -> Translated:
     return translations([unpacked(path) for path in request.param])
 
@@ -81,7 +81,7 @@ def test_the_trace_is_sound_and_everything_read_is_accounted_for(translated: Tra
 def test_time_in_compute_communication_and_memory_is_the_union_of_their_operations(translated: Translated) -> None:
     activity = levels(translated, ACTIVITY)
     for kind in (COMPUTE, COMMUNICATION, MEMORY):
-        expected = {row: total(union(of_gpu[of_gpu["kind"] == kind])) for row, of_gpu in by_gpu(translated)}
+        expected = {row: sum_lengths(unite(of_gpu[of_gpu["kind"] == kind])) for row, of_gpu in by_gpu(translated)}
         assert time_in(activity, kind) == {row: time for row, time in expected.items() if time}
 
 
@@ -93,7 +93,7 @@ def test_overlap_of_compute_and_communication_is_nvidias(translated: Translated)
     expected = {}
     for row, of_gpu in by_gpu(translated):
         parts = [of_gpu[of_gpu["kind"] == kind] for kind in (COMPUTE, COMMUNICATION)]
-        expected[row] = common(*(union(part) for part in parts))
+        expected[row] = sum_common(*(unite(part) for part in parts))
     assert found == {row: time for row, time in expected.items() if time}
 
 
@@ -103,11 +103,11 @@ def test_idle_stretches_are_the_gaps_of_nvidia(translated: Translated) -> None:
     stretches = events[events["type"] == IDLE_STRETCH]
     activity = levels(translated, ACTIVITY)
     for row, of_gpu in by_gpu(translated):
-        expected = gaps(of_gpu)
+        expected = find_gaps(of_gpu)
         found = stretches[stretches["row"] == row]
         assert (found["time"] + translated.start).tolist() == [end for _, end in expected]
         assert found["value"].tolist() == [end - begin for begin, end in expected]
-        assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == total(expected)
+        assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == sum_lengths(expected)
 
 
 def test_kernels_running_and_in_flight_are_counted(translated: Translated) -> None:
@@ -127,7 +127,7 @@ def test_queue_delay_is_from_the_end_of_the_call_to_the_begin(translated: Transl
     """cuda_kern_exec_trace: kernel.start - api.end of the call with its correlation id, where that is not negative."""
     trace = translated.trace
     found = translated.intervals(KERNEL, NCCL_KERNEL)
-    found["delay"] = found["line"].map(trace.attribute_at(QUEUE_DELAY))
+    found["delay"] = found["line"].map(trace.get_attribute(QUEUE_DELAY))
     expected = translated.gpu_operations
     expected = expected[expected["table"] == "KERNEL"]
     wanted = sorted(zip(expected["row"], expected["begin"], expected["delay"].fillna(-1).astype(np.int64), strict=True))
@@ -164,7 +164,7 @@ def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> 
     assert rows == ["Metrics GPU0"]
     ((row, of_gpu),) = by_gpu(translated)
     busy = time_in(levels(translated, ACTIVITY), COMPUTE)[row]
-    assert busy == total(union(of_gpu)) < (of_gpu["end"] - of_gpu["begin"]).sum()
+    assert busy == sum_lengths(unite(of_gpu)) < (of_gpu["end"] - of_gpu["begin"]).sum()
     assert levels(translated, RUNNING)["value"].max() == 2
 
 

@@ -11,8 +11,8 @@ import pytest
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.small_reports import PROCESS, account, export, trace_of
-from tests.trace_reader import intervals, read_trace
+from tests.sources.small_reports import PROCESS, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals, read_trace
 
 CONTEXT = 63000250
 COLUMNS = ("tag", "vmId", "seqNo", "contextId", "timestamp", "globalPid", "gpuId")
@@ -63,8 +63,8 @@ def test_turns(tmp_path: Path) -> None:
         [(0, 100, PROCESS, 0, 1, 7, 0, 0, *[1] * 10)],
     )
     report = export(tmp_path / "a.sqlite", ["kernel"], {**tables, "CUPTI_ACTIVITY_KIND_KERNEL": kernels})
-    trace, summary = trace_of([report], tmp_path / "x.prv", "gpu_contexts,kernels")
-    found = intervals(trace, CONTEXT)
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "gpu_contexts,kernels")
+    found = pair_intervals(trace, CONTEXT)
     names = trace.values[CONTEXT]
     assert sorted((trace.names["THREAD"][e.row], e.begin, e.end, names[e.value]) for e in found.itertuples()) == [
         ("Metrics GPU0", 10, 20, "train (77), context 1"),
@@ -73,7 +73,7 @@ def test_turns(tmp_path: Path) -> None:
         ("Metrics GPU0", 60, 100, "context 4"),
         ("Metrics GPU1", 12, 14, "train (77), context 1"),
     ]
-    told = account(summary, "gpu_contexts")
+    told = get_account(summary, "gpu_contexts")
     assert (told.read, told.written, told.closed_at_end) == (10, 5, 1)
     assert told.dropped == {
         "a step of the switch itself": 1,
@@ -97,5 +97,5 @@ def test_capture_against_sql(tmp_path: Path) -> None:
     assert len(expected) == 2
     summary = translate([report], tmp_path / "x.prv", TranslationPlan(sources=select_sources("gpu_contexts")))
     start = summary.start_utc_ns - utc
-    found = intervals(read_trace(tmp_path / "x.prv"), CONTEXT)
+    found = pair_intervals(read_trace(tmp_path / "x.prv"), CONTEXT)
     assert sorted((e.begin + start, e.end + start) for e in found.itertuples()) == expected

@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.small_reports import PROCESS, account, export, trace_of
+from tests.sources.small_reports import PROCESS, export, get_account, translate_reports
 from tests.trace_reader import Trace, read_trace
 
 ACCESS, FAULTS, TOOK, GPU_ADDRESS, FUNCTION, CPU_ADDRESS = range(63000240, 63000246)
@@ -56,7 +56,7 @@ def test_faults(tmp_path: Path) -> None:
         # The process calls GPU 3 its device 0.
         "TARGET_INFO_CUDA_DEVICE": (("pid", "cudaId", "gpuId"), [(77, 0, 3), (77, 1, 1)]),
     }
-    trace, summary = trace_of(
+    trace, summary = translate_reports(
         [export(tmp_path / "a.sqlite", ["add", "libm.so"], tables)], tmp_path / "x.prv", "unified_memory"
     )
     named = {ACCESS: trace.values[ACCESS], FUNCTION: trace.values[FUNCTION]}
@@ -71,7 +71,7 @@ def test_faults(tmp_path: Path) -> None:
         (60, "process 77", {FUNCTION: "libm.so"}),
         (70, "process 77", {FUNCTION: "(no name)", CPU_ADDRESS: 1}),
     ]
-    told = account(summary, "unified_memory")
+    told = get_account(summary, "unified_memory")
     assert (told.read, told.written) == (9, 5)
     assert told.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.sources.small_reports import MAIN, PROCESS, WORKER, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, PROCESS, WORKER, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 ENCODER, DECODER, JPEG = 63000260, 63000261, 63000262
 COLUMNS = ("start", "end", "eventClass", "globalTid", "nameId")
@@ -20,8 +20,8 @@ def test_calls_of_each_library_have_a_type(tmp_path: Path) -> None:
         "NVVIDEO_JPEG_API": (COLUMNS, [(10, 15, 67, MAIN, 2), (11, 12, 67, None, 2)]),
     }
     strings = ["NvEncEncodePicture", "cuvidDecodePicture", "nvjpegDecode"]
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "video")
-    found = intervals(trace, ENCODER, DECODER, JPEG)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "video")
+    found = pair_intervals(trace, ENCODER, DECODER, JPEG)
     assert sorted(
         (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in found.itertuples()
     ) == [
@@ -30,7 +30,7 @@ def test_calls_of_each_library_have_a_type(tmp_path: Path) -> None:
         (30, 70, 1, DECODER, "cuvidDecodePicture"),
         (40, 50, 1, DECODER, "cuvidDecodePicture"),
     ]
-    told = account(summary, "video")
+    told = get_account(summary, "video")
     assert (told.read, told.written) == (7, 4)
     assert told.dropped == {"partly overlaps another call on its thread": 1, "ends before it starts": 1, "no thread": 1}
 
@@ -78,8 +78,8 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
         ),
         "GPU_VIDEO_ENGINE_MISSING": (("start", "end", "globalEngineId", "rangeCount"), [(1, 2, 1, 3), (1, 2, 1, 4)]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    found = intervals(trace, *range(DECODING, DECODING + 40))
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
+    found = pair_intervals(trace, *range(DECODING, DECODING + 40))
     assert sorted(
         (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in found.itertuples()
     ) == [
@@ -91,7 +91,7 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
     engines = trace.events[trace.events["type"] == ENGINE]
     shown = [(e.time + 10, e.row, e.value) for e in engines.itertuples()]
     assert shown == [(15, 1, 1), (20, 1, 0), (25, 0, 0), (50, 0, 0)]
-    told = account(summary, "video")
+    told = get_account(summary, "video")
     assert (told.read, told.written) == (12, 8)
     assert told.dropped == {
         "an engine of unknown kind": 1,
@@ -109,11 +109,11 @@ def test_work_that_overlaps_is_all_there(tmp_path: Path) -> None:
     kinds = random.integers(0, 4, 400)
     rows = [work(int(b), int(e), int(k), PROCESS, 1) for b, e, k in zip(begin, end, kinds, strict=True)]
     tables = {"NVVIDEO_JPEG_API": (COLUMNS, [(5, 6, 67, MAIN, 0)]), "GPU_VIDEO_ENGINE_WORKLOAD": (WORK, rows)}
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    found = intervals(trace, *range(DECODING, DECODING + 40))
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
+    found = pair_intervals(trace, *range(DECODING, DECODING + 40))
     shown = sorted((e.begin + 5, e.end + 5, (e.type - DECODING) // 10) for e in found.itertuples())
     assert shown == sorted((row[0], row[1], row[3]) for row in rows)
-    assert account(summary, "video").dropped == {}
+    assert get_account(summary, "video").dropped == {}
     for _, lane in found.sort_values("begin").groupby("type"):
         assert (lane["begin"].to_numpy()[1:] >= lane["end"].to_numpy()[:-1]).all()
 
@@ -121,7 +121,7 @@ def test_work_that_overlaps_is_all_there(tmp_path: Path) -> None:
 def test_more_work_at_a_time_than_lanes_is_counted(tmp_path: Path) -> None:
     rows = [work(10 + i, 1000, 1, PROCESS, 1) for i in range(LANES + 2)]
     tables = {"NVVIDEO_JPEG_API": (COLUMNS, [(5, 6, 67, MAIN, 0)]), "GPU_VIDEO_ENGINE_WORKLOAD": (WORK, rows)}
-    _, summary = trace_of([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    told = account(summary, "video")
+    _, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
+    told = get_account(summary, "video")
     assert (told.read, told.written) == (LANES + 3, LANES + 1)
     assert told.dropped == {f"more than {LANES} works of a kind of engine at a time": 2}

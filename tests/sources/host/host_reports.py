@@ -15,7 +15,7 @@ from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
-from tests.trace_reader import Trace, intervals, read_trace
+from tests.trace_reader import Trace, pair_intervals, read_trace
 
 PID = 0xFFFFFF
 UTC = 1_700_000_000_000_000_000
@@ -23,12 +23,12 @@ UTC = 1_700_000_000_000_000_000
 Rows = Iterable[Sequence[object]]
 
 
-def tid(process: int, thread: int | None = None) -> int:
+def make_tid(process: int, thread: int | None = None) -> int:
     """globalTid of a thread; of the main thread without one."""
     return 1 << 56 | process << 24 | (process if thread is None else thread)
 
 
-def small_report(
+def write_small_report(
     path: Path,
     tables: Mapping[tuple[str, str], Rows],
     strings: Sequence[str] = (),
@@ -55,7 +55,7 @@ def small_report(
     return path
 
 
-def translated(
+def translate_sources(
     reports: Sequence[Path], folder: Path, sources: str, options: SourceOptions | None = None
 ) -> tuple[TranslationResult, Trace]:
     """The trace of some sources of these reports, which is sound: nothing that was read is lost without a reason."""
@@ -67,11 +67,11 @@ def translated(
     return summary, read_trace(folder / "trace.prv")
 
 
-def account(summary: TranslationResult, source: str) -> SourceAccount:
+def get_account(summary: TranslationResult, source: str) -> SourceAccount:
     return next(account for account in summary.sources if account.name == source)
 
 
-def without_other_calls(report: Path, folder: Path) -> Path:
+def copy_without_other_calls(report: Path, folder: Path) -> Path:
     """A copy in which threads make no calls but those of the operating system and of CUDA.
 
     What is observed of threads that make calls is shown, whether or not the calls are chosen.
@@ -90,21 +90,21 @@ def without_other_calls(report: Path, folder: Path) -> Path:
     return copy
 
 
-def in_report_time(trace: Trace, summary: TranslationResult, utc: int, *event_types: int) -> pd.DataFrame:
+def collect_in_report_time(trace: Trace, summary: TranslationResult, utc: int, *event_types: int) -> pd.DataFrame:
     """Intervals with begin and end on the clock of a report whose time 0 is `utc`, and the label of each value."""
-    found = intervals(trace, *event_types)
+    found = pair_intervals(trace, *event_types)
     shift = summary.start_utc_ns - utc
     names = [trace.values[kind][value] for kind, value in zip(found["type"], found["value"], strict=True)]
     return found.assign(begin=found["begin"] + shift, end=found["end"] + shift, name=names)
 
 
-def row_of_thread(tids: Iterable[int]) -> dict[int, int]:
+def number_thread_rows(tids: Iterable[int]) -> dict[int, int]:
     """Row of each thread in a trace of one report without GPU: by process, the main thread first."""
     order = sorted(set(tids), key=lambda t: (t >> 24, t & PID != t >> 24 & PID, t & PID))
     return {thread: row for row, thread in enumerate(order)}
 
 
-def painted(frame: pd.DataFrame) -> dict[tuple[int, int], int]:
+def sum_painted(frame: pd.DataFrame) -> dict[tuple[int, int], int]:
     """Length (ns) of the union of the intervals of each (row, state), by one sweep each."""
     lengths: dict[tuple[int, int], int] = {}
     for key, group in frame.groupby(["row", "state"]):

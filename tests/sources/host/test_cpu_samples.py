@@ -19,12 +19,12 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,
-    account,
-    row_of_thread,
-    small_report,
-    tid,
-    translated,
-    without_other_calls,
+    copy_without_other_calls,
+    get_account,
+    make_tid,
+    number_thread_rows,
+    translate_sources,
+    write_small_report,
 )
 from tests.trace_reader import Trace
 
@@ -98,15 +98,17 @@ def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Pat
     connection.close()
 
     options = SourceOptions(osrt_min=0, stack_depth=depth)
-    summary, trace = translated([without_other_calls(path, tmp_path)], tmp_path, "os_runtime,cpu_samples", options)
+    summary, trace = translate_sources(
+        [copy_without_other_calls(path, tmp_path)], tmp_path, "os_runtime,cpu_samples", options
+    )
     of_caller = [(sample, time, thread) for sample, time, thread in samples if thread in callers]
     processes = {thread >> 24 for thread in callers}
     no_task = sum(thread >> 24 not in processes for _, _, thread in samples)
-    found = account(summary, "cpu_samples")
+    found = get_account(summary, "cpu_samples")
     assert (found.read, found.written) == (len(samples), len(of_caller))
     dropped = {NO_CALL: len(samples) - len(of_caller) - no_task, NO_TASK: no_task}
     assert found.dropped == {reason: count for reason, count in dropped.items() if count}
-    rows = row_of_thread(callers)
+    rows = number_thread_rows(callers)
     expected = [(rows[thread], time, said[sample]) for sample, time, thread in of_caller]
     assert comparable(points(trace, utc, summary.start_utc_ns)) == comparable(expected)
     assert {t for _, _, s in expected for t in s} <= set(trace.types)
@@ -131,7 +133,7 @@ STRINGS = [
     "",
 ]
 WORK, MAIN, ADDRESS, CUDA, PROG, VDSO, BROKEN, UNKNOWN, ZERO, KERNEL, LIBC, EMPTY = range(1, 13)
-CALLS = [(0, 500_000, 27, tid(7), 0)]
+CALLS = [(0, 500_000, 27, make_tid(7), 0)]
 
 
 def of_chains(
@@ -143,11 +145,11 @@ def of_chains(
 ) -> dict[int, Said]:
     """Labels by time of the samples: one at 100 * id for each chain, unless they are given."""
     ids = sorted({row[0] for row in chains if isinstance(row[0], int)})
-    samples = samples or [(i, 100 * i, 0, 1, tid(7), 1) for i in ids]
+    samples = samples or [(i, 100 * i, 0, 1, make_tid(7), 1) for i in ids]
     tables = {SAMPLES: samples, OSRT: CALLS, (CHAINS[0], columns): chains}
-    report = small_report(folder / "r.sqlite", tables, STRINGS)
-    summary, trace = translated([report], folder, "os_runtime,cpu_samples", SourceOptions(stack_depth=depth))
-    assert account(summary, "cpu_samples").written == len(samples)
+    report = write_small_report(folder / "r.sqlite", tables, STRINGS)
+    summary, trace = translate_sources([report], folder, "os_runtime,cpu_samples", SourceOptions(stack_depth=depth))
+    assert get_account(summary, "cpu_samples").written == len(samples)
     return {time: said for _, time, said in points(trace, UTC, summary.start_utc_ns)}
 
 
@@ -208,8 +210,12 @@ def test_odd_chains(tmp_path: Path) -> None:
         (None, MAIN, PROG, 0, 0),
         ("x", MAIN, PROG, 0, 0),
     ]
-    samples = [(i, 100 * i, 0, 1, tid(7), 1) for i in (3, 1, 2, 4, 5)]
-    samples += [(None, 600, 0, 1, tid(7), 1), (1, 700, 0, 1, tid(7), 1), (-(2**63) + 1, 800, 0, 1, tid(7), 1)]
+    samples = [(i, 100 * i, 0, 1, make_tid(7), 1) for i in (3, 1, 2, 4, 5)]
+    samples += [
+        (None, 600, 0, 1, make_tid(7), 1),
+        (1, 700, 0, 1, make_tid(7), 1),
+        (-(2**63) + 1, 800, 0, 1, make_tid(7), 1),
+    ]
     found = of_chains(chains, tmp_path, samples=samples)
     work = {FUNCTION: "work", MODULE: "prog"}
     assert found == {
@@ -232,21 +238,21 @@ def test_columns_that_some_versions_lack(tmp_path: Path) -> None:
 
 def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
     samples = [
-        (1, -400, 0, 1, tid(7), 1),
-        (2, 0, 0, 1, tid(7), 1),  # the begin of the capture is a time
-        (2, 0, 0, 1, tid(7), 1),
+        (1, -400, 0, 1, make_tid(7), 1),
+        (2, 0, 0, 1, make_tid(7), 1),  # the begin of the capture is a time
+        (2, 0, 0, 1, make_tid(7), 1),
         (3, 10, 0, 1, None, 1),
-        (4, None, 0, 1, tid(7), 1),
+        (4, None, 0, 1, make_tid(7), 1),
         (5, None, 0, 1, None, 1),
-        (6, 2**62, 0, 1, tid(7), 1),
-        (7, "soon", 0, 1, tid(7), 1),
-        (8, 10, 0, 1, tid(7, 8), 1),  # a thread without calls
-        (9, 10, 0, 1, tid(8), 1),  # and a process
+        (6, 2**62, 0, 1, make_tid(7), 1),
+        (7, "soon", 0, 1, make_tid(7), 1),
+        (8, 10, 0, 1, make_tid(7, 8), 1),  # a thread without calls
+        (9, 10, 0, 1, make_tid(8), 1),  # and a process
     ]
-    report = small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
+    report = write_small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
     for sources in ("os_runtime,cpu_samples", "cpu_samples,os_runtime"):
-        summary, trace = translated([report], tmp_path, sources)
-        found = account(summary, "cpu_samples")
+        summary, trace = translate_sources([report], tmp_path, sources)
+        found = get_account(summary, "cpu_samples")
         assert (found.read, found.written) == (10, 3)
         assert found.dropped == {
             "no thread": 2,
@@ -260,9 +266,9 @@ def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
 
 
 def test_a_report_without_samples_has_none_of_it(tmp_path: Path) -> None:
-    report = small_report(tmp_path / "r.sqlite", {OSRT: CALLS, CHAINS: [(1, WORK, PROG, 0, 0)]}, STRINGS)
-    summary, trace = translated([report], tmp_path, "os_runtime,cpu_samples")
-    assert account(summary, "cpu_samples").read == 0
+    report = write_small_report(tmp_path / "r.sqlite", {OSRT: CALLS, CHAINS: [(1, WORK, PROG, 0, 0)]}, STRINGS)
+    summary, trace = translate_sources([report], tmp_path, "os_runtime,cpu_samples")
+    assert get_account(summary, "cpu_samples").read == 0
     assert not any(FUNCTION <= number <= MODULE for number in trace.types)
 
 
@@ -271,12 +277,12 @@ def test_ranks_share_the_numbers_of_functions_but_not_of_addresses(tmp_path: Pat
     for rank, address in enumerate(("0x7f0000000010", "0x550000000020")):
         strings = ["poll", "work", address, "/usr/lib/libcuda.so.1", f"/home/{rank}/prog"]
         tables = {
-            SAMPLES: [(1, 100, 0, 1, tid(7), 1), (2, 200, 0, 1, tid(7), 1)],
+            SAMPLES: [(1, 100, 0, 1, make_tid(7), 1), (2, 200, 0, 1, make_tid(7), 1)],
             CHAINS: [(1, 1, 4, 0, 0), (2, 2, 3, 1, 0)],
             OSRT: CALLS,
         }
-        reports.append(small_report(tmp_path / f"{rank}.sqlite", tables, strings))
-    _, trace = translated(reports, tmp_path, "os_runtime,cpu_samples")
+        reports.append(write_small_report(tmp_path / f"{rank}.sqlite", tables, strings))
+    _, trace = translate_sources(reports, tmp_path, "os_runtime,cpu_samples")
     assert trace.values[FUNCTION] == {1: "(libcuda.so.1)", 2: "work"}
     assert trace.values[MODULE] == {1: "libcuda.so.1", 2: "prog"}
 
@@ -288,10 +294,10 @@ def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
     order = np.random.default_rng(7).permutation(chain.size)
     shuffled = zip(chain[order].tolist(), level[order].tolist(), strict=True)
     rows = [(c + 1, WORK if (c + d) % 2 else MAIN, PROG, 0, d) for c, d in shuffled]
-    samples = [(i + 1, 10 * i, 0, 1, tid(7), 1) for i in range(count)]
+    samples = [(i + 1, 10 * i, 0, 1, make_tid(7), 1) for i in range(count)]
     tables = {SAMPLES: samples, CHAINS: rows, OSRT: CALLS}
-    report = small_report(tmp_path / "r.sqlite", tables, STRINGS)
-    _, trace = translated([report], tmp_path, "os_runtime,cpu_samples", SourceOptions(stack_depth=3))
+    report = write_small_report(tmp_path / "r.sqlite", tables, STRINGS)
+    _, trace = translate_sources([report], tmp_path, "os_runtime,cpu_samples", SourceOptions(stack_depth=3))
     events = trace.events
     for depth in range(3):
         of_level = events[events["type"] == FUNCTION + depth]
@@ -303,8 +309,8 @@ def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
 
 
 def test_inspect_counts_samples_and_no_task_of_them(tmp_path: Path) -> None:
-    samples = [(1, 100, 0, 1, tid(7), 1), (2, 200, 0, 1, tid(9), 1)]
-    report = small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
+    samples = [(1, 100, 0, 1, make_tid(7), 1), (2, 200, 0, 1, make_tid(9), 1)]
+    report = write_small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
     found = inspect([report], Progress(), 1)
     assert (found.reports[0].sources["cpu_samples"], found.tasks) == (2, 1)
     assert found.reports[0].not_translated == []

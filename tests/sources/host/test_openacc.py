@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.small_reports import MAIN, WORKER, account, export, trace_of
-from tests.trace_reader import Trace, intervals
+from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
+from tests.trace_reader import Trace, pair_intervals
 
 OTHER, DATA, LAUNCH = 66000000, 66000001, 66000002
 BYTES, VARIABLE, KERNEL, GANGS, WORKERS, VECTOR = range(66300001, 66300007)
@@ -55,13 +55,13 @@ TABLES = {
 
 @pytest.fixture
 def translated(tmp_path: Path) -> tuple[Trace, dict[str, int], tuple[int, int]]:
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", STRINGS, TABLES)], tmp_path / "x.prv", "openacc")
-    told = account(summary, "openacc")
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", STRINGS, TABLES)], tmp_path / "x.prv", "openacc")
+    told = get_account(summary, "openacc")
     return trace, told.dropped, (told.read, told.written)
 
 
 def shown(trace: Trace, *event_types: int) -> list[tuple[int, int, int, str]]:
-    found = intervals(trace, *event_types)
+    found = pair_intervals(trace, *event_types)
     return sorted((e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value]) for e in found.itertuples())
 
 
@@ -113,6 +113,6 @@ def test_only_waits_say_what_a_thread_does(translated: tuple[Trace, dict[str, in
 def test_exports_of_before_2023_lack_columns(tmp_path: Path) -> None:
     columns = ("start", "end", "globalTid", "eventKind")
     tables = {"CUPTI_ACTIVITY_KIND_OPENACC_DATA": (columns, [(10, 20, MAIN, 13)])}
-    trace, _ = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "openacc")
+    trace, _ = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "openacc")
     assert shown(trace, DATA) == [(10, 20, 0, "Create")]
     assert set(trace.events["type"]) == {DATA, BYTES}

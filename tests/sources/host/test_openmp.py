@@ -11,8 +11,16 @@ import pandas as pd
 import pytest
 
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.host.host_reports import UTC, account, in_report_time, row_of_thread, small_report, tid, translated
-from tests.trace_reader import differences
+from tests.sources.host.host_reports import (
+    UTC,
+    collect_in_report_time,
+    get_account,
+    make_tid,
+    number_thread_rows,
+    translate_sources,
+    write_small_report,
+)
+from tests.trace_reader import compare_tables
 
 CAPTURE = REPORTS / "cpu/2024.2.3-omp_clang.sqlite"
 PARALLEL, WORKSHARING, BARRIER, CRITICAL, LOCK = 60000001, 60000002, 60000005, 60000006, 60000009
@@ -75,28 +83,28 @@ def test_every_row_of_the_capture_is_there(capture: sqlite3.Connection, tmp_path
     )
     assert len(expected) + len(created) == total == 333
 
-    summary, trace = translated([CAPTURE], tmp_path, "openmp")
-    openmp = account(summary, "openmp")
+    summary, trace = translate_sources([CAPTURE], tmp_path, "openmp")
+    openmp = get_account(summary, "openmp")
     assert (openmp.read, openmp.written, openmp.dropped) == (total, total, {})
-    rows = row_of_thread(expected["tid"])
+    rows = number_thread_rows(expected["tid"])
     assert trace.threads == [len(rows)]
     expected["row"] = expected["tid"].map(rows)
     types = sorted(set(expected["type"]))
-    got = in_report_time(trace, summary, utc, *types)
-    assert differences(got, expected, ["type", "row", "begin", "end", "value", "name"]) == ""
+    got = collect_in_report_time(trace, summary, utc, *types)
+    assert compare_tables(got, expected, ["type", "row", "begin", "end", "value", "name"]) == ""
 
     task_id = trace.events[trace.events["type"] == TASK_ID].set_index("line")["value"]
     assert task_id.index.is_unique
     tasks = got[got["type"].isin([FUNCTION, TASK])]
     tasks = tasks.assign(task=task_id.reindex(tasks["line"]).to_numpy())
     of_tasks = expected[expected["type"].isin([FUNCTION, TASK])]
-    assert differences(tasks, of_tasks, ["type", "row", "begin", "end", "task"]) == ""
+    assert compare_tables(tasks, of_tasks, ["type", "row", "begin", "end", "task"]) == ""
     points = trace.events[trace.events["type"] == CREATION]
     assert set(points["value"]) == {1}
     points = points.assign(
         time=points["time"] + summary.start_utc_ns - utc, task=task_id.reindex(points["line"]).to_numpy()
     )
-    assert differences(points, created.assign(row=created["tid"].map(rows)), ["row", "time", "task"]) == ""
+    assert compare_tables(points, created.assign(row=created["tid"].map(rows)), ["row", "time", "task"]) == ""
 
 
 def test_threads_wait_where_they_run_no_task(capture: sqlite3.Connection, tmp_path: Path) -> None:
@@ -104,10 +112,10 @@ def test_threads_wait_where_they_run_no_task(capture: sqlite3.Connection, tmp_pa
     rows = _rows(capture)
     waits = (rows["type"].isin([BARRIER, TASKWAIT])) | (rows["name"] == "Waiting to enter")
     chosen = rows[waits | (rows["type"] == TASK)].assign(waits=waits)
-    summary, trace = translated([CAPTURE], tmp_path, "openmp")
+    summary, trace = translate_sources([CAPTURE], tmp_path, "openmp")
     shift = summary.start_utc_ns - utc
     got = trace.states[trace.states["state"] == SYNCHRONIZATION]
-    row_of = row_of_thread(rows["tid"])
+    row_of = number_thread_rows(rows["tid"])
     for thread, of_thread in chosen.groupby("tid"):
         # What goes on between two neighbouring times: the interval around it that began last.
         times = np.unique(np.concatenate([of_thread["begin"], of_thread["end"]]))
@@ -128,7 +136,7 @@ def _table(what: str, columns: str) -> tuple[str, str]:
 
 
 def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
-    main = tid(7)
+    main = make_tid(7)
     merged = (1 << 31) | 4
     work = [(i * 10, i * 10 + 5, main, kind) for i, kind in enumerate([5, 6, 7, 8, 10, 11, 12, 13, 9, None], 1)]
     tables = {
@@ -156,9 +164,9 @@ def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
         _table("FLUSH", "start globalTid"): [(605, main), (606, None), (None, main)],
         _table("PARALLEL", "start end globalTid"): [(700, 800, main), (750, 850, main), (3, 2, main)],
     }
-    report = small_report(tmp_path / "r.sqlite", tables)
-    summary, trace = translated([report], tmp_path, "openmp")
-    openmp = account(summary, "openmp")
+    report = write_small_report(tmp_path / "r.sqlite", tables)
+    summary, trace = translate_sources([report], tmp_path, "openmp")
+    openmp = get_account(summary, "openmp")
     assert openmp.read == sum(len(list(rows)) for rows in tables.values())
     assert openmp.dropped == {
         "no thread": 1,
@@ -168,7 +176,7 @@ def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
     }
     types = [PARALLEL, WORKSHARING, BARRIER, ORDERED, 60000008, FUNCTION, TASK, TASKGROUP, TASKLOOP]
     types += [THREAD, REDUCTION, WAIT, OTHER_SYNCHRONIZATION]
-    got = in_report_time(trace, summary, UTC, *types).sort_values(["begin", "type"])
+    got = collect_in_report_time(trace, summary, UTC, *types).sort_values(["begin", "type"])
     assert list(got[["type", "begin", "name"]].itertuples(index=False, name=None)) == [
         (FUNCTION, 1, "Initial task"),
         (THREAD, 1, "Thread of OpenMP"),
@@ -203,7 +211,7 @@ def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
         (OTHER_SYNCHRONIZATION, 1190, "Synchronization of unknown kind"),
     ]
     points = trace.events[trace.events["type"] == POINT]
-    assert trace.labels_of(POINT, points["value"]) == [
+    assert trace.get_labels(POINT, points["value"]) == [
         "Lock initialised",
         "Lock destroyed",
         "Task scheduled",
@@ -215,13 +223,13 @@ def test_kinds_that_other_runtimes_have(tmp_path: Path) -> None:
 
 def test_the_barrier_of_a_task_shows_within_the_task(tmp_path: Path) -> None:
     """A thread in a barrier runs a task, which waits for a task that it made."""
-    main = tid(7)
+    main = make_tid(7)
     tables = {
         _table("SYNC_REGION", "start end globalTid kind"): [(100, 200, main, 3), (120, 160, main, 5)],
         _table("TASK", "start end globalTid kind taskId"): [(110, 180, main, 4, 2), (130, 140, main, 4, 3)],
     }
-    report = small_report(tmp_path / "r.sqlite", tables)
-    summary, trace = translated([report], tmp_path, "openmp")
+    report = write_small_report(tmp_path / "r.sqlite", tables)
+    summary, trace = translate_sources([report], tmp_path, "openmp")
     shift = summary.start_utc_ns - UTC
     waits = trace.states[trace.states["state"] == SYNCHRONIZATION]
     assert sorted(zip(waits["begin"] + shift, waits["end"] + shift, strict=True)) == [

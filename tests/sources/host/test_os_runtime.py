@@ -14,15 +14,15 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,
-    account,
-    in_report_time,
-    painted,
-    row_of_thread,
-    small_report,
-    tid,
-    translated,
+    collect_in_report_time,
+    get_account,
+    make_tid,
+    number_thread_rows,
+    sum_painted,
+    translate_sources,
+    write_small_report,
 )
-from tests.trace_reader import differences
+from tests.trace_reader import compare_tables
 
 OS_RUNTIME, PTHREAD = 66400000, 61000000
 RUNNING, BLOCKED, INPUT_OUTPUT = 1, 9, 12
@@ -83,15 +83,15 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:
     utc, calls = _expected(path)
     kept = calls[calls["end"] - calls["begin"] >= shortest]
-    summary, trace = translated([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest))
-    osrt = account(summary, "os_runtime")
+    summary, trace = translate_sources([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest))
+    osrt = get_account(summary, "os_runtime")
     assert osrt.read == len(calls)
     assert osrt.written == len(kept)
     short = len(calls) - len(kept)
     assert osrt.dropped == ({"shorter than the minimum of 10us": short} if short else {})
     if kept.empty:
         return
-    rows = row_of_thread(kept["tid"])
+    rows = number_thread_rows(kept["tid"])
     assert sum(trace.threads) == len(rows)
     is_pthread = kept["name"].str.startswith("pthread_")
     expected = kept.assign(
@@ -100,8 +100,8 @@ def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Pa
         type=is_pthread.map({True: PTHREAD, False: OS_RUNTIME}),
         name=[EXTRAE[name][1] if name.startswith("pthread_") else name for name in kept["name"]],
     )
-    got = in_report_time(trace, summary, utc, OS_RUNTIME, PTHREAD)
-    assert differences(got, expected, ["type", "row", "begin", "end", "name"]) == ""
+    got = collect_in_report_time(trace, summary, utc, OS_RUNTIME, PTHREAD)
+    assert compare_tables(got, expected, ["type", "row", "begin", "end", "name"]) == ""
     for value, label in {EXTRAE[name] for name in kept.loc[is_pthread, "name"]}:
         assert trace.values[PTHREAD][value] == label
     if shortest == 0:
@@ -118,7 +118,7 @@ def _check_states(trace, expected: pd.DataFrame) -> None:
             outer.append((call.row, call.begin, call.end, call.state))
             until = (call.row, call.end)
     frame = pd.DataFrame(outer, columns=["row", "begin", "end", "state"])
-    lengths = painted(frame)
+    lengths = sum_painted(frame)
     spans = expected.groupby("row").agg(begin=("begin", "min"), end=("end", "max"))
     for row, begin, end in spans.itertuples():
         busy = sum(length for (of_row, _), length in lengths.items() if of_row == row)
@@ -150,7 +150,7 @@ def test_durations_are_written_as_they_are_typed(ns: int, text: str) -> None:
 
 def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
     names = ["poll", "pthread_mutex_trylock", "pthread_getname_np", "read"]
-    main, other = tid(7), tid(7, 8)
+    main, other = make_tid(7), make_tid(7, 8)
     rows = [
         (100_000, 200_000, 27, main, 0),
         (110_000, 120_000, 27, main, 1),  # within, and exactly as long as the limit
@@ -166,9 +166,9 @@ def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
         (600_000, 500_000, 27, main, 0),
         (700_000, 800_000, 27, main, 99),
     ]
-    report = small_report(tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): rows}, names)
-    summary, trace = translated([report], tmp_path, "os_runtime")
-    osrt = account(summary, "os_runtime")
+    report = write_small_report(tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): rows}, names)
+    summary, trace = translate_sources([report], tmp_path, "os_runtime")
+    osrt = get_account(summary, "os_runtime")
     assert osrt.read == 11
     assert osrt.dropped == {
         "no thread": 1,
@@ -177,7 +177,7 @@ def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
         "partly overlaps another call on its thread": 1,
         "shorter than the minimum of 10us": 1,
     }
-    got = in_report_time(trace, summary, UTC, OS_RUNTIME, PTHREAD)
+    got = collect_in_report_time(trace, summary, UTC, OS_RUNTIME, PTHREAD)
     assert sorted(got[["row", "begin", "end", "name"]].itertuples(index=False, name=None)) == [
         (0, 100_000, 200_000, "poll"),
         (0, 110_000, 120_000, "pthread_mutex_*lock"),
@@ -192,13 +192,13 @@ def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:
 
 
 def test_a_process_of_short_calls_only_is_no_task(tmp_path: Path) -> None:
-    rows = [(100_000, 100_500, 27, tid(5), 0), (100_000, 200_000, 27, tid(6), 0)]
-    report = small_report(tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): rows}, ["poll"])
-    _, trace = translated([report], tmp_path, "os_runtime")
+    rows = [(100_000, 100_500, 27, make_tid(5), 0), (100_000, 200_000, 27, make_tid(6), 0)]
+    report = write_small_report(tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): rows}, ["poll"])
+    _, trace = translate_sources([report], tmp_path, "os_runtime")
     assert trace.threads == [1]
-    summary, trace = translated([report], tmp_path, "os_runtime", SourceOptions(osrt_min=0))
+    summary, trace = translate_sources([report], tmp_path, "os_runtime", SourceOptions(osrt_min=0))
     assert trace.threads == [1, 1]
-    assert account(summary, "os_runtime").dropped == {}
+    assert get_account(summary, "os_runtime").dropped == {}
 
 
 NVTX = ("NVTX_EVENTS", "start end eventType globalTid text textId domainId")
@@ -207,10 +207,10 @@ NVTX = ("NVTX_EVENTS", "start end eventType globalTid text textId domainId")
 @pytest.mark.parametrize("launcher_calls", [False, True])
 def test_calls_of_a_launcher_do_not_take_the_rank_from_the_program(launcher_calls: bool, tmp_path: Path) -> None:
     """The launcher becomes a task, but only what is instrumented can be the rank of the environment."""
-    calls = [(100_000, 200_000, 27, tid(6), 0)] + [(100_000, 900_000, 27, tid(5), 0)] * launcher_calls
-    ranges = [(10_000, 800_000, 59, tid(6), "step", None, 0)]
-    report = small_report(
+    calls = [(100_000, 200_000, 27, make_tid(6), 0)] + [(100_000, 900_000, 27, make_tid(5), 0)] * launcher_calls
+    ranges = [(10_000, 800_000, 59, make_tid(6), "step", None, 0)]
+    report = write_small_report(
         tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): calls, NVTX: ranges}, ["poll"], environment='RANK="3"'
     )
-    _, trace = translated([report], tmp_path, "os_runtime,nvtx")
+    _, trace = translate_sources([report], tmp_path, "os_runtime,nvtx")
     assert trace.names["TASK"] == ["rank 3", "rank 3: process 5"][: 1 + launcher_calls]

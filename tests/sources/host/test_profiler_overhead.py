@@ -13,16 +13,16 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,
-    account,
-    in_report_time,
-    painted,
-    row_of_thread,
-    small_report,
-    tid,
-    translated,
-    without_other_calls,
+    collect_in_report_time,
+    copy_without_other_calls,
+    get_account,
+    make_tid,
+    number_thread_rows,
+    sum_painted,
+    translate_sources,
+    write_small_report,
 )
-from tests.trace_reader import differences
+from tests.trace_reader import compare_tables
 
 OVERHEAD, PROFILING, RUNNING, SYNCHRONIZATION = 66800000, 18, 1, 5
 NSYS = ("PROFILER_OVERHEAD", "start end globalTid nameId")
@@ -66,24 +66,26 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
     utc, rows, callers = _overhead(path)
     sources = "cuda_api,os_runtime,profiler_overhead"
-    summary, trace = translated([without_other_calls(path, tmp_path)], tmp_path, sources, SourceOptions(osrt_min=0))
+    summary, trace = translate_sources(
+        [copy_without_other_calls(path, tmp_path)], tmp_path, sources, SourceOptions(osrt_min=0)
+    )
     processes = {thread >> 24 for thread in callers}
     of_caller = rows["tid"].isin(callers)
     of_task = (rows["tid"] // 2**24).isin(processes)
     drops = {NO_CALL: int((of_task & ~of_caller).sum()), NO_TASK: int((~of_task).sum())}
-    overhead = account(summary, "profiler_overhead")
+    overhead = get_account(summary, "profiler_overhead")
     assert (overhead.read, overhead.written) == (len(rows), of_caller.sum())
     assert overhead.dropped == {reason: count for reason, count in drops.items() if count}
     if overhead.written == 0:
         return
     kept = rows[of_caller]
-    got = in_report_time(trace, summary, utc, OVERHEAD)
+    got = collect_in_report_time(trace, summary, utc, OVERHEAD)
     by_rows = _threads_of_rows(trace, callers, path)
     expected = kept.assign(row=kept["tid"].map(by_rows))
-    assert differences(got, expected, ["row", "begin", "end", "name"]) == ""
+    assert compare_tables(got, expected, ["row", "begin", "end", "name"]) == ""
 
     profiling = expected[[not name.startswith("Command Buffer Full") for name in expected["name"]]]
-    lengths = painted(profiling.assign(state=PROFILING))
+    lengths = sum_painted(profiling.assign(state=PROFILING))
     states = trace.states[trace.states["state"] == PROFILING]
     assert (states["end"] - states["begin"]).groupby([states["row"], states["state"]]).sum().to_dict() == lengths
 
@@ -99,7 +101,7 @@ def _threads_of_rows(trace, callers: set[int], path: Path) -> dict[int, int]:
     if "MPI_RANKS" in tables:
         ranks = dict(connection.execute("SELECT globalTid >> 24, rank FROM MPI_RANKS").fetchall())
     connection.close()
-    position = row_of_thread(callers)
+    position = number_thread_rows(callers)
     order = sorted(callers, key=lambda t: (t >> 24 not in cuda, ranks.get(t >> 24, 0) if cuda else 0, position[t]))
     assert len(order) == sum(trace.threads)
     return {thread: row for row, thread in enumerate(order)}
@@ -107,7 +109,7 @@ def _threads_of_rows(trace, callers: set[int], path: Path) -> dict[int, int]:
 
 def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
     names = ["cudaDeviceSynchronize_v3020", "CUPTI Buffer flush", "Command Buffer Full", "dlopen(x.so)", "cudaMalloc"]
-    main = tid(7)
+    main = make_tid(7)
     calls = [(100, 1_000, main, 0), (2_000, 3_000, main, 4)]
     nsys = [
         (50, 150, main, 3),
@@ -115,16 +117,16 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
         (400, 500, main, 1),
         (500, 500, main, 1),
         (2_500, 3_500, main, 1),
-        (10, 20, tid(7, 8), 1),
-        (10, 20, tid(9), 1),
+        (10, 20, make_tid(7, 8), 1),
+        (10, 20, make_tid(9), 1),
         (420, 600, main, 1),  # crosses
         (None, 20, main, 1),
     ]
     cupti = [(700, 800, main, 2, 8), (900, 950, main, None, 4), (2_100, 2_200, main, None, 6), (1, 2, None, 1, 3)]
     cupti += [(2_300, 2_400, main, 4, 8)]  # a name that tells nothing
-    report = small_report(tmp_path / "r.sqlite", {CUDA: calls, NSYS: nsys, CUPTI: cupti}, names)
-    summary, trace = translated([report], tmp_path, "cuda_api,profiler_overhead")
-    overhead = account(summary, "profiler_overhead")
+    report = write_small_report(tmp_path / "r.sqlite", {CUDA: calls, NSYS: nsys, CUPTI: cupti}, names)
+    summary, trace = translate_sources([report], tmp_path, "cuda_api,profiler_overhead")
+    overhead = get_account(summary, "profiler_overhead")
     assert overhead.read == 14
     assert overhead.dropped == {
         NO_CALL: 1,
@@ -133,7 +135,7 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
         "no start or end": 1,
         "no thread": 1,
     }
-    got = in_report_time(trace, summary, UTC, OVERHEAD)
+    got = collect_in_report_time(trace, summary, UTC, OVERHEAD)
     assert sorted(got[["begin", "end", "name"]].itertuples(index=False, name=None)) == [
         (50, 150, "dlopen(x.so)"),
         (60, 90, "CUPTI Buffer flush"),
@@ -160,9 +162,9 @@ def test_profiling_is_over_every_other_state(tmp_path: Path) -> None:
 
 
 def test_overhead_alone_is_no_task(tmp_path: Path) -> None:
-    report = small_report(tmp_path / "r.sqlite", {NSYS: [(10, 20, tid(7), 0)]}, ["TLS allocation"])
-    summary, trace = translated([report], tmp_path, "profiler_overhead")
-    assert account(summary, "profiler_overhead").dropped == {NO_TASK: 1}
+    report = write_small_report(tmp_path / "r.sqlite", {NSYS: [(10, 20, make_tid(7), 0)]}, ["TLS allocation"])
+    summary, trace = translate_sources([report], tmp_path, "profiler_overhead")
+    assert get_account(summary, "profiler_overhead").dropped == {NO_TASK: 1}
     assert OVERHEAD not in set(trace.events["type"])
     assert trace.states.empty
 

@@ -12,15 +12,15 @@ from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,
-    account,
-    in_report_time,
-    row_of_thread,
-    small_report,
-    tid,
-    translated,
-    without_other_calls,
+    collect_in_report_time,
+    copy_without_other_calls,
+    get_account,
+    make_tid,
+    number_thread_rows,
+    translate_sources,
+    write_small_report,
 )
-from tests.trace_reader import differences
+from tests.trace_reader import compare_tables
 
 ON_CPU, CAPTURE = 66700000, 63000300
 SCHED = ("SCHED_EVENTS", "start cpu isSchedIn globalTid")
@@ -61,13 +61,13 @@ def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) ->
     connection.close()
     processes = {thread >> 24 for thread in callers}
 
-    summary, trace = translated(
-        [without_other_calls(path, tmp_path)], tmp_path, "os_runtime,scheduling", SourceOptions(osrt_min=0)
+    summary, trace = translate_sources(
+        [copy_without_other_calls(path, tmp_path)], tmp_path, "os_runtime,scheduling", SourceOptions(osrt_min=0)
     )
     of_caller = periods["tid"].isin(callers)
     of_task = (periods["tid"] // 2**24).isin(processes)
     expected_drops = {NO_CALL: int((of_task & ~of_caller).sum()), NO_TASK: int((~of_task).sum())}
-    scheduling = account(summary, "scheduling")
+    scheduling = get_account(summary, "scheduling")
     assert scheduling.read == len(periods)
     assert scheduling.written == of_caller.sum()
     assert scheduling.dropped == {reason: count for reason, count in expected_drops.items() if count}
@@ -75,12 +75,12 @@ def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) ->
     if not callers:
         assert CAPTURE in trace.types
         return
-    rows = row_of_thread(callers)
+    rows = number_thread_rows(callers)
     assert sum(trace.threads) == len(rows)
     kept = periods[of_caller]
     expected = kept.assign(row=kept["tid"].map(rows), value=kept["cpu"] + 1, name="core " + kept["cpu"].astype(str))
-    got = in_report_time(trace, summary, utc, ON_CPU)
-    assert differences(got, expected, ["row", "begin", "end", "value", "name"]) == ""
+    got = collect_in_report_time(trace, summary, utc, ON_CPU)
+    assert compare_tables(got, expected, ["row", "begin", "end", "value", "name"]) == ""
 
 
 def _calls(*threads: int) -> list[tuple[object, ...]]:
@@ -88,7 +88,7 @@ def _calls(*threads: int) -> list[tuple[object, ...]]:
 
 
 def test_switches_that_have_no_partner(tmp_path: Path) -> None:
-    main, other = tid(7), tid(7, 8)
+    main, other = make_tid(7), make_tid(7, 8)
     switches = [
         (100, 3, 0, main),  # taken off, never put on
         (200, 3, 1, main),
@@ -108,11 +108,11 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
         (800, 1, 1, None),
         (800, 1, None, main),
     ]
-    report = small_report(
+    report = write_small_report(
         tmp_path / "r.sqlite", {SCHED: switches, OSRT: _calls(main, other)}, ["poll"], duration=400_000
     )
-    summary, trace = translated([report], tmp_path, "scheduling,os_runtime")
-    scheduling = account(summary, "scheduling")
+    summary, trace = translate_sources([report], tmp_path, "scheduling,os_runtime")
+    scheduling = get_account(summary, "scheduling")
     assert scheduling.dropped == {
         "no thread": 1,
         "no time": 1,
@@ -122,7 +122,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
         "no end (put on a core twice)": 1,
     }
     assert (scheduling.written, scheduling.closed_at_end) == (5, 2)
-    got = in_report_time(trace, summary, UTC, ON_CPU)
+    got = collect_in_report_time(trace, summary, UTC, ON_CPU)
     assert sorted(got[["row", "begin", "end", "value", "name"]].itertuples(index=False, name=None)) == [
         (0, 200, 300, 4, "core 3"),
         (0, 300, 300, 3, "core 2"),
@@ -134,20 +134,20 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
 
 def test_what_is_only_seen_has_no_row_and_does_not_move_the_limits(tmp_path: Path) -> None:
     switches = [
-        (-900, 0, 1, tid(1)),
-        (-800, 0, 0, tid(1)),
-        (10, 0, 1, tid(7, 9)),
-        (20, 0, 0, tid(7, 9)),
-        (30, 0, 1, tid(7)),
-        (40, 0, 0, tid(7)),
-        (9_000_000, 5, 1, tid(2)),  # for ever
-        (9_000_000, 5, 1, tid(7, 9)),
+        (-900, 0, 1, make_tid(1)),
+        (-800, 0, 0, make_tid(1)),
+        (10, 0, 1, make_tid(7, 9)),
+        (20, 0, 0, make_tid(7, 9)),
+        (30, 0, 1, make_tid(7)),
+        (40, 0, 0, make_tid(7)),
+        (9_000_000, 5, 1, make_tid(2)),  # for ever
+        (9_000_000, 5, 1, make_tid(7, 9)),
     ]
-    report = small_report(tmp_path / "r.sqlite", {SCHED: switches, OSRT: _calls(tid(7))}, ["poll"])
+    report = write_small_report(tmp_path / "r.sqlite", {SCHED: switches, OSRT: _calls(make_tid(7))}, ["poll"])
     for sources in ("scheduling,os_runtime", "os_runtime,scheduling"):
-        summary, trace = translated([report], tmp_path, sources)
-        assert account(summary, "scheduling").dropped == {NO_TASK: 2, NO_CALL: 2}
-        assert account(summary, "scheduling").closed_at_end == 0
+        summary, trace = translate_sources([report], tmp_path, sources)
+        assert get_account(summary, "scheduling").dropped == {NO_TASK: 2, NO_CALL: 2}
+        assert get_account(summary, "scheduling").closed_at_end == 0
         assert trace.threads == [1]
         assert (summary.start_utc_ns, trace.duration) == (UTC, 500_000)
         assert set(trace.events["row"]) == {0}
@@ -156,19 +156,21 @@ def test_what_is_only_seen_has_no_row_and_does_not_move_the_limits(tmp_path: Pat
 def test_cores_have_the_same_value_in_every_trace(tmp_path: Path) -> None:
     reports = []
     for name, core in (("a", 17), ("b", 2)):
-        switches = [(10, core, 1, tid(7)), (20, core, 0, tid(7))]
+        switches = [(10, core, 1, make_tid(7)), (20, core, 0, make_tid(7))]
         reports.append(
-            small_report(tmp_path / f"{name}.sqlite", {SCHED: switches, OSRT: _calls(tid(7))}, ["poll", name])
+            write_small_report(
+                tmp_path / f"{name}.sqlite", {SCHED: switches, OSRT: _calls(make_tid(7))}, ["poll", name]
+            )
         )
-    _, trace = translated(reports, tmp_path, "scheduling,os_runtime")
+    _, trace = translate_sources(reports, tmp_path, "scheduling,os_runtime")
     assert trace.values[ON_CPU] == {0: "End", 3: "core 2", 18: "core 17"}
     assert sorted(trace.events.loc[trace.events["type"] == ON_CPU, "value"]) == [0, 0, 3, 18]
 
 
 def test_a_report_of_nothing_but_switches_shows_its_capture(tmp_path: Path) -> None:
-    switches = [(10, 0, 1, tid(7)), (20, 0, 0, tid(7)), (30, 0, 1, tid(8))]
-    report = small_report(tmp_path / "r.sqlite", {SCHED: switches}, duration=5_000)
-    summary, trace = translated([report], tmp_path, "scheduling")
-    assert account(summary, "scheduling").dropped == {NO_TASK: 2}
+    switches = [(10, 0, 1, make_tid(7)), (20, 0, 0, make_tid(7)), (30, 0, 1, make_tid(8))]
+    report = write_small_report(tmp_path / "r.sqlite", {SCHED: switches}, duration=5_000)
+    summary, trace = translate_sources([report], tmp_path, "scheduling")
+    assert get_account(summary, "scheduling").dropped == {NO_TASK: 2}
     assert trace.duration == 5_000
     assert set(trace.events["type"]) == {CAPTURE}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from tests.sources.small_reports import MAIN, WORKER, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 SYSTEM_CALL = 66410000
 COLUMNS = ("start", "end", "eventClass", "globalTid", "nameId", "callchainId")
@@ -23,14 +23,14 @@ ROWS = [
 
 def test_calls_with_names_and_states(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", STRINGS, {"SYSCALL": (COLUMNS, ROWS)})
-    trace, summary = trace_of([report], tmp_path / "x.prv", "system_calls", SourceOptions(osrt_min=5))
-    found = intervals(trace, SYSTEM_CALL)
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "system_calls", SourceOptions(osrt_min=5))
+    found = pair_intervals(trace, SYSTEM_CALL)
     assert sorted((e.begin + 20, e.end + 20, e.row, trace.values[e.type][e.value]) for e in found.itertuples()) == [
         (20, 60, 0, "futex"),
         (30, 70, 1, "getpid"),
         (70, 90, 0, "read"),
     ]
-    told = account(summary, "system_calls")
+    told = get_account(summary, "system_calls")
     assert (told.read, told.written) == (6, 3)
     assert told.dropped == {"no start or end": 1, "no thread": 1, "shorter than the minimum of 5ns": 1}
     blocked, input_output, running = 9, 12, 1
@@ -51,7 +51,7 @@ def test_a_process_that_only_makes_system_calls_is_a_task_but_no_rank(tmp_path: 
             [(20, 60, MAIN, 1, 1)],
         ),
     }
-    trace, _ = trace_of(
+    trace, _ = translate_reports(
         [export(tmp_path / "a.sqlite", STRINGS, tables)],
         tmp_path / "x.prv",
         "cuda_api,system_calls",
@@ -71,7 +71,9 @@ def test_callers_are_those_of_the_chain(tmp_path: Path) -> None:
         ),
     }
     options = SourceOptions(osrt_min=5, stack_depth=2)
-    trace, _ = trace_of([export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "system_calls", options)
+    trace, _ = translate_reports(
+        [export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "system_calls", options
+    )
     callers = trace.events[trace.events["type"].between(70000001, 70000100)]
     assert [(e.time + 20, e.type - 70000000, trace.values[e.type][e.value]) for e in callers.itertuples()] == [
         (20, 1, "wait"),

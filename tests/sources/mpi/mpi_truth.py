@@ -57,12 +57,12 @@ class Truth:
             grouped.setdefault(key, []).append(row)
         return [Call(sorted(rows, key=lambda row: row.end)) for rows in grouped.values()]
 
-    def communicator(self, row: Row) -> tuple[object, ...]:
+    def find_communicator(self, row: Row) -> tuple[object, ...]:
         """Identity of the communicator of a row."""
         valid = [c for c in self.communicators if c[0] == row.rank and c[1] == row["commHandle"] and c[2] <= row.begin]
         return max(valid, key=lambda c: c[2])[4]
 
-    def members(self, identity: tuple[object, ...]) -> dict[int, int]:
+    def map_members(self, identity: tuple[object, ...]) -> dict[int, int]:
         """World rank by local rank."""
         while identity[0] == "copy":
             identity = identity[1]  # type: ignore[assignment]
@@ -116,16 +116,16 @@ class Message:
     bytes: int
 
 
-def ends(truth: Truth) -> tuple[list[Message], list[Message]]:
+def list_ends(truth: Truth) -> tuple[list[Message], list[Message]]:
     """All sends, and all receives with the end of the call that completed them, each in the order of posting."""
     sends, receives = [], []
     rows = sorted(truth.rows, key=lambda row: row.begin)
 
     def message(row: Row, begin: int, end: int | None) -> Message:
-        identity = truth.communicator(row)
+        identity = truth.find_communicator(row)
         remote = row["remoteRank"]
         assert remote is not None
-        partner = None if remote < 0 else truth.members(identity)[remote]
+        partner = None if remote < 0 else truth.map_members(identity)[remote]
         return Message(identity, row.rank, partner, row["tag"], begin, end, row["size"] or 0)
 
     def completion(row: Row) -> int | None:
@@ -165,10 +165,10 @@ def ends(truth: Truth) -> tuple[list[Message], list[Message]]:
     return sorted(sends, key=lambda m: m.begin), sorted(receives, key=lambda m: m.begin)
 
 
-def messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
+def match_messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
     """(sender, begin, receiver, end, bytes, tag) of messages, each receive in the order of posting taking the first
     message that it matches. A receive from any source is taken to be from the only sender of its tag."""
-    sends, receives = ends(truth)
+    sends, receives = list_ends(truth)
     messages = []
     waiting = list(sends)
     for receive in receives:

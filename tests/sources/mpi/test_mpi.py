@@ -14,8 +14,8 @@ import pytest
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from tests.sources.mpi import mpi_truth
 from tests.sources.mpi.mpi_truth import Call, Truth
-from tests.sources.small_reports import account, trace_of
-from tests.trace_reader import Trace, intervals
+from tests.sources.small_reports import get_account, translate_reports
+from tests.trace_reader import Trace, pair_intervals
 
 SENT, RECEIVED, ROOT, COLLECTIVE_COMMUNICATOR = 50100001, 50100002, 50100003, 50100004
 PARTNER, TAG, BYTES, COMMUNICATOR, SOURCE, SOURCE_TAG, SOURCE_BYTES = range(50100011, 50100018)
@@ -42,7 +42,7 @@ class Translated:
 
     @property
     def intervals(self) -> pd.DataFrame:
-        in_trace = intervals(self.trace, *CALLS)
+        in_trace = pair_intervals(self.trace, *CALLS)
         labels = [self.trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
         start = self.summary.start_utc_ns
         return in_trace.assign(
@@ -54,7 +54,7 @@ class Translated:
         return [self.trace.task_of_row[row] - 1 for row in in_trace[column]]
 
     def account(self, name: str) -> SourceAccount:
-        return account(self.summary, name)
+        return get_account(self.summary, name)
 
 
 @pytest.fixture(scope="module", params=SETS)
@@ -69,7 +69,7 @@ def translated(
     folder = samples if name == "samples" else request.getfixturevalue("shared_reports")
     reports = sorted(folder.glob(SETS[name]))
     assert reports
-    trace, summary = trace_of(reports, tmp_path_factory.mktemp("mpi") / "trace.prv", "mpi")
+    trace, summary = translate_reports(reports, tmp_path_factory.mktemp("mpi") / "trace.prv", "mpi")
     return Translated(mpi_truth.read(reports), trace, summary)
 
 
@@ -119,9 +119,9 @@ def expected_parameters(translated: Translated, call: Call) -> dict[int, object]
         local = row[column]
         if local is None:
             return None
-        return f"rank {truth.members(truth.communicator(row))[local]}" if local >= 0 else "any source"
+        return f"rank {truth.map_members(truth.find_communicator(row))[local]}" if local >= 0 else "any source"
 
-    communicator = None if first["commHandle"] is None else truth.communicator(first)
+    communicator = None if first["commHandle"] is None else truth.find_communicator(first)
     if first.name.startswith("MPI_Sendrecv"):
         expected = {
             PARTNER: rank(first, "remoteRank"),
@@ -175,7 +175,7 @@ def test_amounts_end_with_their_call(translated: Translated) -> None:
     begins = {
         (row, begin): end
         for row, begin, end in zip(
-            *(intervals(translated.trace, *CALLS)[c] for c in ("row", "begin", "end")), strict=True
+            *(pair_intervals(translated.trace, *CALLS)[c] for c in ("row", "begin", "end")), strict=True
         )
     }
     checked = 0
@@ -203,9 +203,9 @@ def test_every_message_meets_its_receive(translated: Translated, name: str) -> N
         lines["tag"],
         strict=True,
     )
-    expected = mpi_truth.messages(translated.truth)
+    expected = mpi_truth.match_messages(translated.truth)
     assert sorted(in_trace) == expected
-    sends, receives = mpi_truth.ends(translated.truth)
+    sends, receives = mpi_truth.list_ends(translated.truth)
     assert len(expected) == len(sends) == len(receives) == MATCHED.get(name, 57)
     counts = translated.account("mpi_messages")
     assert (counts.read, counts.written, counts.dropped) == (len(expected), len(expected), {})
@@ -215,7 +215,7 @@ def test_communicators_of_the_header(translated: Translated) -> None:
     truth = translated.truth
     identities = {identity for *_, identity in truth.communicators}
     expected = Counter(
-        ":".join(str(truth.members(identity)[local] + 1) for local in sorted(truth.members(identity)))
+        ":".join(str(truth.map_members(identity)[local] + 1) for local in sorted(truth.map_members(identity)))
         for identity in identities
     )
     in_trace: Counter[str] = Counter()
@@ -271,8 +271,8 @@ def test_states_of_calls(translated: Translated) -> None:
 def test_calls_that_nsys_counts(samples: Path, shared_reports: Path, tmp_path: Path) -> None:
     """`nsys stats` counts rows; those that were merged are what the trace has less."""
     report = samples / "mpi-4.rank0.sqlite"
-    trace, summary = trace_of([report], tmp_path / "trace.prv", "mpi")
-    in_trace = intervals(trace, *CALLS)
+    trace, summary = translate_reports([report], tmp_path / "trace.prv", "mpi")
+    in_trace = pair_intervals(trace, *CALLS)
     names = Counter(trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True))
     times = in_trace.assign(name=[trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)])
     total = (times["end"] - times["begin"]).groupby(times["name"]).sum()
@@ -291,21 +291,21 @@ def test_calls_that_nsys_counts(samples: Path, shared_reports: Path, tmp_path: P
         else:
             assert int(row["Total Time (ns)"]) == 2 * total[name]
     assert {row["Name"] for row in rows} == set(names)
-    assert account(summary, "mpi").dropped == {"merged into another row of the same call": merged}
+    assert get_account(summary, "mpi").dropped == {"merged into another row of the same call": merged}
 
 
 def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> None:
     """Ranks 0 and 1 of four: what went to and fro between them is known, and the rest is counted."""
     reports = sorted((shared_reports / "cpu").glob("2023.4.4-2node_rank?.sqlite"))
-    trace, summary = trace_of(reports, tmp_path / "trace.prv", "mpi")
-    counts = account(summary, "mpi_messages")
+    trace, summary = translate_reports(reports, tmp_path / "trace.prv", "mpi")
+    counts = get_account(summary, "mpi_messages")
     truth = mpi_truth.read(reports)
     # Ranks of communicators that only the missing reports record are unknown; only those of the world are needed here.
     world = {("world",): {rank: rank for rank in range(4)}}
-    truth.members = lambda identity: world.get(identity) or Truth.members(truth, identity)  # type: ignore[method-assign]
+    truth.map_members = lambda identity: world.get(identity) or Truth.map_members(truth, identity)  # type: ignore[method-assign]
     between = [0, 0]
     for row in truth.rows:
-        if row.name in ("MPI_Send", "MPI_Ssend", "MPI_Isend") and truth.communicator(row) == ("world",):
+        if row.name in ("MPI_Send", "MPI_Ssend", "MPI_Isend") and truth.find_communicator(row) == ("world",):
             between[row.rank] += row["remoteRank"] == 1 - row.rank
     sendrecv, persistent = 3, 2
     assert between == [3 + 1 + 6, 0]
@@ -322,7 +322,7 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
     """They hold MPI as ranges of the NVTX domain MPI, which are calls then, and no NVTX beside them."""
     reports = sorted((shared_reports / "cpu").glob("2022.4.2-ompi_rank?.sqlite"))
     assert len(reports) == 2
-    trace, summary = trace_of(reports, tmp_path / "trace.prv", "mpi,nvtx")
+    trace, summary = translate_reports(reports, tmp_path / "trace.prv", "mpi,nvtx")
     expected: Counter[tuple[int, str, int]] = Counter()
     for rank, report in enumerate(reports):
         connection = sqlite3.connect(f"{report.as_uri()}?mode=ro&immutable=1", uri=True)
@@ -330,20 +330,20 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
                    LEFT JOIN StringIds s ON s.id = n.textId WHERE n.eventType = 59"""
         expected.update((rank, *row) for row in connection.execute(query))
         connection.close()
-    in_trace = intervals(trace, *CALLS)
+    in_trace = pair_intervals(trace, *CALLS)
     labels = [trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
     lengths = in_trace["end"] - in_trace["begin"]
     ranks = [int(trace.names["THREAD"][row].removeprefix("MPI Rank ")) for row in in_trace["row"]]
     assert Counter(zip(ranks, labels, lengths, strict=True)) == expected
-    assert sum(expected.values()) == account(summary, "mpi").written == account(summary, "mpi").read == 158
-    assert account(summary, "nvtx").read == 0
+    assert sum(expected.values()) == get_account(summary, "mpi").written == get_account(summary, "mpi").read == 158
+    assert get_account(summary, "nvtx").read == 0
     assert set(trace.types) <= {*CALLS, NCCL_KERNEL}  # every .pcf declares the type of NCCL's kernels
     assert trace.communications.empty
-    counts = account(summary, "mpi_messages")
+    counts = get_account(summary, "mpi_messages")
     assert set(counts.dropped) == {"its partner is not recorded"}
 
-    without, summary = trace_of(reports, tmp_path / "nvtx.prv", "nvtx")
-    assert account(summary, "nvtx").written == 158
+    without, summary = translate_reports(reports, tmp_path / "nvtx.prv", "nvtx")
+    assert get_account(summary, "nvtx").written == 158
     assert 50000001 not in without.types
 
 
@@ -351,7 +351,7 @@ def test_another_order_of_reports_gives_the_same_trace(samples: Path, tmp_path: 
     reports = sorted(samples.glob("mpi-4.rank?.sqlite"))
     for folder in ("one", "other"):
         (tmp_path / folder).mkdir()
-    one, _ = trace_of(reports, tmp_path / "one/trace.prv", "mpi")
-    other, _ = trace_of(reports[::-1], tmp_path / "other/trace.prv", "mpi")
+    one, _ = translate_reports(reports, tmp_path / "one/trace.prv", "mpi")
+    other, _ = translate_reports(reports[::-1], tmp_path / "other/trace.prv", "mpi")
     for suffix in (".prv", ".pcf", ".row"):
         assert one.path.with_suffix(suffix).read_bytes() == other.path.with_suffix(suffix).read_bytes()

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.translation.result import TranslationResult
-from tests.sources.small_reports import UTC, account, export, trace_of
-from tests.trace_reader import Trace, intervals
+from tests.sources.small_reports import UTC, export, get_account, translate_reports
+from tests.trace_reader import Trace, pair_intervals
 
 NAMES = [
     *("MPI_Init", "MPI_Finalize", "MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Waitall"),
@@ -95,7 +95,7 @@ def lines(trace: Trace) -> list[tuple[int, int, int, int, int, int]]:
 
 def calls(trace: Trace) -> list[tuple[int, int, int, str]]:
     """(row, begin, end, name) of calls between MPI_Init and MPI_Finalize."""
-    in_trace = intervals(trace, *range(P2P, P2P + 5))
+    in_trace = pair_intervals(trace, *range(P2P, P2P + 5))
     names = [trace.values[t][v] for t, v in zip(in_trace["type"], in_trace["value"], strict=True)]
     all_calls = zip(in_trace["row"], in_trace["begin"] + 1, in_trace["end"] + 1, names, strict=True)
     return sorted(call for call in all_calls if call[3] not in ("MPI_Init", "MPI_Finalize"))
@@ -103,7 +103,7 @@ def calls(trace: Trace) -> list[tuple[int, int, int, str]]:
 
 def count_messages(summary: TranslationResult) -> tuple[int, dict[str, int]]:
     """Messages that were read, and those dropped."""
-    messages = account(summary, "mpi_messages")
+    messages = get_account(summary, "mpi_messages")
     return messages.read, messages.dropped
 
 
@@ -125,7 +125,7 @@ def test_immediate_calls_complete_in_their_wait(tmp_path: Path) -> None:
         wait("MPI_Wait", 420, 430, 1, -7),
     ]
     path = report(tmp_path / "r.sqlite", messages[::-1], waits[::-1])
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 180, 10, 5), (0, 120, 1, 260, 20, 5), (1, 400, 0, 500, 30, 6)]
     assert count_messages(summary) == (3, {})
 
@@ -133,7 +133,7 @@ def test_immediate_calls_complete_in_their_wait(tmp_path: Path) -> None:
 def test_a_receive_ends_on_the_thread_that_waits(tmp_path: Path) -> None:
     messages = [message("MPI_Send", 100, 110, 0, 1), message("MPI_Irecv", 100, 110, 1, 0, request=4)]
     waits = [wait("MPI_Wait", 120, 150, 1, 4, thread=1)]
-    trace, _ = trace_of([report(tmp_path / "r.sqlite", messages, waits)], tmp_path / "t.prv", "mpi")
+    trace, _ = translate_reports([report(tmp_path / "r.sqlite", messages, waits)], tmp_path / "t.prv", "mpi")
     assert trace.threads == [1, 2]
     assert lines(trace) == [(0, 100, 2, 150, 8, 5)]
 
@@ -164,13 +164,13 @@ def test_persistent_requests(tmp_path: Path) -> None:
     ]
     collectives = [(590, 591, tid(1), text("MPI_Ibcast"), WORLD, 0, 8, 8, 88)]
     path = report(tmp_path / "r.sqlite", messages, waits, collectives=collectives)
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 130, 10, 5), (0, 200, 1, 460, 10, 5), (0, 400, 1, 460, 30, 6)]
     assert count_messages(summary) == (
         6,
         {"its request was made before the capture": 2, "sent, and no receive was recorded": 1},
     )
-    assert account(summary, "mpi").dropped == {MERGED: 2}
+    assert get_account(summary, "mpi").dropped == {MERGED: 2}
 
 
 def test_a_receive_whose_end_is_not_recorded(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_receive_whose_end_is_not_recorded(tmp_path: Path) -> None:
         message("MPI_Irecv", 150, 160, 1, 0, request=4),
     ]
     path = report(tmp_path / "r.sqlite", messages, [wait("MPI_Wait", 170, 180, 1, 4)])
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 120, 1, 180, 20, 5)]
     assert count_messages(summary) == (2, {"sent, and the end of its receive was not recorded": 1})
 
@@ -197,7 +197,7 @@ def test_sendrecv_is_one_call(tmp_path: Path) -> None:
         message("MPI_Sendrecv", 200, 220, 0, 1, tag=3, size=30),
         message("MPI_Sendrecv", 200, 230, 1, 0, tag=3, size=30),
     ]
-    trace, summary = trace_of([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
     assert calls(trace) == [
         (0, 100, 150, "MPI_Sendrecv"),
         (0, 200, 220, "MPI_Sendrecv"),
@@ -210,7 +210,7 @@ def test_sendrecv_is_one_call(tmp_path: Path) -> None:
         (1, 90, 0, 150, 20, 2),
         (1, 200, 0, 220, 30, 3),
     ]
-    assert account(summary, "mpi").dropped == {MERGED: 2}
+    assert get_account(summary, "mpi").dropped == {MERGED: 2}
     begin = trace.events[(trace.events["row"] == 0) & (trace.events["time"] == 99)]
     assert dict(zip(begin["type"], begin["value"], strict=True)) == {
         **{P2P: 41, PARTNER: 2, TAG: 1, BYTES: 10, COMMUNICATOR: 1},
@@ -231,8 +231,8 @@ def test_rows_that_are_not_sound_are_counted(tmp_path: Path) -> None:
         message("MPI_Recv", 200, 300, 0, 1),
         message("MPI_Recv", 250, 350, 0, 1),
     ]
-    trace, summary = trace_of([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
-    assert account(summary, "mpi").dropped == {
+    trace, summary = translate_reports([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
+    assert get_account(summary, "mpi").dropped == {
         "no start or end": 1,
         "ends before it starts": 1,
         "no time (start and end are 0)": 1,
@@ -278,7 +278,7 @@ def test_communicators_by_root_count_and_size(tmp_path: Path) -> None:
         message("MPI_Recv", 420, 430, 1, 1, communicator=906),
     ]
     path = report(tmp_path / "r.sqlite", messages, communicators=communicators, ranks=(0, 1, 2))
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [
         (0, 100, 2, 120, 1, 5),
         (0, 220, 1, 240, 2, 5),
@@ -313,7 +313,7 @@ def test_reports_without_communicators(tmp_path: Path) -> None:
     """Calls are there, but whom they mean is unknown."""
     messages = [message("MPI_Send", 100, 110, 0, 1), message("MPI_Recv", 100, 120, 1, 0)]
     path = report(tmp_path / "r.sqlite", messages, communicators=())
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
     assert len(calls(trace)) == 2 and lines(trace) == [] and trace.communicators == []
     assert count_messages(summary) == (2, {"its communicator is not recorded": 2})
     assert trace.values[COMMUNICATOR] == {1: "unknown communicator"}
@@ -333,7 +333,7 @@ def test_members_that_one_rank_tells(tmp_path: Path) -> None:
         message("MPI_Send", 120, 130, 0, 0, communicator=901),
     ]
     path = report(tmp_path / "r.sqlite", messages, communicators=communicators, ranks=ranks)
-    trace, _ = trace_of([path], tmp_path / "t.prv", "mpi")
+    trace, _ = translate_reports([path], tmp_path / "t.prv", "mpi")
     shown = trace.events[trace.events["type"] == PARTNER]["value"].tolist()
     assert [trace.values[PARTNER][value] for value in shown] == ["rank 3", "unknown rank"]
     assert trace.values[COMMUNICATOR][3] == "communicator 3: ranks 3 0"
@@ -352,7 +352,7 @@ def test_constants_of_mpich_and_open_mpi(tmp_path: Path) -> None:
         folder = tmp_path / str(handle)
         folder.mkdir()
         path = report(folder / "r.sqlite", messages, communicators=world((0, 1), handle=handle))
-        trace, summary = trace_of([path], folder / "t.prv", "mpi")
+        trace, summary = translate_reports([path], folder / "t.prv", "mpi")
         assert lines(trace) == [(0, 100, 1, 120, 8, 5)]
         assert count_messages(summary) == (3, {"to or from MPI_PROC_NULL": 2})
         assert trace.values[PARTNER] == {2: "rank 1", 4: "no process", 5: "any source"}
@@ -366,7 +366,7 @@ def test_mrecv_may_have_taken_anything(tmp_path: Path) -> None:
         message("MPI_Mrecv", 140, 150, 1, None, None, communicator=None),
         message("MPI_Recv", 160, 170, 1, 0),
     ]
-    trace, summary = trace_of([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([report(tmp_path / "r.sqlite", messages)], tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 100, 1, 130, 100, 5)]
     assert count_messages(summary) == (
         5,
@@ -381,7 +381,7 @@ def test_reports_on_clocks_of_their_own(tmp_path: Path) -> None:
         report(tmp_path / "0.sqlite", messages[0], communicators=world([0]), ranks=[0]),
         report(tmp_path / "1.sqlite", messages[1], communicators=world([1], handle=55), ranks=[1], utc=UTC + 1000),
     ]
-    trace, summary = trace_of(reports, tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports(reports, tmp_path / "t.prv", "mpi")
     assert lines(trace) == [(0, 5000, 1, 5020, 8, 5)]
     assert count_messages(summary) == (1, {})
     assert trace.communicators == ["c:1:1:2:1:2"]
@@ -394,7 +394,7 @@ def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
         report(tmp_path / "1.sqlite", [message("MPI_Recv", 100, 110, 1, 0)], communicators=world([1]), ranks=[1]),
         report(tmp_path / "2.sqlite", [message("MPI_Recv", 100, 115, 1, 0)], communicators=world([1]), ranks=[1]),
     ]
-    trace, summary = trace_of(reports, tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports(reports, tmp_path / "t.prv", "mpi")
     assert lines(trace) == []
     assert count_messages(summary) == (
         3,
@@ -404,8 +404,8 @@ def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
 
 def test_calls_without_a_table_entry_or_a_name(tmp_path: Path) -> None:
     others = [(100, 110, tid(0), text("MPIX_New_call")), (120, 130, tid(0), None), (140, 140, tid(0), 12345)]
-    trace, _ = trace_of([report(tmp_path / "r.sqlite", others=others)], tmp_path / "t.prv", "mpi")
-    in_trace = intervals(trace, OTHER)
+    trace, _ = translate_reports([report(tmp_path / "r.sqlite", others=others)], tmp_path / "t.prv", "mpi")
+    in_trace = pair_intervals(trace, OTHER)
     shown = {
         (v, trace.values[OTHER][v], e - b)
         for v, b, e in zip(in_trace["value"], in_trace["begin"], in_trace["end"], strict=True)
@@ -418,8 +418,8 @@ def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
     columns = ("start", "end", "globalTid", "textId")
     rows = [(100, 110, tid(0), text("MPI_Send")), (120, 130, tid(0), text("MPI_Recv"))]
     path = export(tmp_path / "r.sqlite", NAMES, {"MPI_P2P_EVENTS": (columns, rows)})
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi")
-    in_trace = intervals(trace, P2P)
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi")
+    in_trace = pair_intervals(trace, P2P)
     assert [(v, b, e) for v, b, e in zip(in_trace["value"], in_trace["begin"], in_trace["end"], strict=True)] == [
         (1, 0, 10),
         (2, 20, 30),
@@ -429,7 +429,7 @@ def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
 
 
 def test_reports_without_mpi(tmp_path: Path) -> None:
-    trace, summary = trace_of([export(tmp_path / "r.sqlite", NAMES, {})], tmp_path / "t.prv", "mpi")
+    trace, summary = translate_reports([export(tmp_path / "r.sqlite", NAMES, {})], tmp_path / "t.prv", "mpi")
     assert [(source.name, source.read) for source in summary.sources if source.name.startswith("mpi")] == [("mpi", 0)]
     assert trace.communicators == []
 
@@ -455,14 +455,14 @@ def nvtx_rows(rank: int = 0) -> list[Row]:
 def test_ranges_of_the_domain_mpi_are_calls(tmp_path: Path) -> None:
     """Only those that are named as calls are, and only in that domain; they are no NVTX ranges then."""
     path = export(tmp_path / "r.sqlite", NAMES, {"NVTX_EVENTS": (NVTX_COLUMNS, nvtx_rows())})
-    trace, summary = trace_of([path], tmp_path / "t.prv", "mpi,nvtx")
-    in_trace = intervals(trace, COLLECTIVE)
+    trace, summary = translate_reports([path], tmp_path / "t.prv", "mpi,nvtx")
+    in_trace = pair_intervals(trace, COLLECTIVE)
     names = [trace.values[COLLECTIVE][value] for value in in_trace["value"]]
     assert list(zip(names, in_trace["end"] - in_trace["begin"], strict=True)) == [
         ("MPI_Barrier", 10),
         ("MPI_Bcast", 10),
     ]
-    mpi, nvtx = account(summary, "mpi"), account(summary, "nvtx")
+    mpi, nvtx = get_account(summary, "mpi"), get_account(summary, "nvtx")
     assert (mpi.read, mpi.dropped) == (3, {"ends before it starts": 1})
     assert nvtx.read == 4
 
@@ -474,22 +474,22 @@ def test_ranges_of_that_domain_beside_tables_of_calls(tmp_path: Path) -> None:
         "MPI_OTHER_EVENTS": (OTHER_COLUMNS, [(300, 310, tid(0), text("MPI_Init"))]),
     }
     path = export(tmp_path / "r.sqlite", NAMES, tables)
-    _, summary = trace_of([path], tmp_path / "t.prv", "mpi,nvtx")
-    assert account(summary, "mpi").read == 1
-    assert account(summary, "nvtx").read == 7
+    _, summary = translate_reports([path], tmp_path / "t.prv", "mpi,nvtx")
+    assert get_account(summary, "mpi").read == 1
+    assert get_account(summary, "nvtx").read == 7
 
 
 def test_calls_that_are_all_unsound(tmp_path: Path) -> None:
     path = export(tmp_path / "a.sqlite", NAMES, {"MPI_OTHER_EVENTS": (OTHER_COLUMNS, [(9, 1, tid(0), text("MPI"))])})
-    _, summary = trace_of([path], tmp_path / "a.prv", "mpi")
-    assert account(summary, "mpi").dropped == {"ends before it starts": 1}
+    _, summary = translate_reports([path], tmp_path / "a.prv", "mpi")
+    assert get_account(summary, "mpi").dropped == {"ends before it starts": 1}
 
 
 def test_sizes_that_no_communicator_has(tmp_path: Path) -> None:
     """Nobody counts the ranks of a damaged one."""
     rows = [(0, 3, WORLD, 0, 0, 2**62, None, None, "9" * 5000), (1, 3, WORLD, 0, 2**40, 2, None, None, None)]
     send = message("MPI_Send", 20, 30, 0, 1)
-    trace, _ = trace_of([report(tmp_path / "a.sqlite", [send], communicators=rows)], tmp_path / "a.prv", "mpi")
+    trace, _ = translate_reports([report(tmp_path / "a.sqlite", [send], communicators=rows)], tmp_path / "a.prv", "mpi")
     assert trace.communicators == ["c:1:1:2:1:2"]
 
 
@@ -500,14 +500,14 @@ def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
         message("MPI_Send", 8900, 8950, 1, None),
         message("MPI_Recv", 8920, 10**6, 1, 0),
     ]
-    trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
-    assert account(summary, "mpi").dropped == {"partly overlaps another call on its thread": 1}
+    trace, summary = translate_reports([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
+    assert get_account(summary, "mpi").dropped == {"partly overlaps another call on its thread": 1}
     assert [line[3] for line in lines(trace)] == [9001]
 
 
 def test_sends_without_a_tag(tmp_path: Path) -> None:
     messages = [message("MPI_Send", 20, 30, 0, 1, tag=None), message("MPI_Send", 40, 50, 0, 1, tag=-1)]
     messages += [message("MPI_Recv", 20, 30, 1, 0), message("MPI_Recv", 40, 50, 1, 0, tag=-1)]
-    trace, summary = trace_of([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
+    trace, summary = translate_reports([report(tmp_path / "a.sqlite", messages)], tmp_path / "a.prv", "mpi")
     reasons = {"its tag is not recorded": 2, "received, and no send was recorded": 2}
     assert count_messages(summary) == (4, reasons) and lines(trace) == []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.sources.small_reports import MAIN, WORKER, account, export, trace_of
-from tests.trace_reader import intervals
+from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
+from tests.trace_reader import pair_intervals
 
 CALL, BYTES, TAG, PEER, TRANSFERRED, FIRST_LANE, LANES = 66420000, 66420001, 66420002, 66420003, 66420004, 66420010, 16
 CALLS = ("start", "end", "globalTid", "textId")
@@ -40,9 +40,9 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
         export(tmp_path / "a.sqlite", STRINGS, tables),
         export(tmp_path / "b.sqlite", STRINGS, others, host="other"),
     ]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "ucx")
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "ucx")
     names = trace.names["TASK"]
-    in_trace = intervals(trace, CALL)
+    in_trace = pair_intervals(trace, CALL)
     assert sorted((e.begin + 10, e.end + 10, e.row, trace.values[CALL][e.value]) for e in in_trace.itertuples()) == [
         (10, 30, 0, "ucp_worker_progress"),
         (12, 14, 0, "ucp_tag_send_nbx"),
@@ -59,7 +59,7 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     assert [(e.time + 10, e.row, e.value) for e in details[TAG].itertuples()] == [(12, 0, 7), (12, 2, 7), (40, 0, 0)]
     peers = [(e.time + 10, e.row, e.value, trace.values[PEER][e.value]) for e in details[PEER].itertuples()]
     assert peers == [(12, 0, 2, names[1]), (12, 2, 1, names[0]), (40, 0, 3, "worker 0xfffffffffffffffe")]
-    counts = account(summary, "ucx")
+    counts = get_account(summary, "ucx")
     assert (counts.read, counts.written) == (7, 5)
     assert counts.dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1}
 
@@ -68,7 +68,7 @@ def test_a_worker_that_several_tasks_have_is_no_task(tmp_path: Path) -> None:
     owned = {"UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)])}
     sent = {"UCP_SUBMIT_EVENTS": (MESSAGES, [(12, 14, MAIN, 1, 0, 4096, HERE, 7)])}
     reports = [export(tmp_path / f"{i}.sqlite", STRINGS, {**owned, **sent}, host=f"h{i}") for i in range(2)]
-    trace, _ = trace_of(reports, tmp_path / "x.prv", "ucx")
+    trace, _ = translate_reports(reports, tmp_path / "x.prv", "ucx")
     assert trace.values[PEER] == {3: "worker 0x11"}
 
 
@@ -85,9 +85,9 @@ def test_transfers_that_overlap_are_on_lanes(tmp_path: Path) -> None:
         for b, e, t, n, s in zip(begin, end, thread, name, size, strict=True)
     ]
     report = export(tmp_path / "a.sqlite", STRINGS, {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
-    trace, summary = trace_of([report], tmp_path / "x.prv", "ucx")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "ucx")
     lanes = range(FIRST_LANE, FIRST_LANE + LANES)
-    in_trace = intervals(trace, *lanes)
+    in_trace = pair_intervals(trace, *lanes)
     origin = int(begin.min())
     shown = sorted(
         (e.begin + origin, e.end + origin, [MAIN, WORKER][e.row], STRINGS.index(trace.values[e.type][e.value]))
@@ -97,14 +97,14 @@ def test_transfers_that_overlap_are_on_lanes(tmp_path: Path) -> None:
     for _, lane in in_trace.sort_values("begin").groupby(["row", "type"]):
         assert (lane["begin"].to_numpy()[1:] >= lane["end"].to_numpy()[:-1]).all()
     assert trace.events[trace.events["type"] == TRANSFERRED]["value"].sum() == size.sum()
-    assert account(summary, "ucx").dropped == {}
+    assert get_account(summary, "ucx").dropped == {}
 
 
 def test_more_transfers_at_a_time_than_lanes_are_counted(tmp_path: Path) -> None:
     rows = [(10 + i, 1000, MAIN, 1, 0, 1, None, None) for i in range(LANES + 3)]
     report = export(tmp_path / "a.sqlite", STRINGS, {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
-    trace, summary = trace_of([report], tmp_path / "x.prv", "ucx")
-    counts = account(summary, "ucx")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "ucx")
+    counts = get_account(summary, "ucx")
     assert (counts.read, counts.written) == (LANES + 3, LANES)
     assert counts.dropped == {f"more than {LANES} transfers at a time on its thread": 3}
     assert sorted(t for t in trace.types if t >= FIRST_LANE) == list(range(FIRST_LANE, FIRST_LANE + LANES))
@@ -115,5 +115,5 @@ def test_workers_alone_are_no_events(tmp_path: Path) -> None:
         "UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)]),
         "UCP_EVENTS": (CALLS, [(10, 30, WORKER, 0)]),
     }
-    trace, _ = trace_of([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "ucx")
+    trace, _ = translate_reports([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "ucx")
     assert len(trace.names["THREAD"]) == 1

@@ -71,11 +71,11 @@ class Kernel:
     thread: int = 77
 
 
-def global_tid(process: int, thread: int) -> int:
+def make_global_tid(process: int, thread: int) -> int:
     return 1 << 48 | process << 24 | thread
 
 
-def blob(name: str, payload: Mapping[str, object], form: str = BLOB, domain: int = 1) -> object:
+def pack_payload(name: str, payload: Mapping[str, object], form: str = BLOB, domain: int = 1) -> object:
     """A payload as bytes: domain, schema, size, offset or whole size; then its fields."""
     number, (fields, size) = SCHEMAS[name]
     data = bytearray(size)
@@ -88,7 +88,7 @@ def blob(name: str, payload: Mapping[str, object], form: str = BLOB, domain: int
     return whole.hex() if form == HEXADECIMAL else whole
 
 
-def nccl_report(
+def write_nccl_report(
     path: Path,
     calls: Sequence[Call],
     kernels: Sequence[Kernel] = (),
@@ -104,20 +104,20 @@ def nccl_report(
     nvtx: list[tuple[object, ...]] = []
     if named_domain:
         for process, domain in sorted({(call.process, call.domain) for call in calls}):
-            nvtx.append((0, None, 75, global_tid(process, process), None, domain, "NCCL", None, None))
+            nvtx.append((0, None, 75, make_global_tid(process, process), None, domain, "NCCL", None, None))
     for call in calls:
         text = json.dumps(dict(call.payload)) if call.payload and form == JSON else None
         data = None
         if call.payload and form not in (JSON, NO_PAYLOAD):
-            data = blob(call.name, call.payload, form, call.domain)
-        tid, name = global_tid(call.process, call.thread), strings.index(call.name)
+            data = pack_payload(call.name, call.payload, form, call.domain)
+        tid, name = make_global_tid(call.process, call.thread), strings.index(call.name)
         nvtx.append((call.begin, call.end, 59, tid, name, call.domain, None, text, data))
     runtime, device = [], []
     for number, kernel in enumerate(kernels, 1):
-        tid = global_tid(kernel.process, kernel.thread)
+        tid = make_global_tid(kernel.process, kernel.thread)
         if kernel.launch is not None:
             runtime.append((kernel.launch, kernel.launch + 1, tid, 1, number))
-        pid = global_tid(kernel.process, 0)
+        pid = make_global_tid(kernel.process, 0)
         name = strings.index(kernel.name)
         device.append((kernel.begin, kernel.end, pid, kernel.device, 1, kernel.stream, name, name, number))
     nvtx_columns = ("start", "end", "eventType", "globalTid", "textId", "domainId", "text", "jsonText", "binaryData")
@@ -134,7 +134,7 @@ def nccl_report(
         "TARGET_INFO_SYSTEM_ENV": (("name", "value"), [("Hostname", "host"), ("DeviceEnvironment", environment)]),
     }
     if form != JSON:
-        tables |= layout_tables(sorted({call.domain for call in calls}))
+        tables |= make_layout_tables(sorted({call.domain for call in calls}))
     return export(path, strings, {**tables, **(more or {})}, utc=utc)
 
 
@@ -144,7 +144,7 @@ def execute(path: Path, statement: str, *values: object) -> None:
         database.execute(statement, values)
 
 
-def layout_tables(domains: Sequence[int]) -> dict[str, Rows]:
+def make_layout_tables(domains: Sequence[int]) -> dict[str, Rows]:
     """The tables that tell how payloads are laid out, as nsys writes them: 0 is NULL in them."""
     schemas, entries, enumerations, values = [], [], [], []
     for domain in domains:

@@ -66,7 +66,7 @@ class NcclReport:
         return sorted({call.process for call in self.calls})
 
 
-def nccl_report(path: Path) -> NcclReport:
+def read_nccl_report(path: Path) -> NcclReport:
     """Calls of the domain that is called NCCL, and kernels by the call of the CUDA API that launched them."""
     database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     utc = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
@@ -77,14 +77,14 @@ def nccl_report(path: Path) -> NcclReport:
                AND d.domainId = n.domainId AND d.globalTid >> 24 = n.globalTid >> 24) ORDER BY n.start"""
     )
     calls = [Call(tid, begin, end, name, json.loads(text or "{}")) for tid, begin, end, name, text in rows]
-    _number(calls)
+    _number_calls(calls)
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    kernels = [] if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables else _kernels(database, calls)
+    kernels = [] if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables else _read_kernels(database, calls)
     database.close()
     return NcclReport(path, utc, calls, kernels)
 
 
-def _kernels(database: sqlite3.Connection, calls: Sequence[Call]) -> list[Kernel]:
+def _read_kernels(database: sqlite3.Connection, calls: Sequence[Call]) -> list[Kernel]:
     kernels = []
     launched = database.execute(
         """SELECT k.globalPid >> 24, k.start, k.end, s.value, r.start, r.globalTid
@@ -104,7 +104,7 @@ def _kernels(database: sqlite3.Connection, calls: Sequence[Call]) -> list[Kernel
     return kernels
 
 
-def _number(calls: Sequence[Call]) -> None:
+def _number_calls(calls: Sequence[Call]) -> None:
     depth: Counter[int] = Counter()
     group: dict[int, int] = {}
     count: Counter[tuple[object, ...]] = Counter()
@@ -123,7 +123,7 @@ def _number(calls: Sequence[Call]) -> None:
             call.sequence = count[key]
 
 
-def pairs_of(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, object], ...]:
+def list_pairs(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, object], ...]:
     """Types and values of some calls on one communicator of this label, whose ranks are those of the job."""
     sums: Counter[int] = Counter()
     named: set[tuple[int, object]] = set()
@@ -148,7 +148,7 @@ def pairs_of(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, objec
     return tuple(sorted([*named, *sums.items(), *sequence], key=str))
 
 
-def lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[Line]]:
+def collect_lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[Line]]:
     """Lines of the trace that begin a payload, and those that end one (all of whose values are 0)."""
     pairs_of_line: dict[int, list[tuple[int, object]]] = defaultdict(list)
     where: dict[int, tuple[str, str, int]] = {}
@@ -167,6 +167,6 @@ def lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[Line]]:
     return begins, ends
 
 
-def closing(pairs: tuple[tuple[int, object], ...]) -> tuple[tuple[int, object], ...]:
+def close_pairs(pairs: tuple[tuple[int, object], ...]) -> tuple[tuple[int, object], ...]:
     """The pairs that end these: bytes alone."""
     return tuple((kind, 0) for kind, _ in pairs if kind in SIZES)

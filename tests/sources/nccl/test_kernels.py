@@ -16,7 +16,7 @@ from tests.examples import examples
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, PEER, SIZE, Call, Kernel
-from tests.sources.small_reports import account, trace_of
+from tests.sources.small_reports import get_account, translate_reports
 
 ALL_REDUCE, SEND_RECEIVE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ncclDevKernel_SendRecv"
 ALL_GATHER, GENERIC = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_Generic_4"
@@ -52,9 +52,9 @@ def payloads(folder: Path, calls: Sequence[Call], kernels: Sequence[Kernel]) -> 
 
     A type that is on the line more than once has the list of its values.
     """
-    path = reports.nccl_report(folder / "report.sqlite", calls, kernels, environment="RANK=0")
-    trace, summary = trace_of([path], folder / "trace.prv", "kernels,nvtx,nccl")
-    begins, ends = truth.lines(trace, summary.start_utc_ns)
+    path = reports.write_nccl_report(folder / "report.sqlite", calls, kernels, environment="RANK=0")
+    trace, summary = translate_reports([path], folder / "trace.prv", "kernels,nvtx,nccl")
+    begins, ends = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace = []
     for _, place, time, pairs in begins.elements():
         if place == "stream":
@@ -132,11 +132,11 @@ def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
         Kernel(1010, 1015, ALL_REDUCE, 11, stream=8, thread=78),
         Kernel(1020, 1025, ALL_REDUCE, 501, **other),  # type: ignore[arg-type]
     ]
-    reports.nccl_report(path, calls, kernels)
+    reports.write_nccl_report(path, calls, kernels)
     reports.execute(path, "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET correlationId = 1 WHERE correlationId = 3")
     reports.execute(path, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET correlationId = 1 WHERE correlationId = 3")
-    trace, summary = trace_of([path], tmp_path / "trace.prv", "kernels,nccl")
-    begins, _ = truth.lines(trace, summary.start_utc_ns)
+    trace, summary = translate_reports([path], tmp_path / "trace.prv", "kernels,nccl")
+    begins, _ = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace = {time - reports.UTC: dict(pairs)[truth.BYTES] for _, place, time, pairs in begins if place == "stream"}
     assert in_trace == {1000: 1, 1010: 16, 1020: 256}
 
@@ -151,9 +151,9 @@ def test_kernels_without_a_call_are_counted(tmp_path: Path) -> None:
         Kernel(2000, 1990, ALL_REDUCE, 12),
         Kernel(3000, 3010, "gemm", 13),
     ]
-    path = reports.nccl_report(tmp_path / "report.sqlite", calls, kernels)
-    _, summary = trace_of([path], tmp_path / "trace.prv", "kernels,nccl")
-    counted = account(summary, "nccl")
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", calls, kernels)
+    _, summary = translate_reports([path], tmp_path / "trace.prv", "kernels,nccl")
+    counted = get_account(summary, "nccl")
     assert (counted.read, counted.written) == (1 + 5, 1 + 1)
     assert counted.dropped == {
         "kernel: no call recorded with its correlation id": 1,

@@ -22,7 +22,7 @@ from tests.sources.nccl.nccl_reports import (
     Call,
     Kernel,
 )
-from tests.sources.small_reports import account, trace_of
+from tests.sources.small_reports import get_account, translate_reports
 from tests.trace_reader import Trace
 
 UNKNOWN_CALLER = "rank of its process in the communicator is unknown"
@@ -61,13 +61,15 @@ def write(
         environment = f"RANK={rank}" + (f";WORLD_SIZE={world}" if world else "")
         path = folder / f"rank{rank}.sqlite"
         own_kernels = (kernels or {}).get(rank, ())
-        paths.append(reports.nccl_report(path, calls, own_kernels, environment=environment, utc=UTC + 1000 * rank))
+        paths.append(
+            reports.write_nccl_report(path, calls, own_kernels, environment=environment, utc=UTC + 1000 * rank)
+        )
     return paths
 
 
 def translated(paths: Sequence[Path], output: Path) -> tuple[Trace, SourceAccount]:
-    trace, summary = trace_of(paths, output, "kernels,nvtx,nccl")
-    messages = account(summary, "nccl_messages")
+    trace, summary = translate_reports(paths, output, "kernels,nvtx,nccl")
+    messages = get_account(summary, "nccl_messages")
     assert messages.written == (trace.communications["tag"] == truth.MESSAGE).sum()
     return trace, messages
 
@@ -84,7 +86,7 @@ def lines(trace: Trace) -> list[tuple[int, int, int, int, int]]:
 def peers(trace: Trace, event_type: int) -> list[tuple[int, str]]:
     """Task, from 0, and label of the peers of calls on the host, in the order of time."""
     in_trace = trace.events[trace.events["type"] == event_type]
-    labels = trace.labels_of(event_type, in_trace["value"])
+    labels = trace.get_labels(event_type, in_trace["value"])
     return [(task - 1, label) for task, label in zip(in_trace["task"], labels, strict=True)]
 
 
@@ -194,9 +196,9 @@ def test_a_message_to_oneself(tmp_path: Path) -> None:
 def test_messages_beyond_the_window_are_counted(tmp_path: Path) -> None:
     calls = [[init(1, 0, 1), send(10, 0), receive(20, 0), send(100, 0), receive(110, 0)]]
     paths = write(tmp_path, calls)
-    trace, summary = trace_of(paths, tmp_path / "trace.prv", "nccl", window=(0, 50))
+    trace, summary = translate_reports(paths, tmp_path / "trace.prv", "nccl", window=(0, 50))
     assert len(lines(trace)) == 1
-    messages = account(summary, "nccl_messages")
+    messages = get_account(summary, "nccl_messages")
     assert (messages.read, messages.written) == (2, 1)
 
 

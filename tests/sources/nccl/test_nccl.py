@@ -11,8 +11,8 @@ import pytest
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import Unpacked
 from tests.sources.nccl import nccl_truth as truth
-from tests.sources.nccl.nccl_truth import Line, NcclReport, closing, nccl_report, pairs_of
-from tests.sources.small_reports import account, trace_of
+from tests.sources.nccl.nccl_truth import Line, NcclReport, close_pairs, list_pairs, read_nccl_report
+from tests.sources.small_reports import get_account, translate_reports
 from tests.trace_reader import Trace
 
 SOURCES = "kernels,nvtx,nccl"
@@ -22,11 +22,11 @@ class Translated:
     """Reports, one task each in the order of ranks, and their trace."""
 
     def __init__(self, paths: Sequence[Path], output: Path) -> None:
-        self.reports = [nccl_report(path) for path in paths]
+        self.reports = [read_nccl_report(path) for path in paths]
         self.trace: Trace
         self.summary: TranslationResult
-        self.trace, self.summary = trace_of(paths, output, SOURCES)
-        self.begins, self.ends = truth.lines(self.trace, self.summary.start_utc_ns)
+        self.trace, self.summary = translate_reports(paths, output, SOURCES)
+        self.begins, self.ends = truth.collect_lines(self.trace, self.summary.start_utc_ns)
 
     def expected(self, label: str) -> tuple[Counter[Line], Counter[Line]]:
         """Lines that begin and end payloads of calls and kernels, all on one communicator of this label."""
@@ -35,18 +35,18 @@ class Translated:
 
         def add(task: str, place: str, begin: int, end: int, pairs: tuple[tuple[int, object], ...]) -> None:
             begins[task, place, begin, pairs] += 1
-            if closing(pairs):
-                ends[task, place, end, closing(pairs)] += 1
+            if close_pairs(pairs):
+                ends[task, place, end, close_pairs(pairs)] += 1
 
         for number, report in enumerate(self.reports):
             task = f"rank {number}"
             for call in report.calls:
                 if call.payload:
-                    pairs = pairs_of([call], label)
+                    pairs = list_pairs([call], label)
                     add(task, "host", report.utc + call.begin, report.utc + call.end, pairs)
             for kernel in report.kernels:
                 if kernel.calls:
-                    pairs = pairs_of(kernel.calls, label)
+                    pairs = list_pairs(kernel.calls, label)
                     pairs = tuple(sorted([*pairs, (truth.CALLS, len(kernel.calls))], key=str))
                     add(task, "stream", report.utc + kernel.begin, report.utc + kernel.end, pairs)
         return begins, ends
@@ -92,7 +92,7 @@ def test_a_kernel_of_a_nested_group_carries_both_its_calls(ddp: Translated) -> N
 def test_the_source_counts_payloads_and_kernels(ddp: Translated) -> None:
     calls = sum(bool(call.payload) for report in ddp.reports for call in report.calls)
     kernels = sum(len(report.kernels) for report in ddp.reports)
-    counted = account(ddp.summary, "nccl")
+    counted = get_account(ddp.summary, "nccl")
     assert (counted.read, counted.written, counted.dropped) == (calls + kernels, calls + kernels, {})
 
 
@@ -114,7 +114,7 @@ def test_messages_go_from_the_senders_kernel_to_the_receivers(ddp: Translated) -
     assert in_trace == expected
     rows = {*lines["send_row"], *lines["receive_row"]}
     assert all(ddp.trace.names["THREAD"][row].startswith("CUDA-") for row in rows)
-    assert account(ddp.summary, "nccl_messages").written == 6
+    assert get_account(ddp.summary, "nccl_messages").written == 6
 
 
 def expected_messages(translated: Translated) -> list[tuple[str, int, str, int, int]]:
@@ -151,8 +151,8 @@ def test_collectives_of_all_ranks_have_the_same_numbers(ddp: Translated) -> None
 def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: Path) -> None:
     """Without ranks 1 and 3, and without the calls that made the communicator, nobody can say who is its rank 2."""
     paths = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)]
-    trace, summary = trace_of(paths, tmp_path / "trace.prv", SOURCES)
-    messages = account(summary, "nccl_messages")
+    trace, summary = translate_reports(paths, tmp_path / "trace.prv", SOURCES)
+    messages = get_account(summary, "nccl_messages")
     assert (messages.read, messages.written) == (6, 0)
     assert messages.dropped == {"rank of its process in the communicator is unknown": 6}
     assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (4 ranks)"}
@@ -162,8 +162,8 @@ def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: 
 
 def test_the_trace_without_nvtx_has_the_same_payloads(ddp: Translated, samples: Path, tmp_path: Path) -> None:
     paths = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
-    trace, summary = trace_of(paths, tmp_path / "trace.prv", "nccl")
-    assert truth.lines(trace, summary.start_utc_ns) == (ddp.begins, ddp.ends)
+    trace, summary = translate_reports(paths, tmp_path / "trace.prv", "nccl")
+    assert truth.collect_lines(trace, summary.start_utc_ns) == (ddp.begins, ddp.ends)
 
 
 # ---- large reports ---------------------------------------------------------------------------------------------------
@@ -180,10 +180,10 @@ def test_every_call_and_kernel_of_the_long_run_has_its_payload(long_ddp: Transla
 
 def test_each_device_of_one_process_has_its_share_of_a_group(shared_reports: Path, tmp_path: Path) -> None:
     path = shared_reports / "gpu/oneproc-4gpu.sqlite"
-    report = nccl_report(path)
+    report = read_nccl_report(path)
     assert len(report.kernels) == launched_in_group_end(report) == 32
-    trace, summary = trace_of([path], tmp_path / "trace.prv", SOURCES)
-    begins, _ = truth.lines(trace, summary.start_utc_ns)
+    trace, summary = translate_reports([path], tmp_path / "trace.prv", SOURCES)
+    begins, _ = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace = Counter({line: count for line, count in begins.items() if line[1] == "stream"})
     task = trace.names["TASK"][0]
     # Of the four equal calls of a group each device carries out one; groups are numbered 1, 5, ... by their calls.
@@ -198,38 +198,40 @@ def test_ranks_in_one_report_are_told_by_the_calls_that_made_the_communicator(
     shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 ) -> None:
     path = unpacked(shared_reports / "bench/torchrun-one-report.sqlite.xz")
-    report = nccl_report(path)
-    trace, summary = trace_of([path], tmp_path / "trace.prv", SOURCES)
+    report = read_nccl_report(path)
+    trace, summary = translate_reports([path], tmp_path / "trace.prv", SOURCES)
     rank_of = {call.process: call.payload["Rank"] for call in report.calls if call.name == "ncclCommInitRankConfig"}
     assert sorted(rank_of.values()) == [0, 1, 2, 3]  # type: ignore[type-var]
     expected: Counter[Line] = Counter()
     for call in report.calls:
         if call.payload:
-            pairs = pairs_of([call], "comm 1 (4 ranks)")
+            pairs = list_pairs([call], "comm 1 (4 ranks)")
             expected[f"rank {rank_of[call.process]}", "host", report.utc + call.begin, pairs] += 1
-    begins, _ = truth.lines(trace, summary.start_utc_ns)
+    begins, _ = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace = Counter({line: count for line, count in begins.items() if line[1] == "host"})
     assert in_trace == expected, differences(in_trace, expected)
-    assert account(summary, "nccl_messages").written == 6
+    assert get_account(summary, "nccl_messages").written == 6
 
 
 def test_calls_without_a_gpu_and_without_payloads(shared_reports: Path, tmp_path: Path) -> None:
     paths = [shared_reports / f"cpu/2024.2.3-nccl_mimic_rank{rank}.sqlite" for rank in range(2)]
-    trace, summary = trace_of(paths, tmp_path / "trace.prv", SOURCES)
+    trace, summary = translate_reports(paths, tmp_path / "trace.prv", SOURCES)
     moving = sum(
         call.name in ("ncclAllGather", "ncclAllReduce", "ncclBroadcast", "ncclReduceScatter", "ncclSend", "ncclRecv")
         for path in paths
-        for call in nccl_report(path).calls
+        for call in read_nccl_report(path).calls
     )
     assert moving == 60
-    assert account(summary, "nccl").dropped == {"call without payload: the export has none": moving}
-    assert (trace.events["type"] == 9500).sum() == 2 * sum(len(nccl_report(path).calls) for path in paths)
+    assert get_account(summary, "nccl").dropped == {"call without payload: the export has none": moving}
+    assert (trace.events["type"] == 9500).sum() == 2 * sum(len(read_nccl_report(path).calls) for path in paths)
 
 
 def test_the_summary_says_that_the_export_lacks_blobs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """The payload's layout is in the report, the payloads are not."""
-    _, summary = trace_of([unpacked(shared_reports / "public/mfu_2gpu_before.sqlite")], tmp_path / "trace.prv", SOURCES)
-    assert account(summary, "nccl").dropped == {
+    _, summary = translate_reports(
+        [unpacked(shared_reports / "public/mfu_2gpu_before.sqlite")], tmp_path / "trace.prv", SOURCES
+    )
+    assert get_account(summary, "nccl").dropped == {
         "call without payload: the export has none, make it with nsys export --include-blobs=true": 264,
         "kernel whose calls have no payload": 64,
         "kernel: no call recorded with its correlation id": 2,

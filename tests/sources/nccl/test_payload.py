@@ -19,7 +19,7 @@ from tests.examples import examples
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, PEER, RANK, RANKS, ROOT, SIZE, Call, Kernel
-from tests.sources.small_reports import account, trace_of
+from tests.sources.small_reports import get_account, translate_reports
 
 BIG, SMALL = 2**64 - 3, 5  # the first is beyond the signed numbers
 CALLS = [
@@ -45,12 +45,12 @@ LABELS = {BIG: "comm 1 (1 rank)", SMALL: "comm 2 (1 rank)"}
 
 def lines_of(path: Path, output: Path) -> tuple[Counter[tuple[object, ...]], dict[str, int]]:
     """Lines about NCCL in the trace of one report: row, UTC from the start, pairs; and what was dropped."""
-    trace, summary = trace_of([path], output, "kernels,nvtx,nccl")
-    begins, _ = truth.lines(trace, summary.start_utc_ns)
+    trace, summary = translate_reports([path], output, "kernels,nvtx,nccl")
+    begins, _ = truth.collect_lines(trace, summary.start_utc_ns)
     in_trace: Counter[tuple[object, ...]] = Counter()
     for (_, place, time, pairs), count in begins.items():
         in_trace[place, time - reports.UTC, pairs] += count
-    return in_trace, account(summary, "nccl").dropped
+    return in_trace, get_account(summary, "nccl").dropped
 
 
 def expected_lines() -> Counter[tuple[object, ...]]:
@@ -66,7 +66,7 @@ def expected_lines() -> Counter[tuple[object, ...]]:
         elif i >= 6:
             sequence = 1
         named = truth.Call(0, call.begin, call.end or 0, call.name, dict(call.payload), sequence=sequence)
-        pairs = truth.pairs_of([named], LABELS[communicator])
+        pairs = truth.list_pairs([named], LABELS[communicator])
         in_trace["host", call.begin, pairs] += 1
         if 1 <= i < 6:
             in_trace["stream", KERNELS[i - 1].begin, tuple(sorted([*pairs, (truth.CALLS, 1)], key=str))] += 1
@@ -76,7 +76,7 @@ def expected_lines() -> Counter[tuple[object, ...]]:
 @pytest.mark.parametrize("form", [reports.JSON, reports.BLOB, reports.BLOB_OF_SIZE, reports.HEXADECIMAL])
 def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
     """In JSON and in every form of bytes that was ever described; no capture with bytes was at hand."""
-    path = reports.nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, form, ALONE)
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, form, ALONE)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     assert dropped == {}
     assert in_trace == expected_lines()
@@ -85,7 +85,7 @@ def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
 def test_json_text_may_be_registered(tmp_path: Path) -> None:
     text = '{"NCCL communicator ID":18446744073709551613,"Message size [bytes]":64,"Reduction operation":"Min"}'
     columns = ("start", "end", "eventType", "globalTid", "textId", "domainId", "jsonTextId")
-    tid = reports.global_tid(77, 77)
+    tid = reports.make_global_tid(77, 77)
     rows = [(0, None, 75, tid, 2, 1, None), (10, 20, 59, tid, 3, 1, 4), (30, 40, 59, tid, 3, 1, None)]
     tables = {"NVTX_EVENTS": (columns, rows)}
     path = reports.export(tmp_path / "report.sqlite", ["", "x", "NCCL", "ncclAllReduce", text], tables)
@@ -102,8 +102,8 @@ def test_operations_have_the_numbers_of_nccl(tmp_path: Path) -> None:
         Call(10 * i, 10 * i + 5, "ncclAllReduce", {COMMUNICATOR: 1, SIZE: 8, OPERATION: operation})
         for i, operation in enumerate(operations, 1)
     ]
-    path = reports.nccl_report(tmp_path / "report.sqlite", calls)
-    trace, _ = trace_of([path], tmp_path / "trace.prv", "nccl")
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", calls)
+    trace, _ = translate_reports([path], tmp_path / "trace.prv", "nccl")
     values = trace.events[trace.events["type"] == truth.OPERATION]["value"].tolist()
     assert values == [5, 2, 6, 1, 3]
     assert trace.values[truth.OPERATION] == {1: "Sum", 2: "Product", 3: "Max", 5: "Avg", 6: "PreMulSum"}
@@ -111,13 +111,13 @@ def test_operations_have_the_numbers_of_nccl(tmp_path: Path) -> None:
 
 def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tmp_path: Path) -> None:
     """Domains are numbered by process: another one's first domain may have schemas with the same ids."""
-    tables = reports.layout_tables([1])
+    tables = reports.make_layout_tables([1])
     columns, entries = tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"]
     schema = reports.FIRST_SCHEMA + 5
     other = [(1, schema, i, None, reports.INT, name, None, None, 4 * i or None) for i, name in enumerate("ab")]
     for number, rows in enumerate(([*other, *entries], [*entries, *other], [*other, *other, *entries, *entries])):
         more = {"NVTX_PAYLOAD_SCHEMA_ENTRIES": (columns, rows)}
-        path = reports.nccl_report(tmp_path / f"{number}.sqlite", CALLS[1:3], form=reports.BLOB, more=more)
+        path = reports.write_nccl_report(tmp_path / f"{number}.sqlite", CALLS[1:3], form=reports.BLOB, more=more)
         in_trace, dropped = lines_of(path, tmp_path / f"{number}.prv")
         assert dropped == {} and len(in_trace) == 2
         assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in in_trace) == 1  # type: ignore[operator]
@@ -128,7 +128,7 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
     [b"", b"\1" * 31, struct.pack("<4Q", 1, 3, 8, 32) + bytes(8), struct.pack("<4Q", 9, (1 << 24) + 5, 24, 32), "zz"],
 )
 def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: object) -> None:
-    path = reports.nccl_report(tmp_path / "report.sqlite", CALLS[1:2], KERNELS[:1], reports.BLOB)
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2], KERNELS[:1], reports.BLOB)
     reports.execute(path, "UPDATE NVTX_EVENTS SET binaryData = ? WHERE eventType = 59", payload)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     assert not in_trace
@@ -137,7 +137,7 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
 
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'])
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:
-    path = reports.nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
     reports.execute(path, "UPDATE NVTX_EVENTS SET jsonText = ? WHERE eventType = 59", text)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     assert not in_trace
@@ -145,7 +145,7 @@ def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> No
 
 
 def test_payloads_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
-    path = reports.nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, reports.NO_PAYLOAD)
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, reports.NO_PAYLOAD)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
     assert not in_trace
     # Payloads of calls that make communicators are not missed: not every version of NCCL gives them one.
@@ -167,7 +167,7 @@ def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
         replace(good, begin=200, end=220),
         replace(good, begin=210, end=230),  # crosses the one before
     ]
-    path = reports.nccl_report(tmp_path / "report.sqlite", calls)
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", calls)
     reports.execute(path, "INSERT INTO NVTX_EVENTS SELECT * FROM NVTX_EVENTS WHERE start = 20")
     reports.execute(path, "UPDATE NVTX_EVENTS SET globalTid = NULL WHERE rowid = (SELECT MAX(rowid) FROM NVTX_EVENTS)")
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
@@ -182,25 +182,25 @@ def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
 
 def test_a_call_without_an_end_lasts_until_the_trace_ends(tmp_path: Path) -> None:
     calls = [replace(CALLS[1], end=None), Call(50, 60, "ncclAllReduce", CALLS[2].payload)]
-    path = reports.nccl_report(tmp_path / "report.sqlite", calls)
-    trace, summary = trace_of([path], tmp_path / "trace.prv", "nccl")
-    assert account(summary, "nccl").closed_at_end == 1
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", calls)
+    trace, summary = translate_reports([path], tmp_path / "trace.prv", "nccl")
+    assert get_account(summary, "nccl").closed_at_end == 1
     sizes = trace.events[trace.events["type"] == truth.BYTES]
     assert list(zip(sizes["time"], sizes["value"], strict=True)) == [(0, 4096), (30, 2**40), (40, 0), (40, 0)]
 
 
 def test_nccls_domain_is_known_by_its_calls_where_its_name_is_missing(tmp_path: Path) -> None:
     """A capture that began later lacks the row that names the domain; a domain of another name is not NCCL's."""
-    path = reports.nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, environment=ALONE, named_domain=False)
+    path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, environment=ALONE, named_domain=False)
     assert lines_of(path, tmp_path / "trace.prv")[0] == expected_lines()
-    path = reports.nccl_report(tmp_path / "other.sqlite", CALLS)
+    path = reports.write_nccl_report(tmp_path / "other.sqlite", CALLS)
     reports.execute(path, "UPDATE NVTX_EVENTS SET text = 'mine' WHERE eventType = 75")
     assert lines_of(path, tmp_path / "other.prv") == (Counter(), {})
 
 
 def test_a_report_without_nccl_has_none(samples: Path, tmp_path: Path) -> None:
-    trace, summary = trace_of([samples / "single-graph.sqlite"], tmp_path / "trace.prv", "kernels,nccl")
-    assert (account(summary, "nccl").read, account(summary, "nccl_messages").read) == (0, 0)
+    trace, summary = translate_reports([samples / "single-graph.sqlite"], tmp_path / "trace.prv", "kernels,nccl")
+    assert (get_account(summary, "nccl").read, get_account(summary, "nccl_messages").read) == (0, 0)
     assert not trace.events["type"].between(9500, 9510).any()
 
 
@@ -260,6 +260,6 @@ def test_numbers_that_no_communicator_has(tmp_path: Path) -> None:
         Call(20, 29, "ncclSend", {COMMUNICATOR: BIG, SIZE: 8, **huge}),
         Call(30, 39, "ncclReduce", {COMMUNICATOR: BIG, SIZE: 8, OPERATION: "\ud800", **huge}),
     ]
-    path = reports.nccl_report(tmp_path / "a.sqlite", calls, environment=f"RANK=0;WORLD_SIZE={'9' * 5000}")
+    path = reports.write_nccl_report(tmp_path / "a.sqlite", calls, environment=f"RANK=0;WORLD_SIZE={'9' * 5000}")
     _, dropped = lines_of(path, tmp_path / "a.prv")
     assert dropped == {}

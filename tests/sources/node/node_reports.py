@@ -49,7 +49,7 @@ CARD = 281_474_976_710_656
 OTHER_CARD = CARD + 1
 
 
-def nic_tables(rows: Sequence[Sequence[object]], columns: Sequence[str] = METRIC) -> dict[str, Rows]:
+def make_nic_tables(rows: Sequence[Sequence[object]], columns: Sequence[str] = METRIC) -> dict[str, Rows]:
     """Metrics of two cards, of which the first has a name."""
     return {
         "NET_NIC_METRIC": (columns, rows),
@@ -59,7 +59,7 @@ def nic_tables(rows: Sequence[Sequence[object]], columns: Sequence[str] = METRIC
     }
 
 
-def lines(trace: Trace) -> list[tuple[str, int, dict[str, int | str]]]:
+def collect_lines(trace: Trace) -> list[tuple[str, int, dict[str, int | str]]]:
     """Row, time and values (by label, as their own labels where they have some) of each line of events, in order."""
     found = []
     for _, line in trace.events.groupby("line"):
@@ -71,7 +71,7 @@ def lines(trace: Trace) -> list[tuple[str, int, dict[str, int | str]]]:
     return found
 
 
-def frame_of(trace: Trace) -> pd.DataFrame:
+def tabulate_events(trace: Trace) -> pd.DataFrame:
     """Row, label of the type, time and value of each event."""
     events = trace.events
     return pd.DataFrame(
@@ -84,7 +84,7 @@ def frame_of(trace: Trace) -> pd.DataFrame:
     )
 
 
-def reports_of_all(folder: Path) -> list[Path]:
+def write_node_reports(folder: Path) -> list[Path]:
     """Three reports of one node that have all of these tables, two with values of plugins as numbers, one as texts."""
     call = ("start", "end", "globalTid", "nameId")
     found = []
@@ -98,7 +98,7 @@ def reports_of_all(folder: Path) -> list[Path]:
             for m in (6, 7)
         ]
         tables: dict[str, Rows] = {
-            **nic_tables(cards, METRIC_OF_PORT),
+            **make_nic_tables(cards, METRIC_OF_PORT),
             "CUPTI_ACTIVITY_KIND_RUNTIME": (call, [(t, t + 100, MAIN, 0) for t in times]),
             "NET_IB_SWITCH_METRIC": (METRIC, [(t, t + 500, 77, LIST, 10, t) for t in times]),
             "NET_IB_DEVICE_INFO": (SWITCHES, [(1, 77, "spine", "Quantum", 3)]),
@@ -118,7 +118,7 @@ def reports_of_all(folder: Path) -> list[Path]:
         if i < 2:
             tables |= {
                 "GENERIC_EVENTS": (EVENTS, [(t, t, t, 8, MAIN, None) for t in times]),
-                "GENERIC_EVENT_DATA": (DATA, [(t, k, *_value(k, t)) for t in times for k in range(2 + i)]),
+                "GENERIC_EVENT_DATA": (DATA, [(t, k, *_make_value(k, t)) for t in times for k in range(2 + i)]),
                 "GENERIC_EVENT_TYPE_FIELDS": (FIELDS, [(8, k, 1 + k, 8 * k, 8, (0, 1, 3)[k]) for k in range(2 + i)]),
                 "GENERIC_EVENT_TYPES": (TYPES, [(8, 50, None, None)]),
                 "GENERIC_EVENT_SOURCES": (SOURCES, [(50, None, 3, 0, '{"Name":"Counters"}')]),
@@ -135,6 +135,6 @@ def reports_of_all(folder: Path) -> list[Path]:
     return found
 
 
-def _value(field: int, value: int) -> tuple[object, ...]:
+def _make_value(field: int, value: int) -> tuple[object, ...]:
     """Columns of a value as an integer, signed or not, or a real number."""
     return tuple(value if column == (0, 1, 3)[field] else None for column in range(4))

@@ -32,9 +32,9 @@ from tests.sources.node.node_reports import (
     PMU_VALUES,
     SOC,
     SOC_NAMES,
-    lines,
+    collect_lines,
 )
-from tests.sources.small_reports import Rows, account, export, trace_of
+from tests.sources.small_reports import Rows, export, get_account, translate_reports
 
 NAME = "cpu_counters"
 
@@ -57,9 +57,9 @@ def test_raw_counters_and_metrics(what: str, tmp_path: Path) -> None:
             [(5, "CPU Cycles", "", "cycles"), (6, "Instructions Retired", "", ""), (12, "IPC", "", "")],
         ),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     cycles = "CPU Cycles [cycles]"
-    assert sorted(lines(trace), key=lambda line: (line[1], line[0], len(line[2]))) == [
+    assert sorted(collect_lines(trace), key=lambda line: (line[1], line[0], len(line[2]))) == [
         ("CPU 11", 0, {cycles: 9}),
         ("CPU 3", 0, {"IPC": 1_250_000}),
         ("CPU 3", 0, {cycles: 700, "Instructions Retired": 0}),
@@ -72,7 +72,7 @@ def test_raw_counters_and_metrics(what: str, tmp_path: Path) -> None:
     assert NODE_METRIC_FIRST <= numbers["IPC"] < NODE_METRIC_FIRST + NODE_METRIC_COUNT
     pcf = (tmp_path / "x.pcf").read_text()
     assert f"0 {numbers['IPC']} IPC\nPRECISION 6\n" in pcf and f"0 {numbers[cycles]} {cycles}\nPRECISION" not in pcf
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     assert (told.read, told.dropped) == (7, {"no value": 1, TOO_LARGE: 1})
 
 
@@ -84,13 +84,13 @@ def test_components_have_names(tmp_path: Path) -> None:
         ),
         "TARGET_INFO_COMPONENT": (COMPONENTS, [(1, "Socket", 0, None), (2, "CMN", None, 1), (4, None, 1, 1)]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
-    assert lines(trace) == [
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    assert collect_lines(trace) == [
         ("Socket 0", 0, {"CPU counter 5": 1}),
         ("CMN", 0, {"CPU counter 5": 2}),
         ("CPU 3", 0, {"CPU counter 5": 3}),
     ]
-    assert account(summary, NAME).dropped == {"no device": 1}
+    assert get_account(summary, NAME).dropped == {"no device": 1}
 
 
 def test_counters_of_the_pmu(tmp_path: Path) -> None:
@@ -100,12 +100,12 @@ def test_counters_of_the_pmu(tmp_path: Path) -> None:
         "PMU_EVENT_COUNTERS": (PMU_VALUES, [(100, 0, 5), (100, 1, 6), (101, 1, 7), (999, 0, 1), (None, 0, 1)]),
         "PMU_EVENT_REQUESTS": (PMU_NAMES, [(0, 17, 1, 1, "cpu-cycles"), (1, 18, 1, 1, None)]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
-    assert lines(trace) == [
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    assert collect_lines(trace) == [
         ("CPU 0", 0, {"cpu-cycles": 5, "PMU counter 1": 6}),
         ("CPU 1", 0, {"PMU counter 1": 7}),
     ]
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     # The values of no event have neither time nor core: they are one sample.
     assert (told.read, told.dropped) == (5, {"no values": 2, "no time": 1})
 
@@ -115,9 +115,12 @@ def test_metrics_of_the_system_on_chip(tmp_path: Path) -> None:
         "SOC_METRICS": (SOC, [(9, 10, 5, 0, 3), (9, 10, 5, 1, 4), (20, None, 5, 7, 1), (30, 30, None, 0, 1)]),
         "TARGET_INFO_SOC_METRICS": (SOC_NAMES, [(5, 5, "", 0, "EMC Clock [MHz]"), (5, 5, "", 1, "DLA Active")]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
-    assert lines(trace) == [("SoC", 0, {"EMC Clock [MHz]": 3, "DLA Active": 4}), ("SoC", 10, {"SoC metric 7": 1})]
-    assert account(summary, NAME).dropped == {"no device": 1}
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    assert collect_lines(trace) == [
+        ("SoC", 0, {"EMC Clock [MHz]": 3, "DLA Active": 4}),
+        ("SoC", 10, {"SoC metric 7": 1}),
+    ]
+    assert get_account(summary, NAME).dropped == {"no device": 1}
 
 
 def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
@@ -126,14 +129,14 @@ def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
     rows = [(i * 10, i * 10 + 9, 1, 0, 50, value) for i, value in enumerate(values)]
     rows += [(105, 109, 1, 0, 50, 1e13), (105, 109, 1, 0, 51, 2.5)]  # one of two values of a sample
     tables = {"PERF_EVENT_CPU_METRIC_EVENT": (PERF_METRIC, rows)}
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     numbers = [(i * 10, value) for i, value in enumerate(values) if isinstance(value, float) and value == value]
     fitting = [(time, round(value * 10**6)) for time, value in numbers if abs(value) * 10**6 < 1 << 62]
-    assert lines(trace) == [
+    assert collect_lines(trace) == [
         *(("CPU 0", time, {"CPU metric 50": value}) for time, value in fitting),
         ("CPU 0", 105, {"CPU metric 51": 2_500_000}),
     ]
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     too_large = len(numbers) - len(fitting)
     assert (told.read, told.dropped) == (12, {TOO_LARGE: too_large, "no value": len(values) - len(numbers)})
     assert summary.reports[0].warnings == [
@@ -145,7 +148,7 @@ def test_real_values_that_do_not_fit(tmp_path: Path) -> None:
 def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
     rows = [(10, 19, 1, 0, 5, 1 - (1 << 63)), (20, 29, 1, 0, 5, (1 << 63) - 1)]
     report = export(tmp_path / "a.sqlite", [], {"PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows)})
-    trace, _ = trace_of([report], tmp_path / "x.prv", NAME)
+    trace, _ = translate_reports([report], tmp_path / "x.prv", NAME)
     assert trace.events["value"].tolist() == [value for *_, value in rows]
 
 
@@ -159,13 +162,15 @@ def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> No
         "PERF_EVENT_CPU_RAW_EVENT": (PERF_RAW, rows),
         "TARGET_INFO_PERF_METRIC": (PERF_NAMES, [(i, name, "", "") for i, name in names.items()]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
     last = {(f"CPU {core}", start, names[counter]): value for start, _, _, core, counter, value in rows}
     first = min(start for start, *_ in rows)
-    found = [(row, time + first, name, value) for row, time, said in lines(trace) for name, value in said.items()]
+    found = [
+        (row, time + first, name, value) for row, time, said in collect_lines(trace) for name, value in said.items()
+    ]
     assert sorted(found) == sorted((*key, value) for key, value in last.items())
     assert len(trace.events) == len(last)  # no type twice in a line
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     samples = len({(start, core) for start, _, _, core, *_ in rows})
     repetitions = len(rows) - len(last)
     assert (told.read, told.written) == (samples + repetitions, samples)

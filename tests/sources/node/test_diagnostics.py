@@ -11,8 +11,8 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.node.node_reports import DIAGNOSTICS, lines
-from tests.sources.small_reports import MAIN, UTC, Rows, account, export, trace_of
+from tests.sources.node.node_reports import DIAGNOSTICS, collect_lines
+from tests.sources.small_reports import MAIN, UTC, Rows, export, get_account, translate_reports
 from tests.trace_reader import read_trace
 
 INFO, WARNING, ERROR = 1, 2, 3
@@ -55,9 +55,9 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
         (None, TARGET, WARNING, "h"),
     )
     report = export(tmp_path / "a.sqlite", ["cudaFree"], told)
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_api,diagnostics")
-    without, alone = trace_of([report], tmp_path / "y.prv", "cuda_api")
-    shown = [(row, time, said[LABEL]) for row, time, said in lines(trace) if LABEL in said]
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_api,diagnostics")
+    without, alone = translate_reports([report], tmp_path / "y.prv", "cuda_api")
+    shown = [(row, time, said[LABEL]) for row, time, said in collect_lines(trace) if LABEL in said]
     assert shown == [
         ("node", 0, "warning: a b"),
         ("node", 50, "error: c"),
@@ -67,7 +67,7 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
     # The trace is what it is without them, but for their row.
     assert (summary.start_utc_ns, summary.duration_ns) == (UTC + 100, 100) == (alone.start_utc_ns, alone.duration_ns)
     assert trace.names["TASK"] == [*without.names["TASK"], "host"]
-    assert account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
+    assert get_account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
     assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (7, 2, 1)
     assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1, "lost": 2}
     assert "nsys gave 7 warnings and 2 errors in 1 report; 2 report lost data" in summary.text()
@@ -75,15 +75,15 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
 
 def test_information_makes_no_row(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", ["cudaFree"], tables((150, TARGET, INFO, "x"), (150, HOST, WARNING, "y")))
-    trace, summary = trace_of([report], tmp_path / "x.prv", "cuda_api,diagnostics")
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_api,diagnostics")
     assert "host" not in trace.names["TASK"] and LABEL not in trace.types.values()
     assert not any(each.name == "diagnostics" for each in summary.sources)
 
 
 def test_messages_alone_are_within_the_capture(tmp_path: Path) -> None:
     told = {"DIAGNOSTIC_EVENT": (DIAGNOSTICS, [(t, TARGET, 1, WARNING, "a", None) for t in (-1, 5, 20_000)])}
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], told)], tmp_path / "x.prv", "diagnostics")
-    assert [(time, said) for _, time, said in lines(trace) if LABEL in said] == [(5, {LABEL: "warning: a"})]
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], told)], tmp_path / "x.prv", "diagnostics")
+    assert [(time, said) for _, time, said in collect_lines(trace) if LABEL in said] == [(5, {LABEL: "warning: a"})]
     assert summary.duration_ns == 10_000
 
 
@@ -92,13 +92,13 @@ def test_clocks_windows_and_values_of_all_reports(tmp_path: Path) -> None:
         tmp_path / "1.sqlite", ["cudaFree"], tables((150, TARGET, WARNING, "z"), (120, TARGET, ERROR, "z")), utc=UTC
     )
     two = export(tmp_path / "2.sqlite", ["cudaFree"], tables((150, TARGET, WARNING, "b")), utc=UTC + 1000, host="other")
-    trace, summary = trace_of([two, one], tmp_path / "x.prv", "cuda_api,diagnostics")
-    shown = [(time, said[LABEL]) for _, time, said in lines(trace) if LABEL in said]
+    trace, summary = translate_reports([two, one], tmp_path / "x.prv", "cuda_api,diagnostics")
+    shown = [(time, said[LABEL]) for _, time, said in collect_lines(trace) if LABEL in said]
     assert shown == [(20, "error: z"), (50, "warning: z"), (1050, "warning: b")]
     assert [trace.values[66900000][i] for i in (1, 2, 3)] == ["error: z", "warning: b", "warning: z"]
-    trace, summary = trace_of([one, two], tmp_path / "y.prv", "cuda_api,diagnostics", window=(30, 1010))
-    assert [said[LABEL] for _, _, said in lines(trace) if LABEL in said] == ["warning: z"]
-    assert account(summary, "diagnostics").dropped == {"outside the time of the trace": 2}
+    trace, summary = translate_reports([one, two], tmp_path / "y.prv", "cuda_api,diagnostics", window=(30, 1010))
+    assert [said[LABEL] for _, _, said in collect_lines(trace) if LABEL in said] == ["warning: z"]
+    assert get_account(summary, "diagnostics").dropped == {"outside the time of the trace": 2}
 
 
 def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:

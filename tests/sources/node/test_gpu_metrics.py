@@ -25,8 +25,8 @@ from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
-from tests.sources.small_reports import UTC, account, export, trace_of
-from tests.trace_reader import Trace, differences
+from tests.sources.small_reports import UTC, export, get_account, translate_reports
+from tests.trace_reader import Trace, compare_tables
 
 GPU_TYPE = 281479271677952
 """typeId of GPU 0's metrics in the reports."""
@@ -90,7 +90,7 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
     if not reports:
         assert folder != SAMPLES
         pytest.skip(NO_REPORTS)
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "gpu_metrics")
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics")
     expected, found = _values(reports), _values_of(trace, summary.start_utc_ns)
     assert len(expected) == len(found)
     expected, found = (part.sort_values(["gpu", "name", "time"], ignore_index=True) for part in (expected, found))
@@ -99,7 +99,7 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
 
     samples = expected.groupby(["gpu", "time"]).ngroups
     assert found["line"].nunique() == samples
-    told = account(summary, "gpu_metrics")
+    told = get_account(summary, "gpu_metrics")
     assert (told.read, told.written, told.dropped) == (samples, samples, {})
     if name == "bench/ddplong-2x2":
         assert samples == 225_003
@@ -111,7 +111,7 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
 
 def test_rows_are_those_of_the_ranks_that_used_the_gpu(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
-    trace, _ = trace_of(reports, tmp_path / "x.prv", "gpu_metrics,kernels")
+    trace, _ = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics,kernels")
     owner = {
         name: trace.names["TASK"][trace.task_of_row[row] - 1]
         for row, name in enumerate(trace.names["THREAD"])
@@ -124,13 +124,13 @@ def test_rows_are_those_of_the_ranks_that_used_the_gpu(tmp_path: Path) -> None:
 def test_only_changes(tmp_path: Path) -> None:
     """What is written is what differs from the value before of its metric and GPU."""
     reports = [SAMPLES / "single-graph.sqlite"]
-    trace, summary = trace_of(reports, tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    trace, summary = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
     values = _values(reports).sort_values("time")
     values = values[values["value"] != values.groupby(["gpu", "name"])["value"].shift()]
     found = _values_of(trace, summary.start_utc_ns)
-    assert differences(found, values, ["gpu", "name", "time", "value"]) == ""
+    assert compare_tables(found, values, ["gpu", "name", "time", "value"]) == ""
     assert 0 < len(found) < len(_values(reports)) / 2
-    told = account(summary, "gpu_metrics")
+    told = get_account(summary, "gpu_metrics")
     assert told.written == values.groupby(["gpu", "time"]).ngroups
     assert told.dropped.get("unchanged", 0) == told.read - told.written
 
@@ -149,23 +149,25 @@ def test_choice_of_metrics(patterns: tuple[str, ...], chosen: str, tmp_path: Pat
     names = {name for name in _values([report])["name"] if re.match(chosen, name)}
     if patterns[0].startswith("?"):
         with pytest.raises(UsageError, match=re.escape(patterns[0])):
-            trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
+            translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
         return
-    trace, summary = trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
+    trace, summary = translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=patterns))
     found = _values_of(trace, summary.start_utc_ns)
     expected = _values([report])
     expected = expected[expected["name"].isin(names)]
     assert names and set(found["name"]) == names
-    assert differences(found, expected, ["gpu", "name", "time", "value"]) == ""
+    assert compare_tables(found, expected, ["gpu", "name", "time", "value"]) == ""
 
 
 def test_a_pattern_that_fits_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"metrics='Nothing\*':.*known are .*SMs Active"):
-        trace_of(
+        translate_reports(
             [SAMPLES / "single-graph.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("Nothing*",))
         )
     with pytest.raises(UsageError, match="no GPU metrics"):
-        trace_of([SAMPLES / "mpi-4.rank0.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("SM*",)))
+        translate_reports(
+            [SAMPLES / "mpi-4.rank0.sqlite"], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics=("SM*",))
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -203,13 +205,13 @@ def test_missing_values_times_and_names(tmp_path: Path) -> None:
     ]
     columns = ("rawTimestamp", "timestamp", "typeId", "metricId", "value")
     tables = {"GPU_METRICS": (columns, rows), "TARGET_INFO_GPU_METRICS": _named((0, 0, "A [%]"), (0, 1, "B"))}
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
     assert _lines(trace) == [
         ("Metrics GPU0", 0, {"A [%]": 5}),
         ("Metrics GPU0", 50, {"A [%]": -3, "GPU metric 7": 8}),
         ("Metrics GPU0", 500, {"A [%]": 1 << 40}),
     ]
-    told = account(summary, "gpu_metrics")
+    told = get_account(summary, "gpu_metrics")
     assert (told.read, told.dropped) == (8, {"no time": 1, "no GPU": 1, "no value": 3})
     assert summary.reports[0].warnings == ["4 values of GPU metrics are NULL and dropped"]
 
@@ -219,7 +221,7 @@ def test_an_export_with_raw_timestamps_only(tmp_path: Path) -> None:
         "GPU_METRICS": (("rawTimestamp", "typeId", "metricId", "value"), [(7, GPU_TYPE, 0, 1), (9, GPU_TYPE, 0, 2)]),
         "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
     assert summary.start_utc_ns == UTC + 7
     assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1}), ("Metrics GPU0", 2, {"A": 2})]
 
@@ -237,14 +239,14 @@ def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
         "TARGET_INFO_GPU_METRICS": _named((0, 0, "A"), (0, 1, "B"), (3, 0, "A"), (3, 1, "B")),
     }
     report = export(tmp_path / "a.sqlite", [], tables)
-    trace, _ = trace_of([report], tmp_path / "x.prv", "gpu_metrics")
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "gpu_metrics")
     expected: dict[tuple[str, int], dict[str, int]] = {}
     for time, gpu, m, value in in_order:
         expected.setdefault((f"Metrics GPU{gpu}", time), {})["AB"[m]] = value
     assert {(row, time): values for row, time, values in _lines(trace)} == expected
     assert len(_lines(trace)) == len(expected) == 40
 
-    trace, summary = trace_of([report], tmp_path / "y.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    trace, summary = translate_reports([report], tmp_path / "y.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
     last: dict[tuple[int, int], int] = {}
     changes: dict[tuple[str, int], dict[str, int]] = {}
     for time, gpu, m, value in in_order:
@@ -252,7 +254,7 @@ def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
             changes.setdefault((f"Metrics GPU{gpu}", time), {})["AB"[m]] = value
             last[gpu, m] = value
     assert {(row, time): values for row, time, values in _lines(trace)} == changes
-    assert account(summary, "gpu_metrics").dropped == {"unchanged": 40 - len(changes)}
+    assert get_account(summary, "gpu_metrics").dropped == {"unchanged": 40 - len(changes)}
 
 
 FEW = st.integers(0, 2)
@@ -307,7 +309,7 @@ def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> 
         "TARGET_INFO_GPU_METRICS": _named((0, 0, "A")),
     }
     report = export(tmp_path / "a.sqlite", [], tables)
-    trace, _ = trace_of([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "gpu_metrics", SourceOptions(metrics_changes=True))
     assert [(time, line["A"]) for _, time, line in _lines(trace)] == [(0, 3), (20, 4), (50, 3), (60, 5)]
 
 
@@ -318,7 +320,8 @@ def test_kinds_of_gpu_that_number_their_metrics_differently(tmp_path: Path) -> N
     two = {"GPU_METRICS": (columns, rows[2:]), "TARGET_INFO_GPU_METRICS": _named((1, 0, "B"), (1, 1, "C"))}
     reports = [export(tmp_path / "1.sqlite", [], one), export(tmp_path / "2.sqlite", [], two)]
     traces = [
-        trace_of(order, tmp_path / f"x{i}.prv", "gpu_metrics")[0] for i, order in enumerate((reports, reports[::-1]))
+        translate_reports(order, tmp_path / f"x{i}.prv", "gpu_metrics")[0]
+        for i, order in enumerate((reports, reports[::-1]))
     ]
     for trace in traces:
         assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1, "B": 2}), ("Metrics GPU1", 0, {"B": 3, "C": 4})]
@@ -335,8 +338,8 @@ def test_metrics_only_as_json_are_counted(tmp_path: Path) -> None:
         "GENERIC_EVENT_TYPES": (("typeId", "sourceId"), [(5, 50), (6, 60)]),
         "GENERIC_EVENT_SOURCES": (("sourceId", "data"), [(50, '{"Name":"GpuMetrics"}'), (60, '{"Name":"Other"}')]),
     }
-    _, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
-    told = account(summary, "gpu_metrics")
+    _, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", "gpu_metrics")
+    told = get_account(summary, "gpu_metrics")
     assert (told.read, told.written, list(told.dropped.values())) == (2, 0, [2])
     assert "export the report with nsys" in next(iter(told.dropped))
 

@@ -31,10 +31,10 @@ from tests.sources.node.node_reports import (
     SOC_NAMES,
     SOURCES,
     TYPES,
-    frame_of,
-    lines,
+    collect_lines,
+    tabulate_events,
 )
-from tests.sources.small_reports import MAIN, Rows, account, export, trace_of
+from tests.sources.small_reports import MAIN, Rows, export, get_account, translate_reports
 
 NAME = "plugin_metrics"
 TYPE = 281_492_156_579_841
@@ -59,15 +59,15 @@ def values(*rows: Sequence[object], text: str | None = None) -> dict[str, Rows]:
 
 
 def shown(folder: Path, tables: dict[str, Rows]) -> list[tuple[str, int, dict[str, int | str]]]:
-    trace, _ = trace_of([export(folder / "a.sqlite", STRINGS, tables)], folder / "x.prv", NAME)
-    return lines(trace)
+    trace, _ = translate_reports([export(folder / "a.sqlite", STRINGS, tables)], folder / "x.prv", NAME)
+    return collect_lines(trace)
 
 
 def test_a_capture(tmp_path: Path) -> None:
     report = REPORTS / "gpu" / "autograd-1.sqlite"
     if not report.exists():
         pytest.skip(NO_REPORTS)
-    trace, summary = trace_of([report], tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports([report], tmp_path / "x.prv", NAME)
     with closing(sqlite3.connect(f"{report.as_uri()}?mode=ro&immutable=1", uri=True)) as database:
         ((utc,),) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
         rows = database.execute(
@@ -76,13 +76,13 @@ def test_a_capture(tmp_path: Path) -> None:
         ).fetchall()
     # Its names of fields were removed from the export, but for those in its texts, which have no order.
     expected = [(utc + t, name, int(v)) for t, _, text, i in rows if i == 0 for name, v in json.loads(text).items()]
-    found = frame_of(trace)
+    found = tabulate_events(trace)
     at = found["time"] + summary.start_utc_ns
     told = zip(at, found["name"].str.removeprefix("Plugin: "), found["value"], strict=True)
     assert sorted(told) == sorted(expected) and len(expected) == len(rows) == 144
     assert {value for _, value, _, _ in rows} == {0} == set(found["value"])
     assert set(found["row"]) == {"network_plugin"} and trace.names["TASK"] == ["vm"]
-    assert (account(summary, NAME).read, account(summary, NAME).written) == (72, 72)
+    assert (get_account(summary, NAME).read, get_account(summary, NAME).written) == (72, 72)
 
 
 def test_integers_real_numbers_and_huge_ones(tmp_path: Path) -> None:
@@ -96,16 +96,16 @@ def test_integers_real_numbers_and_huge_ones(tmp_path: Path) -> None:
         (4, 2, None, None, None, 1e15),
         (5, 0, None, None, None, None),
     )
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", NAME)
     rx, tx, load = "Plugin: rx_bytes", "Plugin: tx_bytes", "Plugin: load [%]"
-    assert lines(trace) == [
+    assert collect_lines(trace) == [
         ("network_plugin", 0, {rx: -5, tx: 1 << 62, load: 250_000}),
         ("network_plugin", 10, {rx: 1 << 50, load: 1_500_000}),
         ("network_plugin", 20, {load: 3_000_000}),
     ]
     (number,) = (number for number, label in trace.types.items() if label == load)
     assert f"0 {number} {load}\nPRECISION 6\n" in (tmp_path / "x.pcf").read_text()
-    told = account(summary, NAME)
+    told = get_account(summary, NAME)
     assert (told.read, told.dropped) == (5, {"no value": 1, TOO_LARGE: 1})
 
 
@@ -138,9 +138,9 @@ def test_what_is_missing(tmp_path: Path) -> None:
         "GENERIC_EVENTS": (EVENTS, events),
         "GENERIC_EVENT_DATA": (DATA, [(*row, None, None, None) for row in data]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", NAME)
-    assert lines(trace) == [("network_plugin", 0, {"Plugin: rx_bytes": 7})]
-    told = account(summary, NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", NAME)
+    assert collect_lines(trace) == [("network_plugin", 0, {"Plugin: rx_bytes": 7})]
+    told = get_account(summary, NAME)
     assert (told.read, told.dropped) == (6, {"no values": 2, "no time": 1, "no device": 1, "no value": 1})
 
 
@@ -176,9 +176,9 @@ def test_metrics_of_gpus_and_events_of_tracers_are_not_shown(tmp_path: Path) -> 
         "TARGET_INFO_GPU_METRICS": (SOC_NAMES, [(4, 40, "", 0, "SMs Active")]),
         "TARGET_INFO_SOC_METRICS": (SOC_NAMES, [(5, 40, "", 0, "DLA Active")]),
     }
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
-    assert lines(trace) == [("Good", 0, {"Plugin: field 0": 6})]
-    told = account(summary, NAME)
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
+    assert collect_lines(trace) == [("Good", 0, {"Plugin: field 0": 6})]
+    told = get_account(summary, NAME)
     assert (told.read, told.dropped) == (3, {plugin_metrics.NO_METRIC: 2})
 
 
@@ -205,24 +205,24 @@ def test_texts(tmp_path: Path) -> None:
         None,
         '{"a/b":"x","load [%]":null}',
     ]
-    trace, summary = trace_of(
+    trace, summary = translate_reports(
         [export(tmp_path / "a.sqlite", [], old(texts, ["a/b", "load [%]"]))], tmp_path / "x.prv", NAME
     )
-    assert lines(trace) == [
+    assert collect_lines(trace) == [
         ("Storage", 0, {"Plugin: a/b": 12, "Plugin: load [%]": 1_500_000}),
         ("Storage", 10, {"Plugin: a/b": -1, "Plugin: load [%]": -2000}),
     ]
     # What stands for NULL is no value either.
-    assert account(summary, NAME).dropped == {"no value": 5}
+    assert get_account(summary, NAME).dropped == {"no value": 5}
 
 
 def test_texts_with_what_only_starts_like_a_number(tmp_path: Path) -> None:
     texts = ['{"v":"10.0.0.1"}', '{"v":"0x12"}', '{"v":"2024-01-02"}', '{"v":"12 MB"}', '{"o":{"v":7},"v":8}']
-    trace, summary = trace_of(
+    trace, summary = translate_reports(
         [export(tmp_path / "a.sqlite", [], old([*texts, '{"caf\\u00e9":5}'], ["v", "café"]))], tmp_path / "x.prv", NAME
     )
-    assert lines(trace) == [("Storage", 0, {"Plugin: v": 8}), ("Storage", 10, {"Plugin: café": 5})]
-    assert account(summary, NAME).dropped == {"no value": 4}
+    assert collect_lines(trace) == [("Storage", 0, {"Plugin: v": 8}), ("Storage", 10, {"Plugin: café": 5})]
+    assert get_account(summary, NAME).dropped == {"no value": 4}
 
 
 def test_texts_with_real_numbers_out_of_range(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_texts_of_a_type_without_fields(tmp_path: Path) -> None:
 
 
 def test_no_texts_at_all(tmp_path: Path) -> None:
-    trace, summary = trace_of([export(tmp_path / "a.sqlite", [], old([None, ""]))], tmp_path / "x.prv", NAME)
-    assert account(summary, NAME).dropped == {"no value": 2}
+    trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], old([None, ""]))], tmp_path / "x.prv", NAME)
+    assert get_account(summary, NAME).dropped == {"no value": 2}
     assert trace.names["THREAD"] == ["node"]  # which shows the capture
 
 
@@ -292,10 +292,17 @@ def test_values_are_the_same_however_many_texts_are_read_at_once(
     folder = tmp_path_factory.mktemp("texts")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite_file, "TEXT_BLOCK_ROWS", rows)
-        trace, summary = trace_of([export(folder / "a.sqlite", ["f"], tables)], folder / "x.prv", f"os_runtime,{NAME}")
-    shown = [(t, row, label, v) for row, t, of in lines(trace) for label, v in of.items() if label.startswith("Plugin")]
+        trace, summary = translate_reports(
+            [export(folder / "a.sqlite", ["f"], tables)], folder / "x.prv", f"os_runtime,{NAME}"
+        )
+    shown = [
+        (t, row, label, v)
+        for row, t, of in collect_lines(trace)
+        for label, v in of.items()
+        if label.startswith("Plugin")
+    ]
     assert sorted(shown) == sorted(expected)
-    assert account(summary, NAME).read == len(events) if events else True
+    assert get_account(summary, NAME).read == len(events) if events else True
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=8)
@@ -323,8 +330,10 @@ def test_both_paths_agree(tmp_path: Path) -> None:
     texts = old([json.dumps(row) for row in rows], ["tx_bytes", "rx_bytes"])
     frames = []
     for name, tables in (("numbers", numbers), ("texts", texts)):
-        trace, _ = trace_of([export(tmp_path / f"{name}.sqlite", STRINGS, tables)], tmp_path / f"{name}.prv", NAME)
-        frame = frame_of(trace).drop(columns="row").sort_values(["time", "name"], ignore_index=True)
+        trace, _ = translate_reports(
+            [export(tmp_path / f"{name}.sqlite", STRINGS, tables)], tmp_path / f"{name}.prv", NAME
+        )
+        frame = tabulate_events(trace).drop(columns="row").sort_values(["time", "name"], ignore_index=True)
         frames.append(frame.assign(number=frame["name"].map({v: k for k, v in trace.types.items()})))
     pd.testing.assert_frame_equal(*frames)
     assert len(frames[0]) == 100

@@ -11,7 +11,7 @@ import pytest
 
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.small_reports import MAIN, Rows, export, trace_of
+from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace
 
 FUNCTION = 30000300
@@ -46,7 +46,7 @@ def test_functions_by_level(tmp_path: Path) -> None:
         sample(60, (77, 99, 1)),  # names that the export lacks
     )
     report = export(tmp_path / "a.sqlite", STRINGS, tables)
-    trace, _ = trace_of([report], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=2))
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=2))
     assert shown(trace, 0, 10) == [(10, "step (train.py)"), (20, "step (train.py)"), (60, "name 77 (name 99)")]
     assert shown(trace, 1, 10) == [(10, "main (train.py)")]
     assert shown(trace, 2, 10) == []
@@ -55,7 +55,7 @@ def test_functions_by_level(tmp_path: Path) -> None:
 
 def test_one_level_unless_more_are_asked_for(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", STRINGS, nvtx(sample(10, (0, 1, 12), (2, 1, 40))))
-    trace, _ = trace_of([report], tmp_path / "x.prv", "nvtx")
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "nvtx")
     assert [level for level in range(100) if FUNCTION + level in trace.types] == [0]
 
 
@@ -65,7 +65,7 @@ def test_a_real_report(tmp_path: Path) -> None:
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as report:
         names = dict(report.execute("SELECT id, value FROM StringIds"))
         rows = report.execute("SELECT start, jsonText FROM NVTX_EVENTS WHERE eventType = 34 ORDER BY start").fetchall()
-    trace, _ = trace_of([path], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=100))
+    trace, _ = translate_reports([path], tmp_path / "x.prv", "nvtx", SourceOptions(stack_depth=100))
     stacks = [(start, json.loads(text)["Python Periodic Sampling"]["Frames"]) for start, text in rows]
     first = rows[0][0] - trace.events[trace.events["type"] == FUNCTION]["time"].min()
     for level in (0, 1, 10, 30):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.host.host_reports import UTC, row_of_thread, small_report, tid, translated
+from tests.sources.host.host_reports import UTC, make_tid, number_thread_rows, translate_sources, write_small_report
 from tests.sources.host.test_cpu_samples import Said, shown
 from tests.trace_reader import Trace
 
@@ -75,11 +75,13 @@ def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int
     said: dict[int, Said] = {}
     for call, level, symbol, module, unresolved in frames:
         said.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
-    rows = row_of_thread(thread for _, _, thread in calls)
+    rows = number_thread_rows(thread for _, _, thread in calls)
     expected = [(rows[thread], time, said[call]) for call, time, thread in calls if call in said]
     assert expected
 
-    summary, trace = translated([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest, stack_depth=depth))
+    summary, trace = translate_sources(
+        [path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest, stack_depth=depth)
+    )
     got = begins(trace, utc, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
     assert comparable(got) == comparable(expected)
     assert trace.types[CALLER + 1] == "Caller at level 1"
@@ -115,7 +117,7 @@ STRINGS = [
 def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
     chains = [(i, symbol, PROG, 0, depth) for i in range(1, 7) for depth, symbol in enumerate((LEAF, WAIT, MAIN))]
     chains += [(7, LEAF, LIBC, 0, 0), (8, MAIN, PROG, 0, 2)]
-    main = tid(7)
+    main = make_tid(7)
     calls = [
         (100_000, 200_000, 27, main, POLL, 1),
         (300_000, 309_999, 27, main, POLL, 2),  # shorter
@@ -129,14 +131,14 @@ def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
         (900_000, 950_000, 27, main, POLL, None),
         (950_000, 999_000, 27, main, POLL, 99),
     ]
-    report = small_report(tmp_path / "r.sqlite", {OSRT: calls, ("OSRT_CALLCHAINS", COLUMNS): chains}, STRINGS)
-    summary, trace = translated([report], tmp_path, "os_runtime", SourceOptions(stack_depth=2))
+    report = write_small_report(tmp_path / "r.sqlite", {OSRT: calls, ("OSRT_CALLCHAINS", COLUMNS): chains}, STRINGS)
+    summary, trace = translate_sources([report], tmp_path, "os_runtime", SourceOptions(stack_depth=2))
     both = {CALLER + 1: "wait_for_work", CALLER + 2: "main"}
     expected = [(0, 100_000, both), (0, 400_000, both), (0, 700_000, {CALLER + 2: "main"})]
     found = begins(trace, UTC, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
     assert sorted(found, key=lambda each: each[1]) == expected
     assert set(trace.values[CALLER + 1].values()) == {"wait_for_work", "main"}
-    _, trace = translated([report], tmp_path, "os_runtime")
+    _, trace = translate_sources([report], tmp_path, "os_runtime")
     assert CALLER + 2 not in trace.types
 
 
@@ -152,17 +154,17 @@ def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
         5: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (OWN, PROG, 0), (MAIN, PROG, 0)],
     }  # fmt: skip
     chains = [(i, *frame, depth) for i, frames in of_chain.items() for depth, frame in enumerate(frames)]
-    calls = [(100_000 * i, 100_000 * i + 50_000, tid(7), MALLOC_CALL, i) for i in range(6)]
+    calls = [(100_000 * i, 100_000 * i + 50_000, make_tid(7), MALLOC_CALL, i) for i in range(6)]
     tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [*chains[::-1], (1, CUSTOM, PROG, 0, 2)]}
-    report = small_report(tmp_path / "r.sqlite", tables, STRINGS)
-    summary, trace = translated([report], tmp_path, "cuda_api", SourceOptions(stack_depth=3))
+    report = write_small_report(tmp_path / "r.sqlite", tables, STRINGS)
+    summary, trace = translate_sources([report], tmp_path, "cuda_api", SourceOptions(stack_depth=3))
     assert sorted(begins(trace, UTC, summary.start_utc_ns, CUDA_API), key=lambda each: each[1]) == [
         (0, 0, {CALLER + 1: STRINGS[WRAPPER], CALLER + 2: "main"}),
         (0, 100_000, {CALLER + 1: "(libcublas.so.13)", CALLER + 2: "cublasCreate_v2", CALLER + 3: "main"}),
         (0, 200_000, {CALLER + 1: "custom_allocator", CALLER + 2: "(libcuda.so.525.105.17)", CALLER + 3: "main"}),
         (0, 500_000, {CALLER + 1: "cudaMallocChecked", CALLER + 2: "main"}),
     ]
-    summary, trace = translated([report], tmp_path, "cuda_api")
+    summary, trace = translate_sources([report], tmp_path, "cuda_api")
     found = begins(trace, UTC, summary.start_utc_ns, CUDA_API)
     assert sorted(said[CALLER + 1] for _, _, said in found) == [
         "(libcublas.so.13)", STRINGS[WRAPPER], "cudaMallocChecked", "custom_allocator"
@@ -170,9 +172,9 @@ def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
 
 
 def test_a_report_without_chains_says_nothing_of_callers(tmp_path: Path) -> None:
-    calls = [(100_000, 200_000, tid(7), MALLOC_CALL)]
-    report = small_report(tmp_path / "r.sqlite", {(RUNTIME[0], "start end globalTid nameId"): calls}, STRINGS)
-    _, trace = translated([report], tmp_path, "cuda_api")
+    calls = [(100_000, 200_000, make_tid(7), MALLOC_CALL)]
+    report = write_small_report(tmp_path / "r.sqlite", {(RUNTIME[0], "start end globalTid nameId"): calls}, STRINGS)
+    _, trace = translate_sources([report], tmp_path, "cuda_api")
     assert set(trace.events["type"]) == {CUDA_API}
 
 
