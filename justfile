@@ -1,0 +1,38 @@
+# `just --list` shows these recipes. They use the environment .venv, which `just setup` makes.
+
+export PATH := justfile_directory() / ".venv/bin" + ":" + env("PATH")
+
+# Make the environment
+setup:
+    python3 -m venv .venv
+    .venv/bin/pip install -q -e '.[dev]'
+
+# Run all tests
+test *options:
+    python -m pytest -n auto {{ options }}
+
+# Run the quick tests
+test-fast *options:
+    python -m pytest -n auto -m "not slow" {{ options }}
+
+# Check format, style, types and floors
+lint:
+    ruff format --check .
+    ruff check .
+    mypy
+    lint-imports
+
+# Write the presets and their table
+presets:
+    python -m cfgs.generate
+
+# Write what programs write of the documentation, and the site
+docs:
+    python docs/event_types.py > docs/reference/event-types.md
+    python docs/commands.py > docs/reference/commands.md
+    python docs/quotes.py
+    mkdocs build --strict
+
+# Do what must pass before a change lands, in a fresh environment
+ci:
+    .ci/run
