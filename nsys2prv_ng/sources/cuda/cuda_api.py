@@ -21,12 +21,12 @@ _COPYING = re.compile(r"cu(da)?Memcpy(?!.*Async)")
 
 
 def clean_call_name(name: str) -> str:
-    """Name of a call without the version that nsys appends: cudaLaunchKernel_v7000 is cudaLaunchKernel."""
+    """Return the name of a call without the version that nsys appends: cudaLaunchKernel for cudaLaunchKernel_v7000."""
     return _VERSION.sub("", name)
 
 
 def choose_call_state(name: str) -> int:
-    """State of a thread within a call, or -1 if the call says nothing of it.
+    """Return the state of a thread within a call, or -1 if the call implies none.
 
     Synchronization in calls that wait for the device, memory transfer in copies that return when they are done.
     """

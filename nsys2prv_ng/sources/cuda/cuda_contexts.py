@@ -16,26 +16,26 @@ _NO_CONTEXT = 0
 
 
 def find_devices(reader: ReportReader, process: IntArray, context: IntArray, device: IntArray) -> IntArray:
-    """CUDA's ordinal of the device of each record, by the context that it names with its process.
+    """Return CUDA's ordinal of the device of each of n records, found by its process and context.
 
-    A record of no context (static memory) is of the only device of its process, if that has one only. Where the report
-    does not tell, the device is as recorded.
+    A record without a context (static memory) belongs to the device of its process, if that has only one. Where the
+    report does not show the device, it is as recorded.
     """
     contexts = reader.columns(TABLE.name)
     pid = process & PID_MASK
-    pids, of_context = contexts["processId"], contexts["deviceId"]
+    pids, context_devices = contexts["processId"], contexts["deviceId"]
     known = np.flatnonzero(~mark_duplicates(pids, contexts["contextId"]))
     at = find_rows([pids[known], contexts["contextId"][known]], [pid, context])
 
-    devices: dict[int, set[int]] = {}
-    for each, its_device in zip(pids.tolist(), of_context.tolist(), strict=True):
-        devices.setdefault(each, set()).add(its_device)
-    only = {each: min(its_devices) for each, its_devices in devices.items() if len(its_devices) == 1}
-    alone = find_rows([np.array([*only], np.int64)], [pid])
-    process_columns = np.array([*only.values()], np.int64)
+    devices_of_pid: dict[int, set[int]] = {}
+    for one_pid, one_device in zip(pids.tolist(), context_devices.tolist(), strict=True):
+        devices_of_pid.setdefault(one_pid, set()).add(one_device)
+    single = {one_pid: min(devices) for one_pid, devices in devices_of_pid.items() if len(devices) == 1}
+    single_at = find_rows([np.array([*single], np.int64)], [pid])
+    single_devices = np.array([*single.values()], np.int64)
 
-    found: IntArray = device.copy()
-    found[at >= 0] = of_context[known[at[at >= 0]]]
-    without = (at < 0) & (context == _NO_CONTEXT) & (alone >= 0)
-    found[without] = process_columns[alone[without]]
-    return found
+    corrected: IntArray = device.copy()
+    corrected[at >= 0] = context_devices[known[at[at >= 0]]]
+    has_no_context = (at < 0) & (context == _NO_CONTEXT) & (single_at >= 0)
+    corrected[has_no_context] = single_devices[single_at[has_no_context]]
+    return corrected

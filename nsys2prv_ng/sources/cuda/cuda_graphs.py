@@ -1,6 +1,6 @@
-"""CUDA graphs: launches traced as a whole on their stream, and the making of graphs and nodes on host threads.
+"""CUDA graphs: launches traced as a whole on their stream, and the creation of graphs and nodes on host threads.
 
-Where nsys traced the nodes of graphs instead, these are kernels, copies and sets with the id of their node.
+Where nsys traced the nodes of graphs instead, the nodes are kernels, copies and sets with the id of their node.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _CREATION = ("start", "globalTid", "nameId")
 GRAPHS_TABLE = Table(
     _GRAPHS,
     _CREATION,
-    # Up to 2023 this table held nodes: ids of graphs came with the table of nodes.
+    # Up to 2023 this table held nodes: the ids of graphs came with the table of nodes.
     dict.fromkeys(("graphId", "originalGraphId", "graphExecId", "graphNodeId", "originalGraphNodeId"), NULL),
 )
 NODES_TABLE = Table(_NODES, _CREATION, dict.fromkeys(("graphNodeId", "originalGraphNodeId"), NULL))
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each launch of a graph, a point for each graph, executable graph and node that was made."""
+    """Return an interval for each launch of a graph, and a point for each graph, executable graph and node created."""
     result = Result()
     _add_launches(reader, result)
     for table in (_GRAPHS, _NODES):
@@ -42,21 +42,22 @@ def read(reader: ReportReader) -> Result:
 
 
 GRAPH_COLUMNS = ("graphNodeId", "graphId")
-"""Columns of device operations that tell the graph they are of."""
+"""Columns of device operations with the graph that an operation belongs to."""
 
 
 def read_graph_ids(reader: ReportReader, columns: Columns, rows: IntArray) -> list[Pair]:
-    """Ids of the node and, where the export tells, of the graph that these device operations are of."""
+    """Return the ids of the node and, where the export has it, of the graph that these device operations belong to."""
     pairs = []
     for name, event_type in zip(GRAPH_COLUMNS, (types.GRAPH_NODE_ID, types.GRAPH_ID), strict=True):
         value = columns[name][rows]
-        known = (value != NULL) & (value != 0)  # CUPTI: 0 is no graph's
+        known = (value != NULL) & (value != 0)  # CUPTI: 0 stands for no graph
         if known.any():
             pairs.append(Pair(reader.labels.handle(event_type), value, known))
     return pairs
 
 
 def _add_launches(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each graph that was traced as a whole."""
     columns = reader.columns(GRAPH)
     if not columns.rows:
         return
@@ -84,6 +85,7 @@ def _add_launches(reader: ReportReader, result: Result) -> None:
 
 
 def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> None:
+    """Add a point for each row of a table of created graphs or nodes."""
     result.read += columns.rows
     no_thread = columns["globalTid"] == NULL
     no_time = ~no_thread & (columns["start"] == NULL)

@@ -16,7 +16,7 @@ CUDNN_TABLE = Table("CUDNN_EVENTS", _COLUMNS)
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each call, nested as the calls of its library were."""
+    """Return an interval for each call, nested as the calls of its library were."""
     result = Result()
     add_calls(reader, result, CUBLAS_TABLE.name, types.CUBLAS_CALL, clean_name=clean_call_name)
     add_calls(reader, result, CUDNN_TABLE.name, types.CUDNN_CALL, clean_name=clean_call_name)

@@ -1,8 +1,8 @@
-"""Memory of CUDA: allocations and frees on the threads that asked for them, and how much is in use.
+"""CUDA memory: allocations and frees on the threads that requested them, and the level, the memory in use.
 
-What was allocated before the capture began stands in the report at time 0, where nothing happened: it is part of the
-level from the start and no event. The level of a GPU is that of all processes on it, over all reports, so it is made
-once they are joined. It holds what the reports know of: no drivers' memory, no other programs'.
+Reports give memory allocated before the capture started at time 0, when nothing happened: it is part of the level from
+the start, and not an event. The level of a GPU is that of all processes on it, over all reports, so it is computed in
+the join. It covers the memory that the reports contain: neither the driver's nor that of other programs.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ LEVEL = "cuda_memory_level"
 
 
 class MemoryChanges(NamedTuple):
-    """Changes of the memory in use, of n: place, CUPTI's kind of memory, time (ns), bytes.
+    """n changes of the memory in use: place, CUPTI's kind of memory, time (ns), bytes.
 
-    `unknown` is the number of frees that change nothing, since what they free is not in the report.
+    `unknown` is the number of frees that change nothing, because the allocation is not in the report.
     """
 
     place: IntArray
@@ -55,7 +55,7 @@ class MemoryChanges(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """A point for each allocation and free since the capture began; what changes the level is left for `join`."""
+    """Return a point for each allocation and free since the capture started, and leave the changes for `join`."""
     columns = reader.columns(USAGE)
     result = Result(read=columns.rows)
     allocation, size = _match_frees(columns)
@@ -66,7 +66,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = _collect_changes(reader, columns, rows, kind, allocation, size)
 
     before = columns["start"][rows] == 0
-    result.drop("before the capture: in the level of memory only", int(before.sum()))
+    result.drop("before the capture: only part of the memory in use", int(before.sum()))
     rows = rows[~before]
     if not rows.size:
         return result
@@ -80,27 +80,28 @@ def read(reader: ReportReader) -> Result:
 
 
 def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> IntArray:
-    """Rows of events that can be told; the others are counted as dropped."""
-    left = np.ones(columns.rows, np.bool_)
+    """Return the rows of events that can be shown, and drop the others."""
+    is_sound = np.ones(columns.rows, np.bool_)
     for reason, mask in (
         (NO_PROCESS, columns["globalPid"] == NULL),
         (NO_TIME, columns["start"] == NULL),
         ("neither allocation nor free", ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE))),
         (NO_BYTES, size == NULL),
     ):
-        result.drop(reason, int((left & mask).sum()))
-        left &= ~mask
-    return np.flatnonzero(left)
+        result.drop(reason, int((is_sound & mask).sum()))
+        is_sound &= ~mask
+    return np.flatnonzero(is_sound)
 
 
 def _clean_kinds(kind: IntArray) -> IntArray:
+    """Return CUPTI's kinds of memory, with one value for all unknown kinds."""
     return np.where((kind >= 0) & (kind < len(types.MEMORY_LEVELS)), kind, _UNKNOWN_KIND)
 
 
 def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
-    """Row of the allocation that each free undoes, and bytes of each row. -1 where there is none in the report.
+    """Return (row of the allocation that each free undoes, or -1 if the report has none; bytes of each row).
 
-    A free undoes the last allocation at its address if that was not freed before. One without bytes has those of its
+    A free undoes the last allocation at its address if that was not freed before. A free without bytes has those of its
     allocation.
     """
     allocation = np.full(columns.rows, -1, np.int64)
@@ -119,19 +120,20 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
 
 
 def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
-    """globalTid of the thread whose call it was, else of the process's main thread."""
+    """Return the globalTid of the thread that made the call, or else of the process's main thread."""
     process = get_process(columns["globalPid"][rows])
     main = get_main_thread(process)
-    by_id = reader.once(calls.read_recorded_calls)
-    call = by_id.find(process, columns["correlationId"][rows])
-    called: BoolArray = call >= 0
-    main[called] = by_id.global_tid[call[called]]
+    recorded = reader.once(calls.read_recorded_calls)
+    call = recorded.find(process, columns["correlationId"][rows])
+    has_call: BoolArray = call >= 0
+    main[has_call] = recorded.global_tid[call[has_call]]
     return main
 
 
 def _collect_changes(
     reader: ReportReader, columns: Columns, rows: IntArray, kind: IntArray, allocation: IntArray, size: IntArray
 ) -> MemoryChanges:
+    """Return the changes of the level by these rows, each on the place of its GPU or process."""
     is_free = columns["memoryOperationType"] == _FREE
     unknown = is_free[rows] & (allocation[rows] < 0) & (columns["address"][rows] != NULL)
     rows = rows[~unknown]
@@ -145,10 +147,10 @@ def _collect_changes(
     host = process[on_host]
     place[on_host] = reader.places.threads(get_main_thread(host), application=True)
     codes, pairs = find_distinct_rows(process[~on_host], device[~on_host])
-    gpus = np.array([reader.metadata.gpu(*each).number for each in pairs], np.int64)
+    gpus = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)
     place[~on_host] = reader.places.devices(gpus[codes])
-    for each in np.unique(kind[rows]):
-        reader.labels.declare(types.MEMORY_LEVELS[each])
+    for one_kind in np.unique(kind[rows]):
+        reader.labels.declare(types.MEMORY_LEVELS[one_kind])
     return MemoryChanges(place, kind[rows], columns["start"][rows], change, int(unknown.sum()))
 
 
@@ -156,38 +158,41 @@ def _collect_changes(
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """The memory in use of each GPU, and of the host by each process, by kind: an event at each change."""
+    """Return the memory in use on each GPU, and on the host by each process, by kind: an event at each change."""
     result = Result()
     rows, kinds, times, changes = [], [], [], []
     for part in parts:
-        of_part = part.data
-        if not isinstance(of_part, MemoryChanges):
+        data = part.data
+        if not isinstance(data, MemoryChanges):
             continue
-        result.read += of_part.unknown + of_part.time.size
-        result.drop("frees what is not in the report", of_part.unknown)
-        rows.append(part.rows[of_part.place])
-        kinds.append(of_part.kind)
-        times.append(_move_into_windows(part.clock(of_part.time), part.windows))
-        changes.append(of_part.bytes)
+        result.read += data.unknown + data.time.size
+        result.drop("frees memory that the report does not show as allocated", data.unknown)
+        rows.append(part.rows[data.place])
+        kinds.append(data.kind)
+        times.append(_move_into_windows(part.clock(data.time), part.windows))
+        changes.append(data.bytes)
     if not rows:
         return JoinResult()
     records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
-    result.drop("at the same time as the next", merged)
+    result.drop("another change follows at the same time", merged)
     result.records.append(records)
     return JoinResult(accounts={LEVEL: result})
 
 
 def _move_into_windows(times: IntArray, windows: Sequence[tuple[int, int]]) -> IntArray:
-    """Times of changes; one outside the windows is said when the next begins, which so begins with what is in use."""
+    """Return the times at which changes are shown: one outside the windows moves to the start of the next window.
+
+    So each window starts with the memory in use.
+    """
     lows, highs = np.array(windows, np.int64).T
     following = np.minimum(np.searchsorted(highs, times, "left"), lows.size - 1)
     return np.maximum(times, lows[following])
 
 
 def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArray) -> tuple[Records, int]:
-    """Events with the sum of all changes (bytes) so far by row and kind, and the number of changes without their own.
+    """Return (events with the sum of all changes so far, in bytes, by row and kind; number of changes without event).
 
-    Of changes of one row and kind at one time only the sum after the last is said.
+    If several changes of a row and kind have the same time, only the sum after the last has an event.
     """
     order = np.lexsort((time, kind, row))
     row, kind, time, change = row[order], kind[order], time[order], change[order]
@@ -195,10 +200,10 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
     total = np.cumsum(change)
     before = (total - change)[first]
     level = total - np.repeat(before, np.diff(np.flatnonzero(np.append(first, True))))
-    said = np.concatenate([first[1:] | (time[1:] != time[:-1]), [True]])
+    is_last = np.concatenate([first[1:] | (time[1:] != time[:-1]), [True]])
     numbers = np.array([event_type.number for event_type in types.MEMORY_LEVELS], np.int64)
-    pairs = [Pair(numbers[kind[said]], level[said])]
-    return make_events(row[said], time[said], pairs), int((~said).sum())
+    pairs = [Pair(numbers[kind[is_last]], level[is_last])]
+    return make_events(row[is_last], time[is_last], pairs), int((~is_last).sum())
 
 
 SOURCE = Source(

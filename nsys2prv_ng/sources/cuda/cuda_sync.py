@@ -1,6 +1,6 @@
-"""CUDA events and synchronization on host threads: what was recorded, what was waited for.
+"""CUDA events and synchronization on host threads: which events were recorded, and what threads waited for.
 
-nsys knows neither the thread nor (of events) the time of these: both are those of the call, found by correlation id.
+nsys records neither the thread nor, for events, the time: both are those of the call, found by correlation id.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SYNCHRONIZATION_TABLE = Table(SYNCHRONIZATION, ("start", "end", "syncType"), _ID
 EVENT_TABLE = Table(EVENT, ("eventId",), {name: default for name, default in _IDS.items() if name != "eventId"})
 
 _NONE = 0xFFFFFFFF
-"""CUPTI's id of no stream, no event."""
+"""CUPTI's id for no stream and no event."""
 _EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC, _UNKNOWN = 1, 2, 3, 4, 5
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each synchronization, within its call; a point for each event that was recorded, at its call."""
+    """Return an interval for each synchronization, within its call, and a point for each event, at its call."""
     result = Result()
     _add_synchronizations(reader, result)
     _add_events(reader, result)
@@ -40,24 +40,26 @@ def read(reader: ReportReader) -> Result:
 
 
 def find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> IntArray:
-    """Values of the synchronization type for CUPTI's.
+    """Return the values of the synchronization type for CUPTI's types.
 
-    Exports of some versions (schema 3.13, 3.20) say that a synchronization of a stream or a context concerns an event,
-    but name none: the stream, or its absence, tells them.
+    Exports of some versions (schema 3.13, 3.20) mark synchronizations of a stream or a context as those of an event,
+    but without an id of an event: then the stream, or its absence, decides.
     """
     has_event, has_stream = _is_id(event), _is_id(stream)
     known = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC))
-    eventless = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT)) & ~has_event
-    without = np.where(has_stream, _STREAM_SYNC, _CONTEXT_SYNC)
-    return np.where(eventless, without, np.where(known, sync_type, _UNKNOWN)).astype(np.int64)
+    has_no_event = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT)) & ~has_event
+    corrected = np.where(has_stream, _STREAM_SYNC, _CONTEXT_SYNC)
+    return np.where(has_no_event, corrected, np.where(known, sync_type, _UNKNOWN)).astype(np.int64)
 
 
 def _is_id(value: IntArray) -> BoolArray:
+    """Return a mask of the values that are ids of something."""
     present: BoolArray = (value != NULL) & (value != _NONE)
     return present
 
 
 def _add_synchronizations(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each synchronization, with what it waits for."""
     columns = reader.columns(SYNCHRONIZATION)
     result.read += columns.rows
     rows, thread, _ = _find_calls(reader, result, columns)
@@ -80,6 +82,7 @@ def _add_synchronizations(reader: ReportReader, result: Result) -> None:
 
 
 def _add_events(reader: ReportReader, result: Result) -> None:
+    """Add a point for each event that a call recorded."""
     columns = reader.columns(EVENT)
     result.read += columns.rows
     rows, thread, time = _find_calls(reader, result, columns)
@@ -94,30 +97,30 @@ def _add_events(reader: ReportReader, result: Result) -> None:
 
 
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
-    """Rows whose call was recorded, and its thread and begin (ns); the others are counted as dropped."""
+    """Return (rows whose call was recorded, thread of the call, its start in ns), and drop the other rows."""
     process = columns["globalPid"]
     no_process = process == NULL
     result.drop(NO_PROCESS, int(no_process.sum()))
-    by_id = reader.once(calls.read_recorded_calls)
-    call = by_id.find(get_process(process), columns["correlationId"])
+    recorded = reader.once(calls.read_recorded_calls)
+    call = recorded.find(get_process(process), columns["correlationId"])
     result.drop(calls.NO_CALL, int((~no_process & (call < 0)).sum()))
     rows = np.flatnonzero(~no_process & (call >= 0))
-    return rows, by_id.global_tid[call[rows]], by_id.begin[call[rows]]
+    return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
 
 
 def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray) -> list[Pair]:
-    """Event, device, stream and context, where there is one."""
+    """Return the ids of event, device, stream and context, where a row has one."""
     stream = columns["streamId"][rows]
     context = columns["contextId"][rows]
     process = get_process(columns["globalPid"][rows])
     device = contexts.find_devices(reader, process, context, columns["deviceId"][rows])
-    found = (
+    ids = (
         (types.CUDA_EVENT_ID, columns["eventId"][rows], _is_id(columns["eventId"][rows])),
         (types.CUDA_DEVICE_ID, device, _is_id(device)),
         (types.CUDA_STREAM_ID, stream, _is_id(stream) & with_stream),
         (types.CUDA_CONTEXT_ID, context, _is_id(context)),
     )
-    return [Pair(reader.labels.handle(event_type), value, present) for event_type, value, present in found]
+    return [Pair(reader.labels.handle(event_type), value, present) for event_type, value, present in ids]
 
 
 SOURCE = Source(

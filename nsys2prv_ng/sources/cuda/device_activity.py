@@ -1,7 +1,7 @@
-"""What each GPU does as a whole, made of the kernels, copies, sets and graphs of all its streams and processes.
+"""Activity of each GPU as a whole, computed from the kernels, copies, sets and graphs of all its streams and processes.
 
-The operations are those of the other sources that are chosen; this one adds their launches, and joins what happens on
-one GPU over processes and reports.
+The operations are those of the other chosen sources; this one adds their launches, and joins the operations on one GPU
+over processes and reports.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, ty
 
 
 _SOURCES = {KERNEL: "kernels", MEMCPY: "memory_operations", MEMSET: "memory_operations", GRAPH: "cuda_graphs"}
-"""Source of each table: others read it for other ends."""
+"""Source of each table: other sources read the tables for other purposes."""
 
 
 class Operations(NamedTuple):
-    """Operations and flights of kernels, of n: place of the GPU, begin and end (ns), kind (as in the analysis)."""
+    """n operations and flights of kernels: place of the GPU, begin and end (ns), kind (as in `device_sweep`)."""
 
     place: IntArray
     begin: IntArray
@@ -55,24 +55,25 @@ class Operations(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """Leaves the operations of the report for `join`; it has no records of its own."""
+    """Leave the operations of the report for `join`, and return no records."""
     parts = [_collect_operations(reader, table) for table in reader.once(locate) if _SOURCES[table] in reader.chosen]
     result = Result()
-    joined = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
-    if joined is not None and joined.place.size:
-        result.join_data = joined
+    operations = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
+    if operations is not None and operations.place.size:
+        result.join_data = operations
         for event_type in _TYPES:
             reader.labels.declare(event_type)
     return result
 
 
 def _collect_operations(reader: ReportReader, table: str) -> Operations:
+    """Return the operations of a table; a kernel or graph is also in flight, from its launch to its end."""
     columns = reader.columns(table)
     rows = np.flatnonzero(reader.once(locate)[table].place >= 0)
     begin, end = columns["start"][rows], columns["end"][rows]
     process = get_process(columns["globalPid"][rows])
     codes, devices = find_distinct_rows(process, columns["deviceId"][rows])
-    gpus = np.array([reader.metadata.gpu(*each).number for each in devices], np.int64)
+    gpus = np.array([reader.metadata.gpu(*device).number for device in devices], np.int64)
     place = reader.places.devices(gpus[codes])
     kind = _classify(reader, table, rows)
     if table not in (KERNEL, GRAPH):
@@ -86,10 +87,11 @@ def _collect_operations(reader: ReportReader, table: str) -> Operations:
 
 
 def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
+    """Return the kind of each operation: compute, communication (NCCL) or memory."""
     if table == KERNEL:
         index, names = reader.names(reader.columns(table)["shortName"][rows])
-        of_name = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
-        return np.array(of_name, np.int64)[index]
+        kinds = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
+        return np.array(kinds, np.int64)[index]
     return np.full(rows.size, COMPUTE if table == GRAPH else MEMORY, np.int64)
 
 
@@ -97,16 +99,16 @@ def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """An event at each change on each GPU, in the time that the user chose.
+    """Return an event at each change on each GPU, in the time that the user selected.
 
-    What was not captured is not idle: each stretch of a GPU's time that was is a device of its own to the analysis.
+    Time without a capture is not idle time: each captured stretch of a GPU's time is a device of its own in the sweep.
     """
     with_operations = [part for part in parts if isinstance(part.data, Operations)]
     return JoinResult(partial_results=(NAME, _compute_activity(with_operations)) if with_operations else None)
 
 
 def _compute_activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
-    """Of the GPUs of some reports after those of others."""
+    """Yield the activity of one group of reports that share GPUs after the other."""
     places = [np.unique(part.data.place) for part in parts if isinstance(part.data, Operations)]
     for group in group_by_shared_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
         captured = [_place_on_rows(parts[i]) for i in group]
@@ -117,7 +119,7 @@ def _compute_activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
         begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
         changes = sweep_devices(np.concatenate(devices), begin, end, kind)
         result = Result(read=changes.device.size)
-        # Before windows add lines of their own, which are none of those that were read.
+        # Rows are dropped before the windows add lines of their own, which do not count as read.
         wanted = parts[0].kept[changes.device // len(captured)]
         result.drop(NOT_SELECTED, int((~wanted).sum()))
         cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
@@ -128,7 +130,7 @@ def _compute_activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
 
 
 class _CapturedOperations(NamedTuple):
-    """Operations and flights of a report, of n, on the common clock, and when the report began and ended (ns)."""
+    """n operations and flights of a report on the common clock, and the start and end of the report (ns)."""
 
     row: IntArray
     begin: IntArray
@@ -138,6 +140,7 @@ class _CapturedOperations(NamedTuple):
 
 
 def _place_on_rows(part: JoinInput) -> _CapturedOperations:
+    """Return the operations of a report on the rows of the trace and on the common clock."""
     operations = part.data
     assert isinstance(operations, Operations)
     begin, end = part.clock(operations.begin), part.clock(operations.end)
@@ -150,11 +153,12 @@ def _place_on_rows(part: JoinInput) -> _CapturedOperations:
 
 
 def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int, int]]:
-    """Of each report, by row, which of the row's stretches of captured time it is in.
+    """Return, for each report, the number of its stretch of captured time on each row.
 
-    Reports that overlap in time, of processes that share a GPU, are in one; capture ranges of one run are apart.
+    Reports that overlap in time, of processes that share a GPU, are in one stretch; capture ranges of one run are in
+    several.
     """
-    found: list[dict[int, int]] = [{} for _ in captured]
+    stretches: list[dict[int, int]] = [{} for _ in captured]
     last_of_row: dict[int, tuple[int, int]] = {}  # number of the last stretch, and its end
     for i in sorted(range(len(captured)), key=lambda i: captured[i].limits):
         first, last = captured[i].limits
@@ -162,11 +166,12 @@ def _number_stretches(captured: Sequence[_CapturedOperations]) -> list[dict[int,
             number, end = last_of_row.get(row, (0, last))
             number += first > end
             last_of_row[row] = number, max(end, last)
-            found[i][row] = number
-    return found
+            stretches[i][row] = number
+    return stretches
 
 
 def _make_records(changes: DeviceChanges, row: IntArray) -> Records:
+    """Return a line for each change, with the values that differ from those before."""
     activity, running, in_flight, idle = (event_type.number for event_type in _TYPES)
     pairs = [
         Pair(idle, changes.idle, changes.idle > 0),

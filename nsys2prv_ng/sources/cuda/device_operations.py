@@ -1,4 +1,4 @@
-"""What runs on CUDA streams, taken together: an operation that overlaps an earlier one there has a second row."""
+"""Operations on CUDA streams, from all tables together: one that overlaps an earlier one has a second row."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 
 
 class DeviceOperations(NamedTuple):
-    """Rows of a table of device operations: place of each (-1 where dropped), and the drops by reason."""
+    """Rows of a table of device operations: place of each (-1 if dropped), and the number of drops by reason."""
 
     place: IntArray
     dropped: dict[str, int]
 
 
 def locate(reader: ReportReader) -> dict[str, DeviceOperations]:
-    """Place of every operation in the tables that are read, over which lanes are shared: a row never overlaps."""
+    """Return the places of the operations by table; call it through `reader.once`.
+
+    All tables share the lanes of a stream, so that operations on a row never overlap.
+    """
     tables = [table for table in TABLES if reader.has(table)]
     columns = [reader.columns(table) for table in tables]
     start, end, pid, device, context, stream = (
-        np.concatenate([each[name] for each in columns]) if columns else np.zeros(0, np.int64) for name in COLUMNS
+        np.concatenate([part[name] for part in columns]) if columns else np.zeros(0, np.int64) for name in COLUMNS
     )
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
     reasons = {"no process, device, context or stream": no_stream}
@@ -52,9 +55,9 @@ def locate(reader: ReportReader) -> dict[str, DeviceOperations]:
 
     located = {}
     low = 0
-    for table, each in zip(tables, columns, strict=True):
-        part = slice(low, low + each.rows)
+    for table, table_columns in zip(tables, columns, strict=True):
+        part = slice(low, low + table_columns.rows)
         dropped = {reason: int(mask[part].sum()) for reason, mask in reasons.items() if mask[part].any()}
         located[table] = DeviceOperations(place[part], dropped)
-        low += each.rows
+        low += table_columns.rows
     return located

@@ -1,7 +1,7 @@
-"""Which context a GPU works for: it takes turns, also between processes.
+"""Turns of the contexts that a GPU works for, also between processes.
 
-A context is restored, works, and is saved. (The User Guide pairs the first begin with the end that follows; what other
-tags tell of the switch itself is not shown.)
+A context is restored, works, and is saved. (The User Guide pairs the first start with the end that follows; the other
+tags, which describe the switch itself, are not shown.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAVE_END, _RESTORE_START = 7, 8
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each turn of a context, which is what is counted as read."""
+    """Return an interval for each turn of a context; turns are what counts as read."""
     columns = reader.columns(TABLE.name)
     result = Result()
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
@@ -34,7 +34,7 @@ def read(reader: ReportReader) -> Result:
     result.drop("no context, GPU or time", int(unknown.sum()))
     result.drop("a step of the switch itself", int((~is_limit).sum()))
     rows = np.flatnonzero(is_limit & ~unknown)
-    # The order of what happened at one time is that of the numbers that the GPU gave.
+    # The numbers that the GPU gave order what happened at one time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], gpu[rows]))]
     turns, _ = encode_rows(gpu[rows], context[rows])
     same = turns[1:] == turns[:-1]
@@ -57,7 +57,7 @@ def read(reader: ReportReader) -> Result:
 
     codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
     handle = reader.labels.handle(types.GPU_CONTEXT)
-    names = [_name_context(reader, *each) for each in contexts]
+    names = [_name_context(reader, *key) for key in contexts]
     ids = reader.labels.name_ids(types.GPU_CONTEXT.names, names)[codes]
     place = reader.places.devices(gpu[shown])
     result.add_intervals(place, begin, end, [Pair(handle, ids)], [handle])
@@ -65,10 +65,10 @@ def read(reader: ReportReader) -> Result:
 
 
 def _name_context(reader: ReportReader, process: int, context: int) -> str:
-    """What the GPU works for. The process is not always known."""
+    """Return the name of a context, with its process if that is known."""
     if process == get_process(np.int64(NULL)) or process & PID_MASK == 0:
         return f"context {context}"
-    return f"{reader.metadata.process_name(process)} ({process & PID_MASK}), context {context}"
+    return f"{reader.metadata.get_process_name(process)} ({process & PID_MASK}), context {context}"
 
 
 SOURCE = Source(

@@ -1,13 +1,13 @@
-"""The class of a GPU kernel (matrix product and its precision, attention, elementwise, ...), told from its name.
+"""Class of a GPU kernel (matrix product and its precision, attention, elementwise, ...), derived from its name.
 
 The names are those nsys stores in StringIds: the demangled name where there is one
-(`void at::native::reduce_kernel<...>`), else the short name (`reduce_kernel`). Short names say less:
-`elementwise_kernel` may add or copy, only its template arguments tell. A name that no rule knows is `Other`; nothing is
-guessed from durations or launch sizes.
+(`void at::native::reduce_kernel<...>`), else the short name (`reduce_kernel`). Short names are less precise:
+`elementwise_kernel` may add or copy, and only its template arguments show which. A name that no rule matches is
+`Other`; nothing is guessed from durations or launch sizes.
 
-`RULES` is the whole knowledge, first match wins. A rule whose pattern starts with `_FUNCTION` looks at the name of the
-kernel function alone, because template and call arguments name many things the kernel does not do; the others look
-everywhere. Patterns are RE2 and ignore case, except inside `(?-i:...)`.
+`RULES` has all rules, and the first match wins. A pattern that starts with `_FUNCTION` looks at the name of the kernel
+function alone, because template and call arguments name many things the kernel does not do; the others look everywhere.
+Patterns are RE2 and ignore case, except inside `(?-i:...)`.
 
 Where the precision of a matrix product comes from:
 
@@ -66,7 +66,7 @@ from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 
 @dataclass(frozen=True)
 class Rule:
-    """A kernel whose name matches `pattern`, and `also` where that is given, is of this class."""
+    """A class for kernels with a name that matches `pattern`, and `also` if that is given."""
 
     kernel_class: int
     pattern: str
@@ -77,7 +77,7 @@ class Rule:
 _FUNCTION = r"^(?:void )?(?:(?:\w+|<unnamed>|\(anonymous namespace\))::)*"
 # The same, and anything before the word that matters inside the function's own name.
 _FUNCTION_WITH = _FUNCTION + r"\w*"
-# Inductor (torch.compile) tells the kind of kernel, then the operators it fused.
+# Inductor (torch.compile) writes the kind of kernel, then the operators it fused.
 _INDUCTOR_REDUCTION = r"^triton_(?:red|per)_"
 _GEMM = (
     r"gemm|gemv|nvjet_|matmul|cublasLt::|(?:^|_)bmm_|Marlin|fused_moe_kernel|cutlass::Kernel|^Kernel2$"
@@ -87,14 +87,14 @@ _NVJET = r"nvjet_(?:sm\d+_)?"
 
 
 def _make_gemm_rule(kernel_class: int, types: str) -> Rule:
-    """A matrix product whose name also holds these types."""
+    """Return the rule for matrix products with these types in their names."""
     return Rule(kernel_class, types, also=_GEMM)
 
 
 RULES: tuple[Rule, ...] = (
-    # Communication. NCCL's own kernels all start so (nsys tells them in the same way).
+    # Communication. NCCL's own kernels all start so (nsys recognises them in the same way).
     Rule(NCCL, r"(?:^|[ :])nccl"),
-    # torch.compile: what was fused is in the name, and it may name anything, so before all other words.
+    # torch.compile: the name lists what was fused, which may be anything, so these come before all other words.
     Rule(ATTENTION, r"^triton_tem_\w*(?:attention|sdpa)"),
     Rule(CONVOLUTION, r"^triton_tem_\w*conv"),
     Rule(SOFTMAX_OR_LOSS, _INDUCTOR_REDUCTION + r"\w*(?:softmax|nll_loss|cross_entropy|logsumexp)"),
@@ -198,12 +198,12 @@ RULES: tuple[Rule, ...] = (
 )
 """Tried in this order on every name; the first that matches decides."""
 
-# Namespaces that hold the word of a class they are not about.
+# Namespaces with the word of a class that they have nothing to do with.
 _MISLEADING = r"fbgemm_gpu::|deep_gemm::"
 
 
 def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
-    """The number in `KERNEL_CLASSES` of each kernel name, in the order given.
+    """Return the number in `KERNEL_CLASSES` of each of n kernel names.
 
     `names` are distinct kernel names, demangled or short: a report has hundreds of them and millions of kernels, so map
     the classes to the kernels through the name ids. A missing name (None) is `Other`.
@@ -220,5 +220,5 @@ def classify(names: Sequence[str | None] | pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _find_matches(text: pa.Array, pattern: str) -> npt.NDArray[np.bool_]:
-    found = pc.match_substring_regex(text, pattern, ignore_case=True)
-    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    matches = pc.match_substring_regex(text, pattern, ignore_case=True)
+    return np.asarray(pc.fill_null(matches, False).to_numpy(zero_copy_only=False), dtype=np.bool_)

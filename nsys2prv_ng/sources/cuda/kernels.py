@@ -34,12 +34,12 @@ TABLE = Table(KERNEL, (*COLUMNS, "shortName", "demangledName"), dict.fromkeys((*
 
 
 def mark_nccl(short_name: str) -> bool:
-    """Whether a kernel is NCCL's: its short name starts with nccl (as NVIDIA's recipes tell them apart)."""
+    """Return whether a kernel is NCCL's: its short name starts with nccl (NVIDIA's recipes recognise them so)."""
     return short_name.startswith("nccl")
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each kernel; its attributes are given at its begin only."""
+    """Return an interval for each kernel, with its attributes at its start only."""
     columns = reader.columns(KERNEL)
     result = Result(read=columns.rows)
     if not columns.rows:

@@ -1,4 +1,4 @@
-"""Calls of the CUDA API by their correlation id, which names them in what they caused.
+"""Calls of the CUDA API by their correlation id, by which operations name the call that caused them.
 
 A correlation id is unique within a process only, so the key is (process, correlation id) within a report.
 """
@@ -24,7 +24,7 @@ NO_CALL = "no call recorded with its correlation id"
 
 
 class LaunchCalls(NamedTuple):
-    """Calls that have a correlation id: process and id, begin and end (ns; NULL where it has none) and thread."""
+    """n calls with a correlation id: process and id, begin and end (ns; NULL if it has none) and thread."""
 
     process: IntArray
     correlation: IntArray
@@ -33,26 +33,30 @@ class LaunchCalls(NamedTuple):
     global_tid: IntArray
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
-        """Index of the call with each correlation id in each process; -1 where none was recorded."""
+        """Return the index of the call for each pair of process and correlation id; -1 if none was recorded."""
         return keys.find_rows([self.process, self.correlation], [process, correlation])
 
 
 def find_launches(reader: ReportReader) -> dict[str, IntArray]:
-    """Index of the call that launched each row of the tables of device operations, or -1; through `reading.once`."""
+    """Return, by table of device operations, the index of the call that launched each row, or -1.
+
+    Call it through `reader.once`.
+    """
     tables = [table for table in TABLES if reader.has(table)]
     columns = [reader.columns(table) for table in tables]
     process, correlation = (
-        np.concatenate([each[name] for each in columns] or [np.zeros(0, np.int64)])
+        np.concatenate([part[name] for part in columns] or [np.zeros(0, np.int64)])
         for name in ("globalPid", "correlationId")
     )
     call = reader.once(read_recorded_calls).find(get_process(process), correlation)
-    return dict(zip(tables, np.split(call, np.cumsum([each.rows for each in columns])[:-1]), strict=False))
+    return dict(zip(tables, np.split(call, np.cumsum([part.rows for part in columns])[:-1]), strict=False))
 
 
 def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
-    """Time (ns) from the end of the call that launched each kernel to its begin, as in NVIDIA's cuda_kern_exec_trace.
+    """Return the time (ns) from the end of the call that launched each kernel to the kernel's start.
 
-    NULL for a kernel that began before its call ended: it did not wait. So for one without a recorded call.
+    NVIDIA's cuda_kern_exec_trace defines it so. NULL for a kernel that started before its call ended, since it did not
+    wait, and for a kernel without a recorded call.
     """
     call, begin = reader.once(find_launches)[table][rows], reader.columns(table)["start"][rows]
     launched = np.append(reader.once(read_recorded_calls).end, NULL)[call]  # -1 is the last
@@ -60,16 +64,16 @@ def compute_queue_delays(reader: ReportReader, table: str, rows: IntArray) -> In
 
 
 def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
-    """The calls of a report; call through `reading.once`."""
+    """Return the calls of a report; call it through `reader.once`."""
     columns = reader.columns(RUNTIME)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
     end = columns["end"]
-    # What the trace cannot show of a call is nothing to measure from; a missing end alone is no damage to its begin.
+    # A call that the trace cannot show is no reference to measure from; if only its end is missing, its start is sound.
     unsound = find_unsound_times(begin, np.where(end == NULL, begin, end)).values()
     rows = np.flatnonzero((correlation != NULL) & (tid != NULL) & ~np.logical_or.reduce(list(unsound)))
     rows = rows[np.argsort(begin[rows], kind="stable")]
     process = get_process(tid[rows])
-    # Of calls that share an id the outermost began first.
+    # If calls share an id, the outermost started first.
     first = ~keys.mark_duplicates(process, correlation[rows])
     rows = rows[first]
     return LaunchCalls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])

@@ -19,32 +19,32 @@ _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COP
 
 
 def read(reader: ReportReader) -> Result:
-    """A communication for each operation that a recorded call launched; one for each launch of a graph and stream."""
+    """Return a communication for each operation that a recorded call launched; one per stream for nodes of a graph."""
     result = Result()
     tables = [table for table in _TAGS if reader.has(table)]
-    located = [_stack_operations(reader, result, table) for table in tables]
-    if not located:
+    operations = [_stack_operations(reader, result, table) for table in tables]
+    if not operations:
         return result
-    start, place, call, device, context, stream, size, tag = np.concatenate(located, axis=1)
+    start, place, call, device, context, stream, size, tag = np.concatenate(operations, axis=1)
     result.drop(calls.NO_CALL, int((call < 0).sum()))
     rows = np.flatnonzero(call >= 0)
-    # The nodes of a graph share the id of its launch, whatever their kind: the first on each stream has the line.
+    # All nodes of a graph have the id of its launch, whatever their kind: the first on each stream has the line.
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
     result.drop("later operation of the same launch and stream", int(later.sum()))
     rows = rows[~later]
-    by_call = reader.once(calls.read_recorded_calls)
+    recorded = reader.once(calls.read_recorded_calls)
     for value in np.unique(tag[rows]):
-        these = rows[tag[rows] == value]
-        sender = reader.places.threads(by_call.global_tid[call[these]], application=True)
-        send = by_call.begin[call[these]]
-        lines = make_communications(sender, send, place[these], start[these], size[these], int(value))
+        tagged = rows[tag[rows] == value]
+        sender = reader.places.threads(recorded.global_tid[call[tagged]], application=True)
+        send = recorded.begin[call[tagged]]
+        lines = make_communications(sender, send, place[tagged], start[tagged], size[tagged], int(value))
         result.records.append(lines)
     return result
 
 
 def _stack_operations(reader: ReportReader, result: Result, table: str) -> IntArray:
-    """Start, place, call, device, context, stream, bytes, tag of a table's operations: 8 x n."""
+    """Return start, place, call, device, context, stream, bytes and tag of a table's n operations: 8 x n."""
     columns = reader.columns(table)
     place = reader.once(locate)[table].place
     result.read += columns.rows

@@ -1,4 +1,4 @@
-"""Memory copies and sets on CUDA streams: direction, bytes, kind of memory copied from and to.
+"""Memory copies and sets on CUDA streams: direction, bytes, and the kinds of memory copied from and to.
 
 Migrations of unified memory are copies with values of their own, on the row of stream 0, which the program cannot use.
 """
@@ -35,7 +35,7 @@ _CAUSES = list(MIGRATION_CAUSES)
 
 
 def make_copy_values(kind: IntArray) -> IntArray:
-    """Values of the memory operation type for CUPTI's copy kinds."""
+    """Return the values of the memory operation type for CUPTI's copy kinds."""
     table = np.full(max(_VALUE_OF_COPY_KIND) + 2, _UNKNOWN_COPY, np.int64)
     table[list(_VALUE_OF_COPY_KIND)] = list(_VALUE_OF_COPY_KIND.values())
     known = (kind >= 0) & (kind < table.size)
@@ -43,12 +43,12 @@ def make_copy_values(kind: IntArray) -> IntArray:
 
 
 def _make_kind_values(kind: IntArray) -> IntArray:
-    """CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
+    """Return CUPTI's memory kinds 0 .. 7 as values 1 .. 8; others are unknown."""
     return np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
+    """Return an interval for each copy and set. Bytes are closed too: presets divide them by the time of the burst."""
     result = Result()
     _add_operations(reader, result, MEMCPY, source_kind="srcKind", destination_kind="dstKind")
     _add_operations(reader, result, MEMSET, source_kind="", destination_kind="memKind")
@@ -56,6 +56,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_operations(reader: ReportReader, result: Result, table: str, source_kind: str, destination_kind: str) -> None:
+    """Add an interval for each row of a table; the kinds of memory are names of columns, empty if it has none."""
     columns = reader.columns(table)
     result.read += columns.rows
     if not columns.rows:

@@ -1,8 +1,8 @@
-"""Page faults of unified memory: by access on the GPU that faulted, by function on the process whose CPU did.
+"""Page faults of unified memory: GPU faults by access on the GPU, CPU faults by function on the process.
 
-Faults of a GPU come in groups that overlap in time, so each is a point where it began, with how long it took. Of a
-fault of a CPU the report knows the process, not the thread: it is on the main one. The migrations that follow are
-copies.
+Faults of a GPU come in groups that overlap in time, so each group is a point where it started, with its duration. For a
+fault of a CPU the report has the process but not the thread: it is shown on the main thread. The migrations that follow
+are copies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CPU_FAULTS = Table(
 
 
 def read(reader: ReportReader) -> Result:
-    """A point for each fault of a CPU and each group of faults of a GPU."""
+    """Return a point for each fault of a CPU and each group of faults of a GPU."""
     result = Result()
     _add_gpu_faults(reader, result)
     _add_cpu_faults(reader, result)
@@ -39,6 +39,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
+    """Add a point for each group of faults of a GPU, on the row of the GPU."""
     columns = reader.columns(GPU_FAULTS.name)
     result.read += columns.rows
     begin, end, pid, device = (columns[name] for name in GPU_FAULTS.required)
@@ -48,21 +49,22 @@ def _add_gpu_faults(reader: ReportReader, result: Result) -> None:
     rows = result.drop_rows(reasons)
     if not rows.size:
         return
-    codes, pairs = find_distinct_rows(get_process(pid[rows]), device[rows])
-    gpus = np.array([reader.metadata.gpu(*each).number for each in pairs], np.int64)
+    codes, devices = find_distinct_rows(get_process(pid[rows]), device[rows])
+    gpus = np.array([reader.metadata.gpu(*key).number for key in devices], np.int64)
     labels = reader.labels
     access, faults, address = (columns[name][rows] for name in ("faultAccessType", "numberOfPageFaults", "address"))
     value = np.where(np.isin(access + 1, list(ACCESSES)), access + 1, 1)
-    said = [
+    pairs = [
         Pair(labels.handle(types.GPU_PAGE_FAULT), value),
         Pair(labels.handle(types.GPU_PAGE_FAULTS), faults, faults != NULL),
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
         Pair(labels.handle(types.GPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
-    result.records.append(make_events(reader.places.devices(gpus[codes]), begin[rows], said))
+    result.records.append(make_events(reader.places.devices(gpus[codes]), begin[rows], pairs))
 
 
 def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
+    """Add a point for each fault of a CPU, on the main thread of the process."""
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
@@ -72,16 +74,16 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
         return
     process = get_process(pid[rows])
     place = reader.places.threads(get_main_thread(process), application=True)
-    # The instruction is the id of the function's name; where it is not known, that of the module may be.
+    # The instruction is the id of the function's name; if it is missing, the id of the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))
     index, names = reader.names(np.where(function == NULL, module, function))
     labels = reader.labels
     ids = labels.name_ids(types.CPU_PAGE_FAULT.names, names)[index]
-    said = [
+    pairs = [
         Pair(labels.handle(types.CPU_PAGE_FAULT), ids),
         Pair(labels.handle(types.CPU_PAGE_FAULT_ADDRESS), address, address != NULL),
     ]
-    result.records.append(make_events(place, begin[rows], said))
+    result.records.append(make_events(place, begin[rows], pairs))
 
 
 SOURCE = Source(

@@ -1,8 +1,8 @@
-"""Video: calls of NVIDIA's encoder, decoder and JPEG libraries on host threads, and what the engines of the GPU do.
+"""Video: calls of NVIDIA's encoder, decoder and JPEG libraries on host threads, and the work of the GPU's engines.
 
-Work of an engine is shown with the thread whose call caused it, or else on the main thread of its process. Several
-engines work for a thread at a time, so each kind of engine has lanes. No capture was at hand: the tables are those of
-NVIDIA's documentation of the export.
+Work of an engine is shown on the thread that made the call, or else on the main thread of its process. Several engines
+work for a thread at a time, so each kind of engine has lanes. No capture was at hand: the tables are those of NVIDIA's
+documentation of the export.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALLS = {
     "NVVIDEO_JPEG_API": types.VIDEO_JPEG_CALL,
 }
 _ENGINES = (1, 0, 2)
-"""Kind of engine that each of these libraries calls for."""
+"""Kind of engine that each of these libraries uses."""
 _CALL_TABLES = tuple(Table(table, _COLUMNS, {"apiId": NULL}) for table in CALLS)
 WORK = Table(
     "GPU_VIDEO_ENGINE_WORKLOAD",
@@ -40,7 +40,7 @@ MISSING = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each call, nested as the calls of its library were, and one for each work of an engine."""
+    """Return an interval for each call, nested as the calls of its library were, and one for each work of an engine."""
     result = Result()
     for table, event_type in CALLS.items():
         add_calls(reader, result, table, event_type)
@@ -53,6 +53,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_work(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each work of an engine."""
     columns = reader.columns(WORK.name)
     result.read += columns.rows
     unknown = ~np.isin(columns["engineType"], list(VIDEO_ENGINES))
@@ -67,11 +68,11 @@ def _add_work(reader: ReportReader, result: Result) -> None:
     lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
     beyond = int((lane >= types.VIDEO_LANES).sum())
     result.drop(f"more than {types.VIDEO_LANES} works of a kind of engine at a time", beyond)
-    # Work makes no task of a process that nothing else is known of: nsys sees all that use the engines.
+    # Work alone does not make its process a task: nsys sees all processes that use the engines.
     place = reader.places.observed_threads(thread)
     value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
-    for (of_kind, of_lane), event_type in types.VIDEO_WORK.items():
-        on = np.flatnonzero((kind == of_kind) & (lane == of_lane))
+    for (work_kind, work_lane), event_type in types.VIDEO_WORK.items():
+        on = np.flatnonzero((kind == work_kind) & (lane == work_lane))
         if on.size:
             handle = reader.labels.handle(event_type)
             number = Pair(reader.labels.handle(types.VIDEO_ENGINE), engine[on], engine[on] != NULL)
@@ -80,19 +81,19 @@ def _add_work(reader: ReportReader, result: Result) -> None:
 
 
 def _find_threads(reader: ReportReader) -> IntArray:
-    """The thread of each work: the one whose call has its id in its process, else the main one of the process."""
+    """Return the thread of each work: the one with the call of its id, else the process's main thread."""
     work = reader.columns(WORK.name)
     process = get_process(work["globalPid"])
     calls = [reader.columns(table) for table in CALLS]
-    caller, api = (np.concatenate([each[name] for each in calls]) for name in ("globalTid", "apiId"))
-    kind = np.repeat(_ENGINES, [each.rows for each in calls])
+    caller, api = (np.concatenate([columns[name] for columns in calls]) for name in ("globalTid", "apiId"))
+    kind = np.repeat(_ENGINES, [columns.rows for columns in calls])
     has_id = (caller != NULL) & (api != NULL)
     caller, kind, api = caller[has_id], kind[has_id], api[has_id]
     first = ~keys.mark_duplicates(get_process(caller), kind, api)
     caller, kind, api = caller[first], kind[first], api[first]
-    found = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
+    call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
     main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
-    return np.where(found >= 0, np.append(caller, NULL)[found], main)
+    return np.where(call >= 0, np.append(caller, NULL)[call], main)
 
 
 SOURCE = Source(

@@ -1,6 +1,6 @@
-"""Samples of the CPU: which function a thread was in, and who had called it.
+"""CPU samples: the function that a thread was in, and its callers.
 
-Like being on a core, a sample is something that is observed of a thread: it is shown where the thread made calls.
+Like time on a core, a sample is an observation of a thread: it is shown if the thread also made calls.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SAMPLES = "COMPOSITE_EVENTS"
 TABLE = Table(SAMPLES, ("start", "globalTid"), {"id": NULL})
 
 NO_CHAIN = "(no call chain)"
-"""In place of the function where nsys took no call chain, or lost it: samples still count."""
+"""Label for samples without a call chain, which nsys did not take or lost: they still count."""
 
 
 def read(reader: ReportReader) -> Result:
-    """A point for each sample."""
+    """Return a point for each sample."""
     columns = reader.columns(SAMPLES)
     result = Result(read=columns.rows)
     time, thread = columns["start"], columns["globalTid"]
-    # A sample at 0 is one: only intervals have neither begin nor end there.
+    # A sample at time 0 is sound: only for intervals do start and end at 0 mean that there is no time.
     rows = select_sound_intervals(result, time, np.where(time == 0, 1, time), thread)
     if rows.size:
         place = reader.places.observed_threads(thread[rows])
@@ -38,15 +38,15 @@ def read(reader: ReportReader) -> Result:
 
 
 def _find_functions(reader: ReportReader, chain: IntArray) -> list[Pair]:
-    """Function and module of each of n samples, and the callers that are wanted."""
+    """Return function and module of each of n samples, and as many levels of callers as the user chose."""
     chains = call_chains.read_sample_chains(reader)
     pairs = call_chains.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
     sampled = types.SAMPLED_FUNCTIONS[0]
     handle = reader.labels.handle(sampled)
     missing = ~chains.find(0, chain)[1]
     if missing.any():
-        none = reader.labels.name_ids(sampled.names, [NO_CHAIN])[0]
-        pairs.append(Pair(handle, np.full(chain.size, none), missing))
+        no_chain = reader.labels.name_ids(sampled.names, [NO_CHAIN])[0]
+        pairs.append(Pair(handle, np.full(chain.size, no_chain), missing))
     return pairs + call_chains.find_modules(reader, chains, chain, types.SAMPLED_MODULE)
 
 

@@ -1,8 +1,8 @@
-"""What the runtime of OpenACC does on host threads: launches of compute constructs, data clauses, and the rest.
+"""Events of the OpenACC runtime on host threads: launches of compute constructs, data clauses, and the rest.
 
 Each of CUPTI's three kinds of activity has a type of its own, with the numbers of nsys2prv, so that a launch within
-a data region is seen with it; source line and function last as long. No capture was at hand: the tables are those of
-real exports without events, and as NVIDIA's documentation of the export describes them.
+a data region is visible together with it; source line and function last as long. No capture was at hand: the tables are
+those of real exports without events, and as NVIDIA's documentation of the export describes them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WAITS = (7, 8)
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each event, nested as those of its kind of activity were."""
+    """Return an interval for each event, nested as the events of its kind of activity were."""
     result = Result()
     for i, table in enumerate(TABLES):
         columns = reader.columns(table.name)
@@ -49,7 +49,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: IntArray, i: int) -> None:
-    """Records of some rows of the i-th table."""
+    """Add records and states for rows of the i-th table."""
     labels = reader.labels
     begin, end = columns["start"][rows], columns["end"][rows]
     place = reader.places.threads(columns["globalTid"][rows], application=True)
@@ -61,15 +61,15 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
         (types.OPENACC_FUNCTION[i], reader.names(columns["funcName"][rows]), columns["funcName"][rows] != NULL),
     ):
         if known.any():
-            # Where an event does not say, it hides what an outer one said.
+            # An event without a name still has a value, which hides the name of an outer event.
             ids = labels.name_ids(event_type.names, names)[index]
             opening.append(Pair(labels.handle(event_type), ids))
     closing: list[int | IntArray] = [pair.handle for pair in opening]
     if TABLES[i] is DATA:
         size = columns["bytes"][rows]
-        of_bytes = labels.handle(types.OPENACC_BYTES)
-        opening.append(Pair(of_bytes, np.where(size == NULL, 0, size)))
-        closing.append(of_bytes)
+        size_handle = labels.handle(types.OPENACC_BYTES)
+        opening.append(Pair(size_handle, np.where(size == NULL, 0, size)))
+        closing.append(size_handle)
         opening += _make_name_pair(reader, columns["varName"][rows], types.OPENACC_VARIABLE)
     elif TABLES[i] is LAUNCH:
         for name, event_type in types.OPENACC_SIZES.items():
@@ -84,7 +84,7 @@ def _add_events(reader: ReportReader, result: Result, columns: Columns, rows: In
 
 
 def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -> tuple[IntArray, list[str]]:
-    """(index of each row, names) of `file:line`, without the folders, in which ranks may differ."""
+    """Return (index of each row, names) as `file:line`, without the folders, which may differ between ranks."""
     codes, pairs = find_distinct_rows(columns["srcFile"][rows], columns["lineNo"][rows])
     files = reader.strings(np.array([file for file, _ in pairs], np.int64))
     lines = ["" if file == NULL else f":{line}" for file, line in pairs]
@@ -92,7 +92,7 @@ def _name_source_lines(reader: ReportReader, columns: Columns, rows: IntArray) -
 
 
 def _make_name_pair(reader: ReportReader, name: IntArray, event_type: EventType) -> list[Pair]:
-    """A name at the begin, where a row has one."""
+    """Return the pair that shows a name at the start of each row that has one."""
     index, names = reader.names(name)
     ids = reader.labels.name_ids(event_type.names, names)[index]
     return [Pair(reader.labels.handle(event_type), ids, name != NULL)]

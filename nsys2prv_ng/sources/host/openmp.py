@@ -1,8 +1,8 @@
 """OpenMP through OMPT: regions, worksharing, synchronization, locks and tasks, with the numbers of Extrae's traces.
 
-The value of an event comes from the row's `kind`, whose numbers are those of OMPT (OpenMP 5.2, section 19.4.4): they
-are the same in every runtime and export. Tasks are shown in the pieces that ran, since a thread leaves its implicit
-task for an explicit one.
+The value of an event comes from the row's `kind`. The kinds have the numbers of OMPT (OpenMP 5.2, section 19.4.4),
+which are the same in every runtime and export. Tasks are shown in the pieces that ran, since a thread leaves its
+implicit task for an explicit one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
 _ANY = -1
-"""Stands for every kind that is not named, and for the rows of tables that have none."""
+"""Any kind that is not listed, and the rows of tables without kinds."""
 
 _WAITING, _LEAVING, _INSIDE = 3, 5, 6
 _LOCKS = {
@@ -36,19 +36,20 @@ _LOCKS = {
 
 
 class Meaning(NamedTuple):
-    """What rows of one kind become: a value of an event type."""
+    """Meaning of rows of one kind: a value of an event type."""
 
     event_type: EventType
     value: int
 
 
 def _map_locks(value: int) -> dict[int, Meaning]:
+    """Return the meaning of each kind of lock, given the value of what happens to it."""
     return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
 
 
 _WORK = {1: 4, 2: 5, 3: 6, 4: 8, 5: 9, 6: 10, 8: 11, 10: 12, 11: 13, 12: 14, 13: 15, _ANY: 16}
 _BARRIERS = (1, 2, 3, 4, 8, 9, 10)
-_TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t say how it was made
+_TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t show how it was made
 
 INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
     "THREAD": {_ANY: Meaning(types.OMP_THREAD, 1)},
@@ -80,7 +81,7 @@ INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
         _ANY: Meaning(types.OMP_TASK, 3),
     },
 }
-"""Meaning of each kind in each table whose rows last."""
+"""Meaning of each kind, by table of intervals."""
 
 POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "TASK_CREATE": {_ANY: Meaning(types.OMP_TASK_CREATION, 1)},
@@ -92,10 +93,11 @@ POINTS: Mapping[str, Mapping[int, Meaning]] = {
     "FLUSH": {_ANY: Meaning(types.OMP_POINT, 6)},
     "MUTEX_RELEASED": _map_locks(_LEAVING),
 }
-"""Meaning of each kind in each table whose rows are moments."""
+"""Meaning of each kind, by table of points."""
 
 
 def name_table(what: str) -> str:
+    """Return the name of the table of a kind of event."""
     return f"OPENMP_EVENT_KIND_{what}"
 
 
@@ -115,11 +117,11 @@ _WAITS = {(types.OMP_BARRIER, kind) for kind in _BARRIERS} | {
     *((event_type, _WAITING) for event_type in _LOCKS.values()),
     *((types.OMP_WAIT, value) for value in types.OMP_WAIT.values or ()),
 }
-"""Where a thread waits for others, unless it runs a task meanwhile."""
+"""Events in which a thread waits for others, unless it runs a task meanwhile."""
 
 
 class _Rows(NamedTuple):
-    """Rows of all tables together: begin and end (ns; the same for a moment), globalTid, task id or NULL, meaning."""
+    """n rows of all tables: begin and end (ns; equal for a point), globalTid, task id or NULL, index of the meaning."""
 
     begin: IntArray
     end: IntArray
@@ -129,16 +131,17 @@ class _Rows(NamedTuple):
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each row that lasts and a point for each that does not."""
+    """Return an interval or a point for each row, as its table has them."""
     result = Result()
-    meanings = list(dict.fromkeys(m for of in (*INTERVALS.values(), *POINTS.values()) for m in of.values()))
+    tables = (*INTERVALS.values(), *POINTS.values())
+    meanings = list(dict.fromkeys(meaning for kinds in tables for meaning in kinds.values()))
     rows = _read_rows(reader, meanings)
     result.read = int(rows.begin.size)
     number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
-    of_type = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
-    asked: list[StateIntervals] = []
+    type_number = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
+    states: list[StateIntervals] = []
     for event_type, i in number.items():
-        chosen = np.flatnonzero(of_type == i)
+        chosen = np.flatnonzero(type_number == i)
         if not chosen.size:
             continue
         sound = chosen[select_sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]
@@ -149,22 +152,23 @@ def read(reader: ReportReader) -> Result:
         _add_records(reader, result, event_type, place, part, np.array([m.value for m in meanings])[part.meaning])
         waits = np.array([tuple(m) in _WAITS for m in meanings])[part.meaning]
         state = np.where(waits, types.SYNCHRONIZATION, types.RUNNING)
-        says = waits | (event_type == types.OMP_TASK)
-        asked.append(StateIntervals(place[says], part.begin[says], part.end[says], state[says]))
-    if asked:
-        result.states.append(_select_waits(asked))
+        has_state = waits | (event_type == types.OMP_TASK)
+        columns = (place, part.begin, part.end, state)
+        states.append(StateIntervals(*(column[has_state] for column in columns)))
+    if states:
+        result.states.append(_select_waits(states))
     return result
 
 
 def _read_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
-    """The rows of all tables, one table after the other."""
+    """Return the rows of all tables, one table after the other."""
     parts = []
-    for what, of_kind in (*INTERVALS.items(), *POINTS.items()):
+    for what, kinds in (*INTERVALS.items(), *POINTS.items()):
         columns = reader.columns(name_table(what))
         kind = columns["kind"] & _TASK_TYPE if what == "TASK" else columns["kind"]
-        meaning = np.full(columns.rows, meanings.index(of_kind[_ANY]), np.int64)
-        for value, meant in of_kind.items():
-            meaning[kind == value] = meanings.index(meant)
+        meaning = np.full(columns.rows, meanings.index(kinds[_ANY]), np.int64)
+        for number, known in kinds.items():
+            meaning[kind == number] = meanings.index(known)
         end = columns["end"] if what in INTERVALS else columns["start"]
         task = columns["newTaskId" if what == "TASK_CREATE" else "taskId"]
         parts.append(_Rows(columns["start"], end, columns["globalTid"], task, meaning))
@@ -174,7 +178,7 @@ def _read_rows(reader: ReportReader, meanings: list[Meaning]) -> _Rows:
 def _add_records(
     reader: ReportReader, result: Result, event_type: EventType, place: IntArray, rows: _Rows, value: IntArray
 ) -> None:
-    """Records of the rows of one event type; tasks and their creation also tell which."""
+    """Add records of the rows of one event type; tasks and their creation also show the id of the task."""
     handle = reader.labels.handle(event_type)
     pairs = [Pair(handle, value)]
     has_task = rows.task != NULL
@@ -186,9 +190,12 @@ def _add_records(
         result.records.append(make_events(place, rows.begin, pairs))
 
 
-def _select_waits(asked: list[StateIntervals]) -> StateIntervals:
-    """Where threads wait and run no task: a thread in a barrier runs tasks, and a task waits for its own."""
-    flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
+def _select_waits(states: list[StateIntervals]) -> StateIntervals:
+    """Return the time in which threads wait and run no task.
+
+    A thread in a barrier runs tasks, and a task waits for the tasks it made.
+    """
+    flat = flatten_innermost(*(np.concatenate(columns) for columns in zip(*states, strict=True)))
     return StateIntervals(*(column[flat.state == types.SYNCHRONIZATION] for column in flat))
 
 

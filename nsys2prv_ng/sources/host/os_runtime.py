@@ -1,4 +1,4 @@
-"""Calls of the operating system's runtime libraries on host threads; those of pthreads under a type of their own."""
+"""Calls of the operating system's runtime libraries on host threads; calls of pthreads have a type of their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OSRT = "OSRT_API"
 _CALL = 27
 TABLE = Table(OSRT, ("start", "end", "globalTid", "nameId"), {"eventClass": _CALL, "callchainId": NULL})
 
-# ENUM_NSYS_EVENT_CLASS: rows that say when the tracing of calls began and ended in a process.
+# ENUM_NSYS_EVENT_CLASS: rows for the start and the end of tracing calls in a process.
 _NO_CALLS = (31, 32)
 
 _PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items() if "*" not in label} | {
@@ -40,8 +40,8 @@ _PTHREAD_VALUE = {label: value for value, label in PTHREAD_CALLS.items() if "*" 
     "pthread_cond_timedwait": 12,
     "pthread_cond_clockwait": 12,
 }
-"""Value of each call of pthreads. Like Extrae, the variants of a call (try, timed) share one. What is not here is shown
-with the other calls, under its name."""
+"""Value of each call of pthreads. As in Extrae, the variants of a call (try, timed) share a value. A call that is not
+here is shown by name with the other calls."""
 
 _BLOCKED = """
     poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 futex
@@ -65,7 +65,7 @@ _STATES = dict.fromkeys(_BLOCKED.split(), types.BLOCKED) | dict.fromkeys(_INPUT_
 
 
 def choose_call_state(name: str) -> int:
-    """State of a thread within a call, or -1 if the call says nothing of it.
+    """Return the state of a thread within a call, or -1 if the call implies none.
 
     Blocked in calls that wait for another thread, process or machine, or for time to pass (those that only try, and
     spin locks, do not); I/O in calls that read and write, as in Extrae's traces.

@@ -1,8 +1,8 @@
-"""What tracing costs the traced threads, as nsys and CUPTI report it.
+"""Cost of tracing for the traced threads, as nsys and CUPTI report it.
 
-Overhead is state Profiling, over all else that a thread does, so that it is not taken for the program's own time.
-CUPTI also reports time that the driver takes with or without a profiler, as when it waits for room to queue a launch or
-loads a module: that is an event of the same type, but not that state.
+Overhead is state Profiling and hides all other states of a thread, so that nobody takes it for the program's own time.
+CUPTI also reports time that the driver takes with or without a profiler, for example when it waits for room to queue a
+launch or loads a module: that is an event of the same type, but not that state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CUPTI = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 _OPTIONAL = {"nameId": NULL, "overheadType": NULL}
 TABLES = (Table(NSYS, ("start", "end", "globalTid"), _OPTIONAL), Table(CUPTI, ("start", "end", "globalTid"), _OPTIONAL))
 
-# ENUM_CUPTI_OVERHEAD_TYPE: what names a row that has no name.
+# ENUM_CUPTI_OVERHEAD_TYPE: the label of a row without a name.
 _CUPTI_NAMES = {
     2: "Driver compiler",
     3: "CUPTI Buffer flush",
@@ -43,12 +43,12 @@ _DRIVER_NAMES = re.compile(
 
 
 def mark_profiling(name: str) -> bool:
-    """Whether the profiler causes what has this name, and not the CUDA driver."""
+    """Return whether the profiler causes the overhead with this name, and not the CUDA driver."""
     return not _DRIVER_NAMES.match(name)
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each row, nested as they are; the two tables report different things."""
+    """Return an interval for each row, nested as the rows are; the two tables report different things."""
     tables = [reader.columns(table.name) for table in TABLES]
     begin, end, thread, name_id, kind = (
         np.concatenate([columns[name] for columns in tables])
@@ -72,8 +72,8 @@ def read(reader: ReportReader) -> Result:
 
 
 def _name_rows(reader: ReportReader, name_id: IntArray, kind: IntArray) -> tuple[IntArray, list[str]]:
-    """(index into the names for each row, names); a row without a name is named by its type."""
-    # Ids are not negative, and neither is a known type.
+    """Return (index into the names for each row, names); a row without a name has that of its type."""
+    # Negative keys stand for types: neither ids nor known types are negative.
     distinct, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)
     names = reader.strings(distinct)
     return index, [

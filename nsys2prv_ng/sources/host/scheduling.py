@@ -1,6 +1,6 @@
-"""When the kernel had a thread on a core, and on which: from the context switches that nsys traced.
+"""Time of threads on cores, and the core, from the context switches that nsys traced.
 
-A thread's row shows this only where the thread made calls: a process has threads by the dozen that never do.
+A thread has a row for this only if it made calls: a process has dozens of threads that never do.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ TABLE = Table(SCHED, ("start", "cpu", "isSchedIn", "globalTid"))
 
 
 class _Switches(NamedTuple):
-    """What each context switch of n, ordered by thread and time, makes of its thread."""
+    """Masks of n context switches, ordered by thread and time, by what they do to their thread."""
 
-    begins: BoolArray
+    starts: BoolArray
     """It brings the thread onto a core, and the next switch takes it off."""
     lasts: BoolArray
-    """It brings the thread onto a core, and there is no other after it."""
+    """It brings the thread onto a core, and no other switch of the thread follows."""
     repeated: BoolArray
-    """It brings the thread onto a core, and so does the next: when it was taken off is lost."""
-    unbegun: BoolArray
-    """It takes a thread off of which the switch before did not say that it was on."""
+    """It brings the thread onto a core, and so does the next: the switch that took it off is lost."""
+    unstarted: BoolArray
+    """It takes the thread off a core, and no switch before it brought the thread onto one."""
 
 
 def read(reader: ReportReader) -> Result:
-    """An interval for each time that a thread was on a core; its value is the core's number plus one."""
+    """Return an interval for each time that a thread was on a core; its value is the core's number plus one."""
     columns = reader.columns(SCHED)
     time, core, thread, is_in = (columns[name] for name in ("start", "cpu", "globalTid", "isSchedIn"))
     result = Result()
-    left = np.ones(columns.rows, np.bool_)
+    is_sound = np.ones(columns.rows, np.bool_)
     for reason, mask in (
         (NO_THREAD, thread == NULL),
         (NO_TIME, time == NULL),
         ("no core", (core < 0) | (core >= MAX_TYPE)),
         ("neither in nor out", is_in == NULL),
     ):
-        result.drop(reason, int((left & mask).sum()))
-        left &= ~mask
-    rows = np.flatnonzero(left)
+        result.drop(reason, int((is_sound & mask).sum()))
+        is_sound &= ~mask
+    rows = np.flatnonzero(is_sound)
     if not rows.size:
         result.read = columns.rows
         return result
-    # Of the same time, the order of the table is the order of what happened.
+    # Switches of the same time happened in the order of the table.
     rows = rows[np.lexsort((time[rows], thread[rows]))]
     time, core, thread = time[rows], core[rows], thread[rows]
     switches = _pair_switches(thread, is_in[rows] != 0)
     result.drop("no end (put on a core twice)", int(switches.repeated.sum()))
-    result.drop("no start (taken off a core without having been put on one)", int(switches.unbegun.sum()))
+    result.drop("no start (taken off a core without having been put on one)", int(switches.unstarted.sum()))
 
     handle = reader.labels.handle(types.ON_CPU)
     distinct, index = np.unique(core, return_inverse=True)
     ids = reader.labels.name_ids(types.ON_CPU.names, map(_label_core, distinct))[index]
     place = reader.places.observed_threads(thread)
-    shown = np.flatnonzero(switches.begins | switches.lasts)
+    shown = np.flatnonzero(switches.starts | switches.lasts)
     end = np.where(switches.lasts, NO_END, np.append(time[1:], NO_END))[shown]
     result.add_intervals(place[shown], time[shown], end, [Pair(handle, ids[shown])], [handle])
     result.read = sum(result.dropped.values()) + shown.size
@@ -76,7 +76,7 @@ def read(reader: ReportReader) -> Result:
 
 
 def _pair_switches(thread: IntArray, on: BoolArray) -> _Switches:
-    """Pair switches that are ordered by thread and time: which thread, and whether it is put on a core."""
+    """Pair n switches, ordered by thread and time, given the thread and whether it is put on a core."""
     same = thread[1:] == thread[:-1]
     followed = np.append(same, False)  # by a switch of the same thread
     next_on = np.append(on[1:], False)
@@ -89,7 +89,7 @@ def _label_core(core: int) -> str:
 
 
 def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
-    """The value of a core is its number plus one, whichever cores there are."""
+    """Return the value of each core: its number plus one, whichever cores the reports have."""
     values: dict[str, Value] = {}
     for part in parts:
         if isinstance(part.data, dict):

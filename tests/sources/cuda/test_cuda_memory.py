@@ -189,7 +189,7 @@ def test_frees_without_bytes_and_of_unknown_memory(tmp_path: Path) -> None:
     assert zero == -5
     assert levels == [(0, 1000), (15, 1064), (35, 1000), (45, 1128), (55, 1000), (75, 0)]
     told = get_account(summary, "cuda_memory_level")
-    assert (told.read, told.written, told.dropped) == (8, 6, {"frees what is not in the report": 2})
+    assert (told.read, told.written, told.dropped) == (8, 6, {"frees memory that the report does not show as allocated": 2})
 
 
 def test_rows_that_cannot_be_told(tmp_path: Path) -> None:
