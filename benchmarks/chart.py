@@ -1,4 +1,4 @@
-"""Picture of CPU time and memory against the size of the trace, from what the other benchmarks measured.
+"""A picture of CPU time and memory against the size of the trace, from what the other benchmarks measured.
 
 python benchmarks/chart.py [OUT.png]
 
@@ -34,7 +34,7 @@ def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE
     figure, (time, memory) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     for file, who, label, colour, marker in SERIES:
-        rows = [row for row in measurements(file) if row["who"] == who]
+        rows = [row for row in load_measurements(file) if row["who"] == who]
         if not rows:
             continue
         million = [row["records"] / 1e6 for row in rows]
@@ -51,13 +51,14 @@ def main() -> None:
     print(out)
 
 
-def measurements(name: str) -> list[dict[str, Any]]:
+def load_measurements(name: str) -> list[dict[str, Any]]:
+    """Return the rows of a file of measurements, none if it is missing."""
     path = HERE / f"measured/{name}.json"
     return json.loads(path.read_text())["measurements"] if path.exists() else []
 
 
 def decorate(axes: Axes, title: str) -> None:
-    """Both axes logarithmic, so that what grows with the trace alone is a line of slope 1."""
+    """Set the title and two logarithmic axes: what grows in proportion to the trace is then a line of slope 1."""
     axes.set_title(title)
     axes.set_xscale("log")
     axes.set_yscale("log")

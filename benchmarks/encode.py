@@ -1,12 +1,12 @@
-"""Millions of records a second that one core sorts, merges and turns into text, in memory.
+"""Millions of records a second that one core sorts, merges and formats as text, in memory.
 
 python benchmarks/encode.py [REPORT.sqlite...]
 
-Always: events of the usual shape (lines of less than 40 bytes, one pair or two) in some and in many sorted runs. With
-reports: theirs, a run of each kind of event, without communications between reports and without states. Sort: from the
-runs of a report, one after the other, to one sequence; merge: from the sorted runs to blocks; text: of these
-blocks. Each is the best of some rounds, warm, by the time that the core worked for this process, so that what else the
-machine does counts little.
+The table always has events of the usual shape (lines of less than 40 bytes, one pair or two) in some and in many sorted
+runs. If reports are given, it also has their events, a run of each kind, without communications between reports and
+without states. Sort goes from the runs of a report, one after the other, to one sequence; merge from the sorted runs to
+blocks; text from these blocks to lines. Each figure is the best of some rounds, warm, by the CPU time of this process:
+other work of the machine counts little.
 """
 
 from __future__ import annotations
@@ -40,40 +40,43 @@ ROUNDS = 5
 
 
 def main() -> None:
-    began = time.perf_counter()
+    start = time.perf_counter()
     compile_all()
-    print(f"first calls: {time.perf_counter() - began:.1f} s (compiles what is not in numba's cache)\n")
+    print(f"first calls: {time.perf_counter() - start:.1f} s (compiles what is not in numba's cache)\n")
     print("| records | millions | runs | bytes a line | sort M/s | merge M/s | text M/s | text MB/s |")
     print("|---|---|---|---|---|---|---|---|")
     for runs in RUNS:
-        print(measured("synthetic", *synthetic(EVENTS, runs)), flush=True)
+        print(measure("synthetic", *make_synthetic(EVENTS, runs)), flush=True)
     if paths := [Path(path) for path in sys.argv[1:]]:
-        print(measured("of the reports", *of_reports(paths)))
+        print(measure("of the reports", *read_runs(paths)))
 
 
 def compile_all() -> None:
-    runs, rows, _ = synthetic(64, 2)
-    encode(next(merged(runs)), rows, 0)
+    """Call everything once, so that numba compiles it."""
+    runs, rows, _ = make_synthetic(64, 2)
+    encode(next(merge(runs)), rows, 0)
 
 
-def synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
-    """Sorted runs of intervals, each of some threads, over ten minutes; their rows; what each run is made of."""
+def make_synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
+    """Return sorted runs of intervals over ten minutes, THREADS threads a run; the numbers of the rows; the runs again,
+    as those of one report.
+    """
     random = np.random.default_rng(1)
     n = events // runs // 2
-    gathered = []
+    runs_of_intervals = []
     for run in range(runs):
         place = run * THREADS + random.integers(0, THREADS, n)
         begin = np.sort(random.integers(0, 600_000_000_000, n))
         end = begin + random.integers(1, 100_000, n)
         name, second = random.integers(1, 1000, n), random.integers(1, 500, n)
         pairs = [Pair(63000006, name), Pair(9101, second, random.random(n) < 0.2)]
-        gathered.append(rec.make_intervals(place, begin, end, pairs, [63000006]).sorted())
+        runs_of_intervals.append(rec.make_intervals(place, begin, end, pairs, [63000006]).sorted())
     rows = np.arange(runs * THREADS)
-    return gathered, RowNumbers(rows + 1, rows // THREADS + 1, rows % THREADS + 1), [gathered]
+    return runs_of_intervals, RowNumbers(rows + 1, rows // THREADS + 1, rows % THREADS + 1), [runs_of_intervals]
 
 
-def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
-    """The runs of some reports, the numbers of the rows, and the runs of each report."""
+def read_runs(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
+    """Return the runs of all reports, the numbers of the rows, and the runs of each report."""
     exports = locate_exports(paths, paths[0].parent, Progress())
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder), 1 << 40) as store:
         sources = SOURCES + DERIVED
@@ -98,31 +101,34 @@ def of_reports(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[l
     return [run for runs in by_report for run in runs], tree.model.number_rows(), by_report
 
 
-def measured(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Sequence[Sequence[Records]]) -> str:
-    """A line of the table."""
+def measure(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Sequence[Sequence[Records]]) -> str:
+    """Return a line of the table."""
     origin = min(int(run.time.min()) for run in runs)
     count = sum(map(len, runs))
-    blocks = list(merged(runs))
+    blocks = list(merge(runs))
     size = sum(encode(block, rows, origin).size for block in blocks)
-    sort = least(lambda: (rec.concatenate(parts).sorted() for parts in unsorted))
-    merge = least(lambda: merged(runs))
-    text = least(lambda: (encode(block, rows, origin) for block in blocks))
-    rates = f"{count / sort / 1e6:.1f} | {count / merge / 1e6:.1f} | {count / text / 1e6:.1f} | {size / text / 1e6:.0f}"
+    sort = time_best(lambda: (rec.concatenate(parts).sorted() for parts in unsorted))
+    merging = time_best(lambda: merge(runs))
+    text = time_best(lambda: (encode(block, rows, origin) for block in blocks))
+    rates = (
+        f"{count / sort / 1e6:.1f} | {count / merging / 1e6:.1f} | {count / text / 1e6:.1f} | {size / text / 1e6:.0f}"
+    )
     return f"| {title} | {count / 1e6:.1f} | {len(runs)} | {size / count:.1f} | {rates} |"
 
 
-def merged(runs: Sequence[Records]) -> Iterator[Records]:
+def merge(runs: Sequence[Records]) -> Iterator[Records]:
+    """Yield blocks of the records of sorted runs, in order."""
     return (merge_parts(parts) for parts in merge_blocks([iter([run]) for run in runs]))
 
 
-def least(work: Callable[[], Iterator[object]]) -> float:
-    """Seconds that it takes to go through what `work` gives."""
+def time_best(work: Callable[[], Iterator[object]]) -> float:
+    """Return the CPU seconds to go through what `work` yields, the least of ROUNDS."""
     seconds = []
     for _ in range(ROUNDS):
-        began = time.process_time()
+        start = time.process_time()
         for _ in work():
             pass
-        seconds.append(time.process_time() - began)
+        seconds.append(time.process_time() - start)
     return min(seconds)
 
 

@@ -1,9 +1,9 @@
-"""Seconds of CPU to export a report to each kind that nsys offers, and to translate the export, and its size (MB).
+"""CPU seconds to export a report to each kind that nsys offers and to translate the export, and its size (MB).
 
 python benchmarks/exports.py REPORT.nsys-rep [ROUNDS]
 
-The kinds take turns, and given are the medians. CPU and not the clock, since several exports run at once and the tests'
-machine does other things too; each export and translation is a process of its own.
+The kinds take turns, and the table shows medians. It is CPU time and not the clock, since several exports run at once
+and the machine of the tests does other things too; each export and translation is a process of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     if nsys is None:
         sys.exit("no nsys on this machine")
     kinds = {kind: end for kind, end in export.KINDS.items() if kind in read_export_help(nsys.path)}
-    found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
+    results_of_kind: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind, end in kinds.items():
             with tempfile.TemporaryDirectory(dir=report.parent) as name:
@@ -34,26 +34,27 @@ def main() -> None:
                 link = folder / report.name
                 link.symlink_to(report)
                 export.KINDS = {kind: end}
-                begin = _cpu()
+                start = _read_cpu()
                 made = export.make_export(link, folder, nsys)
-                exported = _cpu()
+                exported = _read_cpu()
                 command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", made, folder / "out.prv"]
                 subprocess.run(command, check=True)
-                found[kind].append((exported - begin, _cpu() - exported, _size(made)))
+                results_of_kind[kind].append((exported - start, _read_cpu() - exported, _measure_size(made)))
     print(f"{report.name}, nsys {nsys.version}, {rounds} rounds")
     print(f"{'kind':12}{'export':>8}{'translate':>11}{'both':>8}{'MB':>8}")
-    for kind, results in found.items():
-        exported, translated, size = (statistics.median(each) for each in zip(*results, strict=True))
+    for kind, results in results_of_kind.items():
+        exported, translated, size = (statistics.median(figures) for figures in zip(*results, strict=True))
         print(f"{kind:12}{exported:8.2f}{translated:11.2f}{exported + translated:8.2f}{size:8.1f}")
 
 
-def _cpu() -> float:
-    """Seconds of the processes that have ended."""
+def _read_cpu() -> float:
+    """Return the CPU seconds of the child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _size(path: Path) -> float:
+def _measure_size(path: Path) -> float:
+    """Return the size of a file, or of the files in a folder, in MB."""
     files = path.iterdir() if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files) / 1e6
 

@@ -1,4 +1,4 @@
-"""Time and memory of a fit on simulated matches: reports, collectives of each, and nodes are the arguments.
+"""Time and memory to fit clocks to simulated matches, by the numbers of reports, of collectives of each, and of nodes.
 
 python benchmarks/fit_clocks.py [REPORTS [COLLECTIVES [NODES]]]
 """
@@ -15,8 +15,8 @@ from nsys2prv_ng.clock.alignment import fit_from_matches
 from nsys2prv_ng.clock.matching import Matches
 
 
-def world(reports: int, collectives: int, nodes: int, seed: int = 1) -> tuple[Matches, np.ndarray, np.ndarray]:
-    """Collectives of all reports within a minute, and the offset (ns) and drift of each node."""
+def simulate(reports: int, collectives: int, nodes: int, seed: int = 1) -> tuple[Matches, np.ndarray, np.ndarray]:
+    """Return collectives of all reports within a minute, and the offset (ns) and drift of each node."""
     random = np.random.default_rng(seed)
     offset, drift = random.uniform(-10e6, 10e6, nodes), random.uniform(-10e-6, 10e-6, nodes)
     time_ns = np.repeat(np.sort(random.uniform(0, 60e9, collectives)), reports)
@@ -30,24 +30,24 @@ def world(reports: int, collectives: int, nodes: int, seed: int = 1) -> tuple[Ma
     del late
     leave = np.rint(time_ns + offset[domain] + drift[domain] * time_ns).astype(np.int64)
     first = np.arange(collectives + 1, dtype=np.int64) * reports
-    every = np.ones(collectives, np.bool_)
-    return Matches(first, every, np.zeros(collectives, np.int64), domain, enter, leave), offset, drift
+    is_whole = np.ones(collectives, np.bool_)
+    return Matches(first, is_whole, np.zeros(collectives, np.int64), domain, enter, leave), offset, drift
 
 
 def main() -> None:
     reports, collectives, nodes = [*map(int, sys.argv[1:]), *(1024, 10_000, 128)[len(sys.argv) - 1 :]]
     names = [f"node{i:04}" for i in range(nodes)]
-    small, _, _ = world(8, 50, 4)
+    small, _, _ = simulate(8, 50, 4)
     fit_from_matches("auto", small, 0, names[:4])  # compiles
-    matches, offset, drift = world(reports, collectives, nodes)
-    began = time.perf_counter()
+    matches, offset, drift = simulate(reports, collectives, nodes)
+    start = time.perf_counter()
     alignment = fit_from_matches("auto", matches, 0, names)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     times = np.linspace(0, 60e9, 9)
     wrong = []
     for node, o, d in zip(alignment.nodes, offset, drift, strict=True):
-        shown = times + o + d * times
-        wrong.append(shown + node.correction.offset + node.correction.drift * (shown - node.correction.since) - times)
+        local = times + o + d * times
+        wrong.append(local + node.correction.offset + node.correction.drift * (local - node.correction.since) - times)
     reference = names.index(alignment.nodes[0].reference)
     worst = np.abs(np.array(wrong) - wrong[reference]).max() / 1000
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -1,9 +1,9 @@
-"""A job of many reports, made of a few: copies with other nodes, ranks, processes, GPUs and clocks.
+"""A job of many reports made of a few: copies with other nodes, ranks, processes, GPUs and clocks.
 
-Each copy of the given reports is a part of one job: host names, ranks, process and thread ids, GPUs' uuids and PCI
-addresses and the session are new, peers of NCCL's messages are ranks of the copy, and the communicators span the whole
-job, as in data-parallel training. Clocks of the nodes are up to 1 ms apart, those of the first copy are right. Events
-and their times are those of the given reports.
+Each copy of the given reports is a part of one job. Host names, ranks, process and thread ids, the uuids and PCI
+addresses of GPUs, and the session are new; peers of NCCL messages are ranks of the copy; and the communicators span the
+whole job, as in data-parallel training. The clocks of the nodes are up to 1 ms off, those of the first copy are right.
+Events and their times are those of the given reports.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ _PID_STEP = 1009
 
 
 def make_job(reports: Sequence[Path], count: int, folder: Path) -> list[Path]:
-    """`count` reports in a folder, a multiple of the given SQLite exports, which have one process each."""
+    """Write `count` reports into a folder and return their paths.
+
+    The given reports are SQLite exports of one process each. Raises ValueError if `count` is no multiple
+    of their number.
+    """
     if count % len(reports):
         raise ValueError(f"{count} is no multiple of {len(reports)} reports")
-    hosts = sorted({_host(report) for report in reports})
+    hosts = sorted({_read_host(report) for report in reports})
     copies = count // len(reports)
     clocks = np.random.default_rng(1).integers(-CLOCK_ERROR_NS, CLOCK_ERROR_NS, (copies, len(hosts)))
     clocks[0] = 0
@@ -36,7 +40,7 @@ def make_job(reports: Sequence[Path], count: int, folder: Path) -> list[Path]:
         for number, report in enumerate(reports):
             path = folder / f"rank{copy * len(reports) + number:03}.sqlite"
             shutil.copyfile(report, path)
-            node = hosts.index(_host(report))
+            node = hosts.index(_read_host(report))
             part = _Part(copy, copies, len(reports), hosts, node, int(clocks[copy, node]))
             with closing(sqlite3.connect(path, isolation_level=None)) as database:
                 part.rewrite(database)
@@ -44,11 +48,11 @@ def make_job(reports: Sequence[Path], count: int, folder: Path) -> list[Path]:
     return made
 
 
-def shortened(report: Path, path: Path, rows: int = 100) -> Path:
-    """A copy of a report with the first rows of each table of events: to translate it is to start up."""
+def write_shortened(report: Path, path: Path, rows: int = 100) -> Path:
+    """Write a copy of a report with the first rows of each table of events: to translate it takes start-up alone."""
     shutil.copyfile(report, path)
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        for table in _tables(database):
+        for table in _list_tables(database):
             if table.isupper() and not table.startswith(("TARGET_", "META_", "ENUM_", "NVTX_PAYLOAD", "PROCESSES")):
                 database.execute(f'DELETE FROM "{table}" WHERE rowid > {rows}')
         database.execute("VACUUM")
@@ -56,7 +60,7 @@ def shortened(report: Path, path: Path, rows: int = 100) -> Path:
 
 
 class _Part:
-    """One report of a copy."""
+    """One report of a copy of the given reports: its place in the job."""
 
     def __init__(self, copy: int, copies: int, ranks: int, hosts: Sequence[str], node: int, clock_ns: int) -> None:
         self.copy, self.first_rank, self.size = copy, copy * ranks, copies * ranks
@@ -65,6 +69,7 @@ class _Part:
         self.new_host = f"{self.host.rstrip('0123456789')}{self.node + 1:03}"
 
     def rewrite(self, database: sqlite3.Connection) -> None:
+        """Give a copy of the report the identity of this part."""
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
         database.execute("BEGIN")
@@ -74,10 +79,10 @@ class _Part:
         database.execute("COMMIT")
 
     def _rewrite_identifiers(self, database: sqlite3.Connection) -> None:
-        """Process and thread ids, also within global ids: <hardware:8><VM:8><process:24><thread:24>."""
+        """Change process and thread ids, also within global ids: <hardware:8><VM:8><process:24><thread:24>."""
         step = self.copy * _PID_STEP
-        for table in _tables(database):
-            for column in _columns(database, table):
+        for table in _list_tables(database):
+            for column in _list_columns(database, table):
                 if column in ("globalTid", "endGlobalTid"):
                     new, has_process = f'"{column}" + {step << 24 | step}', f'"{column}" >> 24 & 0xFFFFFF'
                 elif column == "globalPid":
@@ -89,17 +94,18 @@ class _Part:
                 database.execute(f'UPDATE "{table}" SET "{column}" = {new} WHERE "{column}" > 0 AND {has_process}')
 
     def _rewrite_texts(self, database: sqlite3.Connection) -> None:
+        """Change host names, variables, GPUs and payloads. Raises ValueError if payloads are bytes."""
         if database.execute("SELECT 1 FROM NVTX_EVENTS WHERE binaryData IS NOT NULL LIMIT 1").fetchone():
-            raise ValueError("payloads of NVTX are bytes: take reports of a schema before 3.24")
+            raise ValueError("NVTX payloads are bytes: take reports of a schema before 3.24")
         for name in ("environment", "gpu", "payload"):
-            database.create_function(name, 1, getattr(self, f"_{name}"), deterministic=True)
+            database.create_function(name, 1, getattr(self, f"_change_{name}"), deterministic=True)
         for table in ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"):
             database.execute(f"UPDATE {table} SET value = environment(gpu(value))")
         database.execute("UPDATE TARGET_INFO_GPU SET uuid = gpu(uuid), busLocation = gpu(busLocation)")
         database.execute("UPDATE NVTX_EVENTS SET jsonText = payload(jsonText) WHERE jsonText IS NOT NULL")
 
-    def _environment(self, text: str | None) -> str | None:
-        """Host name, ranks, sizes and the session's id."""
+    def _change_environment(self, text: str | None) -> str | None:
+        """Change host name, ranks, sizes and the id of the session."""
         if text is None:
             return None
         text = text.replace(self.host, self.new_host)
@@ -115,8 +121,8 @@ class _Part:
             return str(uuid.uuid5(uuid.UUID(text), str(self.copy)))
         return text
 
-    def _gpu(self, text: str | None) -> str | None:
-        """Uuids and PCI addresses; those of all reports of a node change alike."""
+    def _change_gpu(self, text: str | None) -> str | None:
+        """Change uuids and PCI addresses; those of all reports of a node change alike."""
         if text is None or not self.copy:
             return text
         text = re.sub(r"\b0000:00:(?=[0-9a-f]{2}\.0)", f"{self.node:04x}:00:", text)
@@ -128,20 +134,20 @@ class _Part:
             text,
         )
 
-    def _payload(self, text: str) -> str:
-        """Peers are ranks of the whole job."""
+    def _change_payload(self, text: str) -> str:
+        """Change peers to ranks of the whole job."""
         return re.sub(r'(?<="Peer rank":)\d+', lambda m: str(int(m[0]) + self.first_rank), text)
 
 
-def _host(report: Path) -> str:
+def _read_host(report: Path) -> str:
     with closing(sqlite3.connect(f"file:{report}?mode=ro", uri=True)) as database:
         (host,) = database.execute("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname'").fetchone()
     return str(host)
 
 
-def _tables(database: sqlite3.Connection) -> list[str]:
+def _list_tables(database: sqlite3.Connection) -> list[str]:
     return [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
 
 
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+def _list_columns(database: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]

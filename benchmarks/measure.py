@@ -1,9 +1,9 @@
-"""What a command costs: time, and the memory of all its processes together. For the other benchmarks.
+"""Measures what a command costs, for the other benchmarks: time, and the memory of all its processes together.
 
 Shared pages count once: memory is the sum of PSS of the command and its descendants, from /proc/PID/smaps_rollup (Linux
-only), sampled ten times a second, or less often where that would take more than a tenth of the time. Of it,
-`anonymous` is what the processes hold themselves, without the pages of files that they have mapped, which the kernel
-takes back when it needs them. Files in memory (memfd) that are open but not mapped count to both.
+only), sampled ten times a second, or less often where that would take more than a tenth of the time. The `anonymous`
+part of it is the processes' own memory, without the pages of files that they have mapped, which the kernel takes back
+when it needs them. Files in memory (memfd) that are open but not mapped count in both.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Cost:
     """Highest resident set of a single process, as the kernel accounts it."""
 
 
-def cost_of(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
-    """Run a command in a folder. Raises SystemExit with the end of its output if it fails."""
+def measure_cost(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
+    """Run a command in a folder and return its cost. Raises SystemExit with the end of its output if it fails."""
     if not Path("/proc/thread-self/children").exists():
-        raise SystemExit("this kernel does not tell the children of a process (CONFIG_PROC_CHILDREN)")
+        raise SystemExit("this kernel does not list the children of a process (CONFIG_PROC_CHILDREN)")
     with tempfile.TemporaryFile() as output:
-        began = time.perf_counter()
+        start = time.perf_counter()
         process = subprocess.Popen(
-            list(map(str, command)), cwd=folder, env=_environment(), stdout=output, stderr=subprocess.STDOUT
+            list(map(str, command)), cwd=folder, env=_make_environment(), stdout=output, stderr=subprocess.STDOUT
         )
         sampler = _Sampler(process.pid)
         sampler.start()
         _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - began
+        wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         sampler.stop()
         if process.returncode:
@@ -68,13 +68,13 @@ def cost_of(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
     return Cost(wall, cpu, sampler.pss, sampler.anonymous, usage.ru_maxrss * 1024)
 
 
-def _environment() -> dict[str, str]:
-    """That of this process, with Python's cache of compiled modules, which every installed program has."""
+def _make_environment() -> dict[str, str]:
+    """Return the environment of this process, with Python's cache of compiled modules: installed programs have it."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def median(costs: Sequence[Cost]) -> Cost:
-    """The median of each figure."""
+    """Return the median of each figure."""
     return Cost(*(statistics.median(getattr(cost, field.name) for cost in costs) for field in fields(Cost)))
 
 
@@ -89,31 +89,31 @@ class _Sampler(threading.Thread):
     def run(self) -> None:
         took = 0.0
         while not self._ended.wait(max(_INTERVAL_S, 10 * took)):
-            began = time.perf_counter()
-            tree = _tree(self._root)
-            together = [_memory(pid) for pid in tree]
-            held = _in_memory_files(tree)
-            self.pss = max(self.pss, held + sum(pss for pss, _ in together))
-            self.anonymous = max(self.anonymous, held + sum(anonymous for _, anonymous in together))
-            took = time.perf_counter() - began
+            start = time.perf_counter()
+            tree = _list_tree(self._root)
+            together = [_read_memory(pid) for pid in tree]
+            in_files = _measure_memory_files(tree)
+            self.pss = max(self.pss, in_files + sum(pss for pss, _ in together))
+            self.anonymous = max(self.anonymous, in_files + sum(anonymous for _, anonymous in together))
+            took = time.perf_counter() - start
 
     def stop(self) -> None:
         self._ended.set()
         self.join()
 
 
-def _tree(root: int) -> list[int]:
-    """A process and its descendants."""
-    found = [root]
-    for pid in found:
+def _list_tree(root: int) -> list[int]:
+    """Return the ids of a process and its descendants."""
+    pids = [root]
+    for pid in pids:  # grows in the loop
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             with suppress(OSError):  # it has ended
-                found += map(int, children.read_text().split())
-    return found
+                pids += map(int, children.read_text().split())
+    return pids
 
 
-def _memory(pid: int) -> tuple[int, int]:
-    """PSS of a process and its anonymous part, in bytes; 0 once it has ended."""
+def _read_memory(pid: int) -> tuple[int, int]:
+    """Return the PSS of a process and its anonymous part, in bytes; 0 once it has ended."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -122,8 +122,8 @@ def _memory(pid: int) -> tuple[int, int]:
     return kilobytes.get("Pss", 0) * 1024, kilobytes.get("Pss_Anon", 0) * 1024
 
 
-def _in_memory_files(tree: Sequence[int]) -> int:
-    """Bytes of the files in memory that any of the processes has open, each counted once."""
+def _measure_memory_files(tree: Sequence[int]) -> int:
+    """Return the bytes of the files in memory that any of the processes has open, each counted once."""
     sizes = {}
     for pid in tree:
         for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
@@ -134,8 +134,8 @@ def _in_memory_files(tree: Sequence[int]) -> int:
     return sum(sizes.values())
 
 
-def lines_of(prv: Path) -> dict[str, int]:
-    """Lines of each of KINDS in a trace."""
+def count_lines(prv: Path) -> dict[str, int]:
+    """Return the number of lines of each of KINDS in a trace."""
     counts = dict.fromkeys(KINDS, 0)
     last = b""
     with prv.open("rb") as file:
@@ -147,8 +147,8 @@ def lines_of(prv: Path) -> dict[str, int]:
     return counts
 
 
-def machine() -> dict[str, str | int]:
-    """What was measured on."""
+def describe_machine() -> dict[str, str | int]:
+    """Return the CPU, cores, memory and Python of this machine."""
     model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
     return {
@@ -159,8 +159,8 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def measurement(who: str, reports: int, lines: dict[str, int], size: int, costs: Sequence[Cost]) -> dict[str, Any]:
-    """A row of a file of measurements: the medians of some runs, the limits of their time, and what they wrote."""
+def make_measurement(who: str, reports: int, lines: dict[str, int], size: int, costs: Sequence[Cost]) -> dict[str, Any]:
+    """Return a row of a file of measurements: medians of the runs, the limits of their time, and what they wrote."""
     walls = [cost.wall for cost in costs]
     return {
         "who": who,
@@ -178,4 +178,6 @@ def measurement(who: str, reports: int, lines: dict[str, int], size: int, costs:
 def save(path: Path, command: str, rows: Sequence[dict[str, Any]]) -> None:
     """Write a file of measurements."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"command": command, "machine": machine(), "measurements": list(rows)}, indent=1) + "\n")
+    path.write_text(
+        json.dumps({"command": command, "machine": describe_machine(), "measurements": list(rows)}, indent=1) + "\n"
+    )

@@ -1,10 +1,10 @@
-"""Rows a second of three large tables: pandas.read_sql over SQLAlchemy, sqlite3 into numpy, and the pages of the file.
+"""Rows a second from three large tables: pandas.read_sql over SQLAlchemy, sqlite3 into numpy, the pages of the file.
 
 python benchmarks/read_sqlite.py [REPORT.sqlite[.xz] [ROUNDS]]
 
 All read the same integer columns, one core each, warm; rates are by CPU time. The ways take turns, and the ratios are
-those of one round, so that what else the machine does touches all of them; given are the medians, and the least and
-largest ratio.
+those of one round, so that other work of the machine touches all of them. The table shows the medians, and the least
+and largest ratio.
 """
 
 from __future__ import annotations
@@ -39,15 +39,20 @@ def main() -> None:
     report = Path(sys.argv[1]) if len(sys.argv) > 1 else REPORT
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     with tempfile.TemporaryDirectory() as folder:
-        path = unpacked(report, Path(folder))
-        ways = {"pandas": by_pandas(path), "sqlite3": by_database(path, pages=False), "pages": by_database(path)}
+        path = unpack(report, Path(folder))
+        ways = {
+            "pandas": make_pandas_reader(path),
+            "sqlite3": make_database_reader(path, pages=False),
+            "pages": make_database_reader(path),
+        }
         print(f"{'Mrow/s':28}{'rows':>9}" + "".join(f"{way:>9}" for way in ways), end="")
         print(f"{'to pandas':>20}{'to sqlite3':>20}")
         for table, columns in TABLES.items():
-            print(f"{table:28}{measured(ways, table, columns, rounds)}")
+            print(f"{table:28}{measure(ways, table, columns, rounds)}")
 
 
-def unpacked(report: Path, folder: Path) -> Path:
+def unpack(report: Path, folder: Path) -> Path:
+    """Return the report, decompressed into the folder if it is an .xz."""
     if report.suffix != ".xz":
         return report
     path = folder / report.stem
@@ -56,7 +61,8 @@ def unpacked(report: Path, folder: Path) -> Path:
     return path
 
 
-def by_pandas(path: Path) -> Way:
+def make_pandas_reader(path: Path) -> Way:
+    """Return a function that reads columns of a table by pandas.read_sql."""
     engine = sa.create_engine(f"sqlite:///{path}")
 
     def read(table: str, columns: tuple[str, ...]) -> list[np.ndarray]:
@@ -68,7 +74,8 @@ def by_pandas(path: Path) -> Way:
     return read
 
 
-def by_database(path: Path, *, pages: bool = True) -> Way:
+def make_database_reader(path: Path, *, pages: bool = True) -> Way:
+    """Return a function that reads columns of a table as this program does; without `pages` through sqlite3 alone."""
     database = Database(path)
     if not pages:
         assert isinstance(database._table_reader, SqliteFile)
@@ -81,8 +88,8 @@ def by_database(path: Path, *, pages: bool = True) -> Way:
     return read
 
 
-def measured(ways: dict[str, Way], table: str, columns: tuple[str, ...], rounds: int) -> str:
-    """Rows, rates and ratios of a table, after a round that is not counted and compares what was read."""
+def measure(ways: dict[str, Way], table: str, columns: tuple[str, ...], rounds: int) -> str:
+    """Return rows, rates and ratios of a table. A first round is not counted; it compares what the ways read."""
     first = [read(table, columns) for read in ways.values()]
     assert all(np.array_equal(first[0], other) for other in first[1:])
     rows = first[0][0].size
@@ -90,7 +97,7 @@ def measured(ways: dict[str, Way], table: str, columns: tuple[str, ...], rounds:
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way, read in ways.items():
-            seconds[way].append(timed(read, table, columns))
+            seconds[way].append(time_reading(read, table, columns))
     text = f"{rows:9}" + "".join(f"{rows / statistics.median(taken) / 1e6:9.2f}" for taken in seconds.values())
     for other in ("pandas", "sqlite3"):
         ratios = [a / b for a, b in zip(seconds[other], seconds["pages"], strict=True)]
@@ -98,11 +105,11 @@ def measured(ways: dict[str, Way], table: str, columns: tuple[str, ...], rounds:
     return text
 
 
-def timed(read: Way, table: str, columns: tuple[str, ...]) -> float:
-    """CPU seconds that reading takes."""
-    began = time.process_time()
+def time_reading(read: Way, table: str, columns: tuple[str, ...]) -> float:
+    """Return the CPU seconds that reading takes."""
+    start = time.process_time()
     read(table, columns)
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 if __name__ == "__main__":
