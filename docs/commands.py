@@ -1,4 +1,4 @@
-"""List every command with its options: python docs/commands.py > docs/reference/commands.md."""
+"""The page of all commands and their options: python docs/commands.py > docs/reference/commands.md."""
 
 from __future__ import annotations
 
@@ -59,18 +59,20 @@ def _list_options(command: Any, name: str, settings: Mapping[str, Any]) -> str:
 
 
 def _write_words(option: Any) -> str:
-    """Return the words of an option, the long one first and with what follows it: `--jobs N`, `-j N`."""
+    """Return the words of an option, the longest first, with their value: `--jobs N`, `-j N`."""
     value = "" if option.is_flag or option.metavar is None else f" {option.metavar}"
     words = sorted((*option.opts, *option.secondary_opts), key=len, reverse=True)
     return ", ".join(f"`{word}{value}`" for word in words).replace("|", "\\|")
 
 
 def _describe_parameter(parameter: Any) -> str:
-    """Return its help and its default in words."""
+    """Return the help text of a parameter and its default."""
     default = getattr(parameter, "show_default", None)
     if not isinstance(default, str):
-        shown = default and parameter.default not in (None, "", False, ()) and not getattr(parameter, "is_flag", False)
-        default = str(parameter.default) if shown else ""
+        is_listed = (
+            default and parameter.default not in (None, "", False, ()) and not getattr(parameter, "is_flag", False)
+        )
+        default = str(parameter.default) if is_listed else ""
     text = _unwrap(parameter.help) + (f" Default: {default}." if default else "")
     return re.sub(r"(?<!\\)([|*])", r"\\\1", text)
 

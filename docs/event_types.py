@@ -1,4 +1,4 @@
-"""List every event type, state and tag: python docs/event_types.py > docs/reference/event-types.md."""
+"""The page of all event types, states and tags: python docs/event_types.py > docs/reference/event-types.md."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _LEVELS = {
     event_types.SAMPLED_PYTHON[1]: ("Sampled Python functions (depth n)", event_types.SAMPLED_PYTHON[2:]),
     event_types.CALLERS[0]: ("Caller at level n", event_types.CALLERS[1:]),
 }
-"""Types that come in numbers: the first one is shown for all."""
+"""Types that come in numbers, by the first one, which the page shows for all: label, and the other types."""
 
 
 def describe_types() -> str:
@@ -127,18 +127,18 @@ def _format_label(event_type: EventType) -> str:
 
 
 def _describe_values(event_type: EventType) -> str:
-    what = []
+    parts = []
     if event_type.interval:
-        what.append("interval")
+        parts.append("interval")
     if event_type.values:
-        what.append(", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items())))
+        parts.append(", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items())))
     elif event_type.names:
-        what.append("names")
+        parts.append("names")
     if event_type.unit:
-        what.append(event_type.unit)
+        parts.append(event_type.unit)
     if event_type.precision:
-        what.append(f"times 10^{event_type.precision}")
-    return ": ".join(what).replace("|", "\\|")
+        parts.append(f"times 10^{event_type.precision}")
+    return ": ".join(parts).replace("|", "\\|")
 
 
 if __name__ == "__main__":

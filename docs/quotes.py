@@ -1,7 +1,7 @@
-"""Write into the pages what the program prints: python docs/quotes.py (`--check` only names the pages that differ).
+"""Quotes of the program's output in the pages: python docs/quotes.py renews them, `--check` only names wrong pages.
 
 A page quotes a command by a comment before a block of code, `<!-- prints: nsys2prv-ng ... -->`. The comment may choose
-paragraphs of the output, by number from 1, and how many lines of each, or how many of its last ones with a minus sign:
+paragraphs of the output, by number from 1, and the number of first lines of each, or with a minus sign of last lines:
 `<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`.
 """
 
@@ -21,29 +21,30 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _QUOTE = re.compile(
     r"(?<=<!-- prints: )([^|\n]+?)(?: \| ([\d,-]+))?(?: \| (-?\d+))?( -->\n```\n)(.*?)(?=```\n)", re.DOTALL
 )
-"""Command, paragraphs, number of lines, what is between these and the block, the block."""
+"""Command, paragraphs, number of lines, the text between these and the block, the block."""
 _SECONDS = re.compile(r"in \d+\.\d s\b")
 
 
 def fill_page(text: str) -> str:
-    """Return a page with what the program prints now."""
-    return _QUOTE.sub(_quote, text)
+    """Return a page with the output of the program as it is now."""
+    return _QUOTE.sub(_renew_quote, text)
 
 
 def mask_times(text: str) -> str:
-    """Return a text without how long the program took."""
+    """Return a text with N in place of the seconds that the program took."""
     return _SECONDS.sub("in N s", text)
 
 
-def _quote(match: re.Match[str]) -> str:
+def _renew_quote(match: re.Match[str]) -> str:
+    """Return a quote with the output of its command as it is now."""
     command, paragraphs, lines, between, _ = match.groups()
-    printed = _run(command)
+    output = _run(command)
     if paragraphs:
-        parts = printed.rstrip("\n").split("\n\n")
+        parts = output.rstrip("\n").split("\n\n")
         limits = _choose_lines(int(lines or 0))
-        chosen = [parts[number - 1].split("\n")[limits] for number in _numbers(paragraphs)]
-        printed = "\n\n".join("\n".join(part) for part in chosen) + "\n"
-    return match[0][: match.start(4) - match.start()] + between + printed
+        chosen = [parts[number - 1].split("\n")[limits] for number in _parse_numbers(paragraphs)]
+        output = "\n\n".join("\n".join(part) for part in chosen) + "\n"
+    return match[0][: match.start(4) - match.start()] + between + output
 
 
 def _choose_lines(count: int) -> slice:
@@ -51,7 +52,7 @@ def _choose_lines(count: int) -> slice:
     return slice(count, None) if count < 0 else slice(count or None)
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_numbers(text: str) -> list[int]:
     """Return the numbers of a list such as 1,3-4."""
     limits = [part.split("-") for part in text.split(",")]
     return [number for limit in limits for number in range(int(limit[0]), int(limit[-1]) + 1)]
@@ -59,7 +60,7 @@ def _numbers(text: str) -> list[int]:
 
 @functools.cache
 def _run(command: str) -> str:
-    """Return what a command prints on standard output, in a folder of its own that has the samples."""
+    """Run a command in a folder of its own with the samples; return its standard output."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "samples").symlink_to(ROOT / "samples")
         words = [sys.executable, "-m", "nsys2prv_ng"]
@@ -72,6 +73,7 @@ def _run(command: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    """Renew the quotes of all pages, or check them; return the exit code."""
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
