@@ -223,14 +223,14 @@ class Report:
         found = self.connection.execute(query, (number,)).fetchone() if self.has("TARGET_INFO_GPU") else None
         return found[0] if found and found[0] else str(number)
 
-    def process_name(self, process: int) -> str:
+    def get_process_name(self, process: int) -> str:
         query = "SELECT name FROM PROCESSES WHERE globalPid >> 24 = ? AND name IS NOT NULL"
         found = self.connection.execute(query, (process,)).fetchone() if self.has("PROCESSES") else None
         name = found[0] if found else self._thread_names.get(process << 24 | process & PID, "")
         return name.rsplit("/", 1)[-1] or f"process {process & PID}"
 
     def thread_name(self, tid: int) -> str:
-        return self._thread_names.get(tid) or self.process_name(tid >> 24)
+        return self._thread_names.get(tid) or self.get_process_name(tid >> 24)
 
     @cached_property
     def _thread_names(self) -> dict[int, str]:
@@ -304,7 +304,7 @@ class Objects:
             application = called
         tasks = []
         for process in sorted(called):
-            name = report.process_name(process)
+            name = report.get_process_name(process)
             is_child = process not in application
             if is_child:
                 rank = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
-from nsys2prv_ng.clock.causality import Lines, Violations, count_within_bounds, find_violations
+from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_clocks
 from nsys2prv_ng.clock.matching import Matches, match_rows
@@ -111,7 +111,7 @@ def _bounded(matches: Matches, fitted: Sequence[ClockFit], lines: Lines) -> Line
         lines.since[each.domains] = each.since
         limit[each.domains] = np.fmax(each.bound, each.scale)
         fixed[each.domains[1:]] = False
-    return count_within_bounds(matches, lines, limit, fixed)
+    return move_within_bounds(matches, lines, limit, fixed)
 
 
 def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:

@@ -39,7 +39,7 @@ def find_violations(matches: Matches, lines: Lines) -> Violations:
     return Violations(int(count), int(checked), float(worst))
 
 
-def count_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
+def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
     """Lines moved as little as causality asks for; unchanged where that would take more than `limit` (ns) of any clock.
 
     Clocks that are `fixed` stay where they are.

@@ -67,6 +67,6 @@ class Evidence:
     messages: list[Messages] = field(default_factory=list)
 
 
-def hash_kinds(operations: Sequence[str], of_name: dict[str, int]) -> IntArray:
+def get_kinds(operations: Sequence[str], of_name: dict[str, int]) -> IntArray:
     """Kind of each operation by its name; OTHER for those that have none."""
     return np.array([of_name.get(name, OTHER) for name in operations], np.int64)

@@ -126,12 +126,12 @@ def _count_and_place(
     """Return the number of rows, and register their processes and devices in `places`."""
     if not count_rows(rows.table) or not rows.process:
         return count_rows(rows.table)
-    ids = strings.ids_matching(rows.names) if rows.names is not None else None
+    ids = strings.find_matching_ids(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
     # Missing columns are no error here: those that a source requires are reported as obstacles.
-    blocks = database.by_block(
+    blocks = database.read_by_block(
         Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _read_block(block, rows, ids)
     )
     pairs = sorted({pair for _, block_pairs in blocks for pair in block_pairs})
@@ -236,7 +236,7 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
 
 def _read_export_settings(database: Database) -> dict[str, str]:
     """Return the settings of the export that it records itself, by name."""
-    frames = [database.frame(table, ["name", "value"]) for table in _EXPORT_TABLES]
+    frames = [database.read_frame(table, ["name", "value"]) for table in _EXPORT_TABLES]
     pairs = (pair for frame in frames for pair in zip(frame["name"], frame["value"], strict=True))
     return {str(name): str(value or "") for name, value in pairs}
 

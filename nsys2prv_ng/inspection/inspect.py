@@ -270,7 +270,9 @@ def _make_report(
     for place, row in zip(places.all, rows, strict=True):
         task_of_process.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
     tasks = [
-        InspectedTask(tree.model.tasks[task].name, process & PID_MASK, metadata.process_name(process), tree.ranks[task])
+        InspectedTask(
+            tree.model.tasks[task].name, process & PID_MASK, metadata.get_process_name(process), tree.ranks[task]
+        )
         for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0]))
     ]
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}

@@ -237,7 +237,7 @@ def _note_other_calls(database: Database, reader: ReportReader) -> None:
 
         with suppress(ReportError):  # what was not chosen may be damaged
             table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
-            for threads in database.by_block(table, "", find_callers):
+            for threads in database.read_by_block(table, "", find_callers):
                 reader.places.note_calls(threads, rows.application, rows.system_calls)
 
 

@@ -245,7 +245,7 @@ def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]
         programs = report.places.instrumented or called
         processes = sorted(ranks) or (sorted(programs) if len(programs) == 1 else [])
         for process in sorted(called):
-            name = report.metadata.process_name(process)
+            name = report.metadata.get_process_name(process)
             if process not in processes:
                 prefix = f"rank {report.metadata.rank}: " if report.metadata.rank is not None else ""
                 child = Task(report.node, prefix + name, process, (index, process), [report])
@@ -363,7 +363,9 @@ def _name_rows(rows: Sequence[_Row]) -> list[str]:
     names = []
     for key, report, place in rows:
         if isinstance(place, Thread):
-            names.append(report.metadata.threads.get(place.global_tid) or report.metadata.process_name(place.process))
+            names.append(
+                report.metadata.threads.get(place.global_tid) or report.metadata.get_process_name(place.process)
+            )
         elif isinstance(place, Stream):
             names.append(f"CUDA-D{key.gpu}.S{stream_numbers[key.gpu, place.stream, place.context]}")
         elif isinstance(place, Device):

@@ -97,7 +97,7 @@ class Database:
         present = self.list_columns(table.name)
         return [name for name in table.required if name not in present] if present else []
 
-    def frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
+    def read_frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
         """A small table, or its rows that have one of some integers in each column of `among`.
 
         Columns that the export does not have hold None; a missing table has no rows, and no row has one of the integers
@@ -107,7 +107,7 @@ class Database:
         present = [name for name in columns if name in there]
         if not present or not set(among or ()) <= there:
             return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
-        frame = self._table_reader.frame(table, present, among or {})
+        frame = self._table_reader.read_frame(table, present, among or {})
         return frame.reindex(columns=list(columns)).astype(object).where(lambda f: f.notna(), None)
 
     def read(self, table: Table, schema_version: str) -> Columns:
@@ -120,17 +120,17 @@ class Database:
         texts, blobs = (
             {name: read(table.name, name) if name in present else _nulls(rows, kind) for name in names}
             for names, read, kind in (
-                (table.text, self._table_reader.text, pa.string()),
-                (table.blob, self._table_reader.blob, pa.binary()),
+                (table.text, self._table_reader.read_texts, pa.string()),
+                (table.blob, self._table_reader.read_blobs, pa.binary()),
             )
         )
         reals = {
-            name: self._table_reader.real(table.name, name) if name in present else np.full(rows, np.nan)
+            name: self._table_reader.read_reals(table.name, name) if name in present else np.full(rows, np.nan)
             for name in table.real
         }
         return Columns(rows, numbers, texts, blobs, reals)
 
-    def by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
+    def read_by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
         """What `convert` makes of some rows of a large table after the other, which are gone when it returns.
 
         The table has columns of integers only.
@@ -144,15 +144,15 @@ class Database:
             numbers = _with_defaults(table, names, found)
             return convert(Columns(found[0].size, numbers, {}))
 
-        return self._table_reader.by_block(table.name, names, convert_block)
+        return self._table_reader.read_by_block(table.name, names, convert_block)
 
-    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """What `convert` makes of the strings of some rows of a large table after the other; nulls where the export
         lacks the column."""
         if column not in self.list_columns(table):
             rows = self.count_rows(table)
             return [convert(pa.nulls(rows, pa.string()))] if rows else []
-        return self._table_reader.text_by_block(table, column, convert)
+        return self._table_reader.read_texts_by_block(table, column, convert)
 
     def _present(self, table: Table, schema_version: str) -> frozenset[str]:
         """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
@@ -167,7 +167,7 @@ class Database:
 
     def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
         names = _integers_of(table, present)
-        return _with_defaults(table, names, self._table_reader.integers(table.name, names))
+        return _with_defaults(table, names, self._table_reader.read_integers(table.name, names))
 
 
 def load_libraries(exports: Iterable[Path]) -> None:

@@ -101,7 +101,7 @@ def join_text(text: object) -> str:
 
 def read_diagnostics(database: Database) -> Diagnostics:
     """Messages of an export; none where it does not have the table."""
-    frame = database.frame(TABLE, ["severity", "text"])
+    frame = database.read_frame(TABLE, ["severity", "text"])
     severities = [SEVERITIES.get(value, UNKNOWN) for value in frame["severity"]]
     texts = [join_text(text) for text in frame["text"]]
     told = Counter(each for each in zip(severities, texts, strict=True) if each[0] in (WARNING, ERROR))

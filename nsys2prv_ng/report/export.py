@@ -169,7 +169,8 @@ class _Maker:
             there = _CAPTURE in table_reader.tables
             columns = sorted(table_reader.list_columns(_CAPTURE)) if there else ["name", "value"]
             values = {
-                name: table_reader.text(_CAPTURE, name) if there else pa.array([], pa.string()) for name in columns
+                name: table_reader.read_texts(_CAPTURE, name) if there else pa.array([], pa.string())
+                for name in columns
             }
         finally:
             table_reader.close()
@@ -252,7 +253,7 @@ def _about(path: Path) -> _About | None:
         own = next((table for table in _METADATA_TABLES if table in database.tables), None)
         if own is None:
             return None
-        frame = database.frame(own, ["name", "value"])
+        frame = database.read_frame(own, ["name", "value"])
         return _About(dict(zip(frame["name"], frame["value"], strict=True)), database.tables)
     except TranslationError:
         return None

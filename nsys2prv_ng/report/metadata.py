@@ -122,7 +122,7 @@ class Metadata:
         """Rank by the captured environment."""
         return self.launched.rank if self.launched is not None else None
 
-    def process_name(self, process: int) -> str:
+    def get_process_name(self, process: int) -> str:
         """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
         pid = process & PID_MASK
         name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
@@ -138,7 +138,7 @@ class Strings:
     """The names of a report by their ids. Rows whose id is not an integer are damage, and name nothing."""
 
     def __init__(self, database: Database) -> None:
-        frame = database.frame("StringIds", ["id", "value"])
+        frame = database.read_frame("StringIds", ["id", "value"])
         rows = zip(frame["id"], frame["value"], strict=True)
         self._values = {int(i): value for i, value in rows if isinstance(i, int) or _is_whole(i)}
 
@@ -146,11 +146,11 @@ class Strings:
         """Return the ids of the names that start with a prefix."""
         return [i for i, value in self._values.items() if str(value).startswith(prefix)]
 
-    def ids_matching(self, pattern: re.Pattern[str]) -> list[int]:
+    def find_matching_ids(self, pattern: re.Pattern[str]) -> list[int]:
         """Return the ids of the names that a pattern matches as a whole."""
         return [i for i, value in self._values.items() if pattern.fullmatch(str(value))]
 
-    def known(self, ids: IntArray) -> list[str]:
+    def get_names(self, ids: IntArray) -> list[str]:
         """Return the name of each id; empty for an id that the export lacks."""
         return [str(self._values.get(i) or "") for i in ids.tolist()]
 
@@ -162,9 +162,9 @@ class Strings:
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """All metadata of an export; what a schema version does not have stays empty."""
     exported = _pairs(database, "META_DATA_EXPORT") or _pairs(database, "EXPORT_META_DATA")
-    system = database.frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
+    system = database.read_frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
-    start = database.frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
+    start = database.read_frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
     utc = _time(start["utcEpochNs"].iloc[0]) if len(start) else None
     system_clock = _time(start["systemClockNs"].iloc[0]) if len(start) else None
 
@@ -176,10 +176,12 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max((_time(d) or 0 for d in database.frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0),
+        duration=max(
+            (_time(d) or 0 for d in database.read_frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0
+        ),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),
-        processes=_names(database.frame("PROCESSES", ["globalPid", "name"])),
+        processes=_names(database.read_frame("PROCESSES", ["globalPid", "name"])),
         threads=threads,
         ranks=_mpi_ranks(database, threads),
         nccl_ranks=_nccl_ranks(database, strings),
@@ -214,7 +216,7 @@ def _version_warnings(version: str) -> list[str]:
 
 
 def _pairs(database: Database, table: str) -> dict[str, str]:
-    frame = database.frame(table, ["name", "value"])
+    frame = database.read_frame(table, ["name", "value"])
     return {str(name): str(value) for name, value in zip(frame["name"], frame["value"], strict=True)}
 
 
@@ -222,7 +224,7 @@ def _environment(database: Database, device_environment: str) -> dict[str, str]:
     """The allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     found = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    captured = database.frame("META_DATA_CAPTURE", ["name", "value"])
+    captured = database.read_frame("META_DATA_CAPTURE", ["name", "value"])
     for name, value in zip(captured["name"], captured["value"], strict=True):
         if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
@@ -239,7 +241,7 @@ def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
     """Names by globalTid: the operating system's, and over them those given through NVTX (eventType 39)."""
     frame = _integers(database, "ThreadNames", ["globalTid", "nameId"])
     threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
-    given = database.frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
+    given = database.read_frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
         known_tid, known_id = _integer(tid), _integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
@@ -253,7 +255,7 @@ def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     ids = strings.find_ids("ncclCommInitRank")
     if not ids:
         return {}
-    calls = database.frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
+    calls = database.read_frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
     decode = _PayloadDecoder(database)
     largest: dict[int, tuple[int, int]] = {}
     for tid, text, blob in zip(calls["globalTid"], calls["jsonText"], calls["binaryData"], strict=True):
@@ -294,7 +296,7 @@ def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
 
 
 def _gpus(database: Database) -> dict[int, Gpu]:
-    frame = database.frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
+    frame = database.read_frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
     rows = zip(frame["id"], frame["name"], frame["uuid"], frame["busLocation"], strict=True)
     known = ((_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
     return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
@@ -308,7 +310,7 @@ def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 def _integers(database: Database, table: str, columns: list[str]) -> pd.DataFrame:
     """Rows of a small table in which all of some columns are integers."""
-    frame = database.frame(table, columns)
+    frame = database.read_frame(table, columns)
     return frame[frame.map(lambda value: _integer(value) is not None).all(axis=1)]
 
 

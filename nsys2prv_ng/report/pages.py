@@ -83,7 +83,7 @@ class PageReader:
 
         return self._taken_apart(connection, table, columns, rows)
 
-    def by_block(
+    def read_by_block(
         self,
         connection: sqlite3.Connection,
         table: str,

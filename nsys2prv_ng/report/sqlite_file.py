@@ -82,7 +82,7 @@ class SqliteFile:
             raise make_damage_error(self.path, error, table) from None
         return int(rows)
 
-    def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
         statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions)
         sql = str(statement.compile(self._engine, compile_kwargs={"literal_binds": True}))
@@ -94,7 +94,7 @@ class SqliteFile:
         # real numbers can hold.
         return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
-    def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
+    def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         try:
             block = self._pages.read(self._connection, table, columns, NULL)
             if block is None:
@@ -103,9 +103,9 @@ class SqliteFile:
             raise make_damage_error(self.path, error, table) from None
         return [np.ascontiguousarray(column) for column in block]
 
-    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+    def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         try:
-            found = self._pages.by_block(self._connection, table, columns, NULL, convert)
+            found = self._pages.read_by_block(self._connection, table, columns, NULL, convert)
             return [convert(list(self._integers(table, columns)))] if found is None else found
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
@@ -116,18 +116,18 @@ class SqliteFile:
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 
-    def text(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
         return self._values(table, _text(column), pa.string())
 
-    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         return [convert(block) for block in self._blocks(table, _text(column), pa.string(), TEXT_BLOCK_ROWS)]
 
-    def blob(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('blob', 'text') THEN CAST({quoted} AS BLOB) END"
         return self._values(table, value, pa.binary())
 
-    def real(self, table: str, column: str) -> FloatArray:
+    def read_reals(self, table: str, column: str) -> FloatArray:
         quoted = quote(column)
         value = f"CASE WHEN typeof({quoted}) IN ('real', 'integer') THEN CAST({quoted} AS REAL) END"
         return np.asarray(self._values(table, value, pa.float64()).to_numpy(), np.float64)

@@ -58,7 +58,7 @@ class TableFolder:
                 return int(pq.ParquetFile(file).metadata.num_rows)
             return sum(batch.num_rows for batch in _arrow_batches(file, _column_names(file)[:1]))
 
-    def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         def values(block: Block) -> list[list[object]]:
             rows = pa.table(block)
             for name, wanted in among.items():
@@ -70,7 +70,7 @@ class TableFolder:
             {name: pd.Series([v for part in parts for v in part[i]], dtype=object) for i, name in enumerate(columns)}
         )
 
-    def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
+    def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         parts = self._read(table, columns, lambda block: [arrow_values.read_integers(block[name]) for name in columns])
         by_column = [[part[i] for part in parts] for i in range(len(columns))]
         del parts
@@ -79,16 +79,16 @@ class TableFolder:
             joined.append(np.concatenate(by_column.pop(0) or [np.zeros(0, np.int64)]))
         return joined
 
-    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+    def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         return self._read(
             table, columns, lambda block: convert([arrow_values.read_integers(block[name]) for name in columns])
         )
 
-    def text(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
         parts = self._read(table, [column], lambda block: arrow_values.read_texts(block[column]))
         return pa.chunked_array(parts, pa.string())
 
-    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         def parts(block: Block) -> list[T]:
             rows = range(0, len(block[column]), TEXT_BLOCK_ROWS)
             return [
@@ -97,11 +97,11 @@ class TableFolder:
 
         return [part for of_block in self._read(table, [column], parts) for part in of_block]
 
-    def blob(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
         return pa.chunked_array(parts, pa.binary())
 
-    def real(self, table: str, column: str) -> FloatArray:
+    def read_reals(self, table: str, column: str) -> FloatArray:
         parts = self._read(table, [column], lambda block: arrow_values.read_reals(block[column]))
         return np.concatenate(parts or [np.zeros(0)])
 

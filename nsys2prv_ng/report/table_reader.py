@@ -39,25 +39,25 @@ class TableReader(Protocol):
     def count_rows(self, table: str) -> int:
         """Number of rows of a table that is there, of which no column is read."""
 
-    def frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         """Values of any kind, of a column of objects each: int, float, str, bytes or None."""
 
-    def integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
+    def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         """Columns that the caller may change. Real numbers lose their fraction, what is no number is `NULL`."""
 
-    def by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
+    def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         """What `convert` makes of the same columns of some rows after the other, which are gone when it returns."""
 
-    def text(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
         """Strings; what is no text is null."""
 
-    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """What `convert` makes of the strings of some rows after the other, at most `TEXT_BLOCK_ROWS` at once."""
 
-    def blob(self, table: str, column: str) -> pa.ChunkedArray:
+    def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         """Bytes, of text as well; what is neither is null."""
 
-    def real(self, table: str, column: str) -> FloatArray:
+    def read_reals(self, table: str, column: str) -> FloatArray:
         """Floating point numbers; what is no number is not a number."""
 
     def close(self) -> None:

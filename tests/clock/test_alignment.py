@@ -12,7 +12,7 @@ import pytest
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matches, parse_alignment
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
-from nsys2prv_ng.clock.causality import Lines, Violations, count_within_bounds, find_violations
+from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
@@ -199,14 +199,14 @@ def test_bounds_move_clocks_within_their_error_only() -> None:
     rows = [(0, 0, 100, 200), (0, 1, 50, 60), (1, 0, 300, 400), (1, 1, 310, 420)]
     matches = operations(rows)
     fixed = np.array([True, False])
-    moved = count_within_bounds(matches, flat(0, 0), np.array([0.0, 50.0]), fixed)
+    moved = move_within_bounds(matches, flat(0, 0), np.array([0.0, 50.0]), fixed)
     assert moved.offset[0] == 0 and 40 <= moved.offset[1] <= 42
     assert find_violations(matches, moved).broken == 0
-    kept = count_within_bounds(matches, flat(0, 0), np.array([0.0, 30.0]), fixed)
+    kept = move_within_bounds(matches, flat(0, 0), np.array([0.0, 30.0]), fixed)
     assert kept.offset.tolist() == [0, 0]
 
 
 def test_bounds_that_contradict_each_other_move_nothing() -> None:
     rows = [(0, 0, 100, 200), (0, 1, 50, 60), (1, 1, 600, 700), (1, 0, 450, 550)]
-    kept = count_within_bounds(operations(rows), flat(0, 0), np.array([0.0, 1000.0]), np.array([True, False]))
+    kept = move_within_bounds(operations(rows), flat(0, 0), np.array([0.0, 1000.0]), np.array([True, False]))
     assert kept.offset.tolist() == [0, 0]

@@ -187,7 +187,7 @@ def by_pages(path: Path, columns: list[str], table: str = "t", *, small: int | N
 def by_pages_in_blocks(path: Path, columns: list[str], table: str = "t") -> Rows | None:
     """Return the same, read a page at a time."""
     with page_reader(path, 0) as (reader, connection), mock.patch.object(pages, "_BLOCK_BYTES", 1):
-        blocks = reader.by_block(connection, table, columns, NULL, np.array)
+        blocks = reader.read_by_block(connection, table, columns, NULL, np.array)
         return None if blocks is None else np.concatenate(blocks, axis=1)
 
 

@@ -180,10 +180,10 @@ def tables_read(report: Path) -> int:
             columns = sorted(by_row.list_columns(table) - reals)
             by_page = reader.read(connection, table, columns, NULL)
             if by_page is not None:
-                np.testing.assert_array_equal(by_page, by_row.integers(table, columns), table)
+                np.testing.assert_array_equal(by_page, by_row.read_integers(table, columns), table)
                 read += 1
             else:
-                assert not by_row.frame(table, columns[:1], {}).size, table  # only empty tables are left
+                assert not by_row.read_frame(table, columns[:1], {}).size, table  # only empty tables are left
     return read
 
 
@@ -220,14 +220,16 @@ def test_database_by_block(tmp_path, monkeypatch, by_page):
     whole = database.read(NUMBERS, "")
     monkeypatch.setattr(pages, "_BLOCK_BYTES", 1 << 14)
     if not by_page:
-        monkeypatch.setattr(PageReader, "by_block", lambda *_: None)
-    blocks = database.by_block(NUMBERS, "", lambda block: [block[name].copy() for name in ("start", "end", "later")])
+        monkeypatch.setattr(PageReader, "read_by_block", lambda *_: None)
+    blocks = database.read_by_block(
+        NUMBERS, "", lambda block: [block[name].copy() for name in ("start", "end", "later")]
+    )
     assert (len(blocks) > 9) == by_page
     for name, column in zip(("start", "end", "later"), zip(*blocks, strict=True), strict=True):
         np.testing.assert_array_equal(np.concatenate(column), whole[name])
-    assert database.by_block(Table("OTHER", ("a",)), "", lambda block: block) == []
+    assert database.read_by_block(Table("OTHER", ("a",)), "", lambda block: block) == []
     with pytest.raises(TranslationError, match="table EVENTS has no column a"):
-        database.by_block(Table("EVENTS", ("a",)), "", lambda block: block)
+        database.read_by_block(Table("EVENTS", ("a",)), "", lambda block: block)
     database.close()
 
 
@@ -241,7 +243,7 @@ def test_blocks_of_a_file_that_changes_are_read_again(tmp_path, monkeypatch):
         os.utime(path)
         return block[0].tolist()
 
-    assert database.by_block("EVENTS", ["start"], list_rows) == [list(range(20_000))]
+    assert database.read_by_block("EVENTS", ["start"], list_rows) == [list(range(20_000))]
     database.close()
 
 

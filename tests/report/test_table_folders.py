@@ -57,7 +57,7 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
     assert columns.texts["word"].to_pylist() == table["word"].to_pylist()
     assert columns.texts["no_word"].null_count == columns.blobs["no_blob"].null_count == rows
     assert np.isnan(columns.reals["no_real"]).all() and columns.reals["no_real"].size == rows
-    blocks = database.by_block(
+    blocks = database.read_by_block(
         Table("EVENTS", ("start",), {"end": -7}), "", lambda block: (block["start"], block["end"])
     )
     assert (len(blocks) > 3) == (kind != "parquet")
@@ -97,12 +97,12 @@ def test_texts_by_block(tmp_path, monkeypatch, kind):
         sizes.append((len(texts), texts.offset))
         return texts.to_pylist()
 
-    found = database.text_by_block("T", "word", convert)
+    found = database.read_texts_by_block("T", "word", convert)
     assert [word for block in found for word in block] == words
     assert set(sizes) <= {(n, 0) for n in range(1, 11)} and len(sizes) >= len(words) // 10
-    assert database.text_by_block("T", "n", lambda texts: texts.null_count) == [size for size, _ in sizes]
-    assert database.text_by_block("T", "no_word", lambda texts: texts.null_count) == [len(words)]
-    assert database.text_by_block("OTHER", "word", len) == []
+    assert database.read_texts_by_block("T", "n", lambda texts: texts.null_count) == [size for size, _ in sizes]
+    assert database.read_texts_by_block("T", "no_word", lambda texts: texts.null_count) == [len(words)]
+    assert database.read_texts_by_block("OTHER", "word", len) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,12 +121,12 @@ def test_frames_have_the_rows_that_sqlite_finds(tmp_path, kind):
         {"t": [5]},
         {"none": [1]},
     ):
-        of_sqlite = sqlite.frame("T", ["t", "k", "none", "f"], among)
-        found = folder.frame("T", ["t", "k", "none", "f"], among)
+        of_sqlite = sqlite.read_frame("T", ["t", "k", "none", "f"], among)
+        found = folder.read_frame("T", ["t", "k", "none", "f"], among)
         assert found.to_dict("list") == of_sqlite.to_dict("list"), among
         assert list(found.dtypes) == list(of_sqlite.dtypes) == [object] * 4
-    assert len(folder.frame("T", ["k"], {"k": [1], "l": [7]})) == 1
-    assert folder.frame("OTHER", ["a"]).empty and list(folder.frame("OTHER", ["a"])) == ["a"]
+    assert len(folder.read_frame("T", ["k"], {"k": [1], "l": [7]})) == 1
+    assert folder.read_frame("OTHER", ["a"]).empty and list(folder.read_frame("OTHER", ["a"])) == ["a"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,7 +135,7 @@ def test_integers_with_null_among_them_stay_exact(tmp_path, kind):
     report = export(tmp_path / "r.sqlite", [""], {"T": (("id",), [(MAIN + 1,), (None,)])})
     folder = write_folder(tmp_path / "r", {"StringIds": NAMES, "T": table}, kind)
     for path in (report, folder):
-        assert list(Database(path).frame("T", ["id"])["id"]) == [MAIN + 1, None]
+        assert list(Database(path).read_frame("T", ["id"])["id"]) == [MAIN + 1, None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,7 +145,7 @@ def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
     database = Database(write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": empty, "NULLS": nulls}, kind))
     columns = database.read(EVENTS, "")
     assert (columns.rows, columns["start"].size, len(columns.texts["word"])) == (0, 0, 0)
-    assert database.frame("EVENTS", ["start"]).empty
+    assert database.read_frame("EVENTS", ["start"]).empty
     assert (database.count_rows("EVENTS"), database.count_rows("NULLS")) == (0, 2)
     columns = database.read(Table("NULLS", ("start",), text=("word",)), "")
     assert columns["start"].tolist() == [NULL, NULL] and columns.texts["word"].to_pylist() == [None, None]
@@ -238,7 +238,7 @@ def test_streams_that_end_early(tmp_path, cut):
     if cut == 8:
         assert pa.ipc.open_stream(path).read_all() == NAMES
     with pytest.raises(TranslationError, match=r"StringIds\.arrow: cannot be read \(the Arrow stream has no end\)"):
-        Database(folder).frame("StringIds", ["id"])
+        Database(folder).read_frame("StringIds", ["id"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -273,7 +273,7 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
         database = Database(folder)
         try:
             database.read(wanted, "")
-            database.frame("EVENTS", ["start", "name", "word"], {"start": [3, 6]})
+            database.read_frame("EVENTS", ["start", "name", "word"], {"start": [3, 6]})
         except TranslationError as error:
             assert re.match(rf"{re.escape(str(folder))}.*; export the report again", str(error)), error
             assert "\n" not in str(error)
@@ -353,4 +353,4 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"value", b"valu\xdc"))
     assert get_export_size(folder) >= path.stat().st_size
     with pytest.raises(TranslationError, match="StringIds"):
-        Database(folder).frame("StringIds", ["id"])
+        Database(folder).read_frame("StringIds", ["id"])

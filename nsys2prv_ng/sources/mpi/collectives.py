@@ -17,7 +17,7 @@ from nsys2prv_ng.clock.collectives import (
     TO_ROOT,
     Collectives,
     Messages,
-    hash_kinds,
+    get_kinds,
 )
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
@@ -49,7 +49,7 @@ def collect_evidence(
     name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
     size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
     root, own = rows.root[calls.first], _find_own_ranks(process, communicator, communicators, ranks)
-    kind = hash_kinds(names, _KINDS)[name] if name.size else name
+    kind = get_kinds(names, _KINDS)[name] if name.size else name
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])

@@ -18,7 +18,7 @@ from nsys2prv_ng.clock.collectives import (
     TO_ROOT,
     Collectives,
     Evidence,
-    hash_kinds,
+    get_kinds,
 )
 from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.report.database import NULL
@@ -59,7 +59,7 @@ def collect_evidence(
     call, at = call[usable], only["kernel"].to_numpy(np.int64)[usable]
     root, own = call["root"].to_numpy(np.int64), _find_own_ranks(table, call)
     size = call["bytes"].to_numpy(np.int64)
-    kind = hash_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
+    kind = get_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
     collectives = Collectives(

@@ -80,7 +80,7 @@ def _add_perf(reader: ReportReader, result: Result) -> None:
         return None if key[0] == NULL else families.make_node_metric(NAME, name, unit or "", real=True)
 
     for raw_table in RAW:
-        blocks = reader.by_block(raw_table.name, _make_raw_block)
+        blocks = reader.read_by_block(raw_table.name, _make_raw_block)
         add_node_samples(reader, result, blocks, get_component, make_raw, _VALUES)
     for metric_table in METRIC:
         columns = reader.columns(metric_table.name)
@@ -150,7 +150,7 @@ def _add_soc(reader: ReportReader, result: Result) -> None:
         stem, unit = families.split_name_and_unit(metric_names.get(key) or f"SoC metric {key[1]}")
         return families.make_node_metric(NAME, stem, unit)
 
-    blocks = reader.by_block(SOC.name, _make_soc_block)
+    blocks = reader.read_by_block(SOC.name, _make_soc_block)
     add_node_samples(reader, result, blocks, get_device, make_metric, "SoC metrics")
 
 

@@ -66,7 +66,7 @@ def read(reader: ReportReader) -> Result:
         result.read = read_json_samples(reader)  # nsys exports the same report anew with a table of metrics
         result.drop(ONLY_JSON, result.read)
         return result
-    blocks = reader.by_block(METRICS, _make_block)
+    blocks = reader.read_by_block(METRICS, _make_block)
     index, names = _find_metrics(reader, blocks)
     samples = join_blocks(blocks, _find_gpus(blocks), index)
     result.read = samples.time.size

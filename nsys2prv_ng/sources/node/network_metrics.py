@@ -61,7 +61,7 @@ def read(reader: ReportReader) -> Result:
         return None if NULL in key else families.make_node_metric(NAME, name, unit)
 
     for table, names, kind in ((NIC_METRIC, nics, NIC), (SWITCH_METRIC, switches, SWITCH)):
-        blocks = reader.by_block(table.name, _make_block)
+        blocks = reader.read_by_block(table.name, _make_block)
         add_node_samples(reader, result, blocks, partial(_make_part, names, kind), make_metric, "network metrics")
     _add_congestion(reader, result, switches)
     return result

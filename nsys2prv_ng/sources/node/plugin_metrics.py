@@ -147,7 +147,7 @@ def _name_row(reader: ReportReader, described: _Descriptions, type_id: int, proc
     metadata = reader.metadata
     name = described.source.get(type_id) or "plugin"
     if process in metadata.processes or get_main_thread(process) in metadata.threads:
-        name = metadata.process_name(process)
+        name = metadata.get_process_name(process)
     return f"{name} {described.name.get(type_id, '')}".strip()
 
 
@@ -198,7 +198,7 @@ def _read_numbers(reader: ReportReader, result: Result, events: _Events, describ
     types = np.unique(events.type_id).tolist()
     kinds = {key: described.get_kind(key) for key in described.fields if key[0] in types}
     if set(kinds.values()) == {INTEGER} and {key[0] for key in kinds} == set(types):
-        values = _PluginValues(reader.by_block(DATA.name, make_value_block), described.fields, set())
+        values = _PluginValues(reader.read_by_block(DATA.name, make_value_block), described.fields, set())
     else:
         columns = reader.columns(DATA.name)
         values = _read_reals(reader, columns, events, find_event(columns["genericEventId"]), described)
@@ -313,7 +313,7 @@ def _read_texts(
 ) -> _PluginValues | None:
     """Cut values from the texts of events in these rows; None if only the table of values has any."""
     cutter = _Cutter(rows, events, described)
-    cuts = reader.text_by_block(EVENTS.name, "data", cutter)
+    cuts = reader.read_texts_by_block(EVENTS.name, "data", cutter)
     if not cutter.has_text and reader.has(DATA.name):
         return None
     blocks: list[Block] = []
@@ -341,7 +341,7 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
     name_of_source, tracer_sources = {}, set()
     for source, name, group, text in zip(
         sources["sourceId"].tolist(),
-        reader.strings.known(sources["nameId"]),
+        reader.strings.get_names(sources["nameId"]),
         sources["sourceGroupId"].tolist(),
         sources.texts["data"].to_pylist(),
         strict=True,
@@ -354,7 +354,7 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
     for type_id, source, name, text in zip(
         types["typeId"].tolist(),
         types["sourceId"].tolist(),
-        reader.strings.known(types["nameId"]),
+        reader.strings.get_names(types["nameId"]),
         types.texts["data"].to_pylist(),
         strict=True,
     ):
@@ -370,7 +370,7 @@ def _read_descriptions(reader: ReportReader) -> _Descriptions:
             else []
         )
         described.listed[type_id] = [field_name for field_name in names if field_name]
-    names = reader.strings.known(fields["fieldNameId"])
+    names = reader.strings.get_names(fields["fieldNameId"])
     kinds = zip(fields["typeId"].tolist(), fields["fieldIdx"].tolist(), strict=True)
     for kind, name, type_of_field in zip(kinds, names, fields["type"].tolist(), strict=True):
         described.fields[kind] = name

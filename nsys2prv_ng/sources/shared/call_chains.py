@@ -136,7 +136,7 @@ def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArr
         chain, level, module, name = map(_shrink, (block["id"][rows], block["stackDepth"][rows], module, name))
         return Frames(chain, level, module, name, unnamed)
 
-    return reader.by_block(table.name, make_frames)
+    return reader.read_by_block(table.name, make_frames)
 
 
 def _shrink(column: IntArray) -> IntArray:
@@ -148,7 +148,7 @@ def _shrink(column: IntArray) -> IntArray:
 
 def _find_ids(reader: ReportReader, table: Table, pattern: re.Pattern[str]) -> list[int]:
     """Return the ids of the names that a pattern matches; none if the report does not have the table."""
-    return reader.strings.ids_matching(pattern) if reader.has(table.name) else []
+    return reader.strings.find_matching_ids(pattern) if reader.has(table.name) else []
 
 
 def _concatenate(parts: Sequence[Frames]) -> Frames:

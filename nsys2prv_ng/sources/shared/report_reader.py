@@ -58,18 +58,18 @@ class ReportReader:
         """Return whether the report has the table and a chosen source reads it."""
         return table in self._tables and table in self._database.tables
 
-    def by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
+    def read_by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
         """Call `convert` for one block of rows after the other, and return its results.
 
         For declared tables that are too large for the memory. `convert` gets columns of integers only, which are gone
         when it returns.
         """
         declared = self._tables.get(table)
-        return self._database.by_block(declared, self.metadata.schema_version, convert) if declared else []
+        return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
 
-    def text_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
+    def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         """Call `convert` for the strings of one block of rows after the other, and return its results."""
-        return self._database.text_by_block(table, column, convert)
+        return self._database.read_texts_by_block(table, column, convert)
 
     def apart(self, source: Source) -> ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
