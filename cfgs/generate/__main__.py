@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or compare them; returns the exit code."""
+    """Write the files, or compare them; return the exit code."""
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Presets that measure: how GPUs and streams spend their time, gaps, delays, sizes and durations."""
+"""Presets that measure how GPUs and streams spend their time: gaps, delays, sizes and durations."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ ANALYSIS = Folder("analysis")
 
 ANALYSIS.add(
     "gpu-gaps",
-    "How long GPUs are idle between operations: each idle stretch by its length (us)",
+    "Idle gaps of GPUs between operations, coloured by their length (us)",
     """
-A row for each rank; of several GPUs the longest stretch at each time. The colour is the length of the whole stretch,
-on a logarithmic scale. A GPU is idle from the end of an operation (kernel, copy, set or graph of any stream and
-process) to the begin of the next, never before its first nor after its last: NVIDIA's gpu_gaps.
-How many there are of which length is in analysis/gap_histogram.
+One row per rank. The colour is the length of the whole gap, on a logarithmic scale. If a rank has several GPUs, its
+row shows the longest of their gaps at each time. A gap lasts from the end of an operation (kernel, copy, set or graph
+of any stream and process) to the start of the next one on the same GPU. The time before a GPU's first operation and
+after its last is no gap. This is the definition of NVIDIA's gpu_gaps.
+analysis/gap_histogram counts the gaps by length.
 """,
     idle_stretches("Idle stretches of GPUs [us]", LOGARITHMIC, level=TASK, above="Maximum", top=(divided(1000),)),
 )
@@ -71,7 +72,7 @@ ANALYSIS.add(
     "gpu_active",
     "When GPUs are active: any kernel, copy, set or graph runs",
     """
-A row for each rank; the value is the number of its GPUs that are active, 0 or 1 where a rank has one.
+One row per rank. The value is the number of its GPUs that are active: 0 or 1 if the rank has one GPU.
 """,
     gpus("Active GPUs", IN_ANY, palette.OVERLAP, level=TASK),
 )
@@ -80,8 +81,8 @@ ANALYSIS.add(
     "gpu_useful",
     "When GPUs do useful work: compute kernels run",
     """
-A row for each rank; the value is the number of its GPUs that are in compute kernels or graphs, 0 or 1 where a rank
-has one. NCCL kernels, copies and sets are not useful here: this is Useful of the POP metrics for accelerators.
+One row per rank. The value is the number of its GPUs that run compute kernels or graphs: 0 or 1 if the rank has one
+GPU. NCCL kernels, copies and sets do not count as useful. This is Useful of the POP metrics for accelerators.
 """,
     gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, level=TASK),
 )
@@ -89,55 +90,57 @@ has one. NCCL kernels, copies and sets are not useful here: this is Useful of th
 _useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS)
 ANALYSIS.add(
     "gpu_useful_sumtime_2dh",
-    "Useful time of each GPU: sum of the time in compute kernels (ms)",
+    "Useful time of each GPU: total time in compute kernels (ms)",
     """
-A row for each GPU (Metrics GPUn). Kernels that overlap on a GPU count once.
-Average over maximum of the column is the load balance of GPUs; with statistic % Window Time it is the share of the
-trace.
+One row per GPU (Metrics GPUn). Kernels that overlap on a GPU count once.
+The average of the column divided by its maximum is the load balance of the GPUs. Choose statistic % Window Time for
+the share of the trace.
 """,
     Histogram("Useful time of each GPU [ms]", _useful, "Time", maximum=1),
 )
 
 ANALYSIS.add(
     "kernels-inflight",
-    "Kernels in flight on each rank: launched and not finished",
+    "Number of kernels in flight on each rank: launched and not finished",
     """
-A kernel or graph is in flight from the begin of its launch call to its end, running or waiting in a stream. GPUs of a
-rank are added. Where it falls to 0 while the host is busy, the GPU waits for the host; where it is high all the time,
-the host is far ahead and a synchronisation will take long.
+A kernel or graph is in flight from the start of its launch call to its own end, whether it runs or waits in a stream.
+The value is the sum over all GPUs of the rank. If it falls to 0 while the host is busy, the GPU waits for the host. If
+it is high all the time, the host is far ahead and a synchronisation will take long.
 """,
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
 )
 
 ANALYSIS.add(
     "overlap-communication-compute-2dh-timeline",
-    "Communication that compute hides, and that it does not: percent of each GPU's time, and when",
+    "Communication that compute hides or leaves exposed: over time, and in percent of each GPU's time",
     """
-Timeline: a row for each rank; of several GPUs the highest value; dark is idle. Histogram: on the rows Metrics
-GPUn, one for each GPU. Communication is time in NCCL kernels. Alone it is exposed; Compute
-and communication is hidden. Values with Memory are the same with copies or sets beside.
-Percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.
+Communication is time in NCCL kernels. The value Communication is exposed communication; Compute and communication is
+hidden communication. The values with Memory are the same with copies or sets beside them.
+Timeline: one row per rank; dark is idle. If a rank has several GPUs, its row shows the highest of their values.
+Histogram: one row per GPU (Metrics GPUn), in percent of the time from the GPU's first operation to its last; choose
+statistic Time for microseconds.
 """,
     activity_of_ranks(),
     Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=8),
 )
 
-# Decades of ns in halves: gaps are from 10 ns to 10^10 ns (10 s).
+# Two columns for each power of ten of ns: gaps last from 10 ns to 10^10 ns (10 s).
 _gap_decades = idle_stretches("log10 of the idle stretch [ns]", GRADIENT, top=(logarithm(10),))
 ANALYSIS.add(
     "gap_histogram",
-    "Number of idle stretches of each GPU by their length, in half decades of nanoseconds",
+    "Number of idle gaps of each GPU by length, in classes 1-3 us, 3-10 us, 10-32 us, ...",
     """
-A row for each GPU (Metrics GPUn). Columns are powers of ten: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms
-to 3.2 ms. Choose statistic Time to see which lengths cost most. Definition: see
-analysis/gpu-gaps. Stretches below 10 ns are left out.
+One row per GPU (Metrics GPUn). A column is a class of lengths, two for each power of ten. It is labelled with the
+logarithm (base 10) of the length in nanoseconds: [3.0..3.5) is 1 to 3.2 us, [3.5..4.0) is 3.2 to 10 us, [6.0..6.5) is
+1 to 3.2 ms. Choose statistic Time to see which lengths cost most. Gaps shorter than 10 ns are not counted.
+analysis/gpu-gaps defines a gap and shows when gaps occur.
 """,
     Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
 )
 
-# A sample is a point, and the time until the next sample is a burst of the window. Begins and ends of idle time cut a
-# burst into pieces. The first piece begins when the burst does: each sample counts once, by what the GPUs did when it
-# was taken.
+# A sample is a point, and the time until the next sample is a burst of the window. Where idle time starts or ends, it
+# cuts a burst into pieces. The first piece starts when the burst does, and only the first piece counts: so each sample
+# counts once, by what the GPUs did when it was taken.
 _gpu_idle = gpus("A GPU of the rank is idle", IN_IDLE, palette.IDLE, level=TASK, top=(SIGN,))
 _sampled = sampled_functions("Function of the last sample")
 _sampled_at = sampled_functions("Time of the last sample [ns]", compose=BEGIN_TIME, units=NANOSECONDS)
@@ -155,13 +158,13 @@ _is_first = Derived(
 _taken_idle = product("Functions of samples taken while a GPU of the rank is idle", NAMES, _while_idle, _is_first)
 ANALYSIS.add(
     "sampled_while_gpu_idle",
-    "Where the host is while the GPU idles: functions that samples of the CPU found host threads in meanwhile",
+    "Where the host is while the GPU idles: functions in which CPU samples found host threads in the meantime",
     """
-Timeline: the function of the last sample, while a GPU of the rank is idle (see analysis/gpu-gaps). Histogram: a row for
-each host thread, a column for each function: number of samples that were taken while a GPU of the rank was idle. The
-thread that launches the work tells what keeps it from launching. A function without a name, as in stripped libraries,
-is shown as its module in parentheses. A thread is sampled while it runs, not while it waits: what it waits for is in
-basics/os_runtime and basics/cuda_api. Compare with all samples in basics/sampled_functions.
+Timeline: function of the last sample, while a GPU of the rank is idle (see analysis/gpu-gaps). Histogram: number of
+samples taken while a GPU of the rank was idle, with a row for each host thread and a column for each function. Look at
+the thread that launches the work: its functions show what keeps it from launching. A function without a name, as in
+stripped libraries, appears as its module in parentheses. A thread is sampled only while it runs, not while it waits:
+basics/os_runtime and basics/cuda_api show what it waits for. Compare with all samples in basics/sampled_functions.
 """,
     _while_idle,
     Histogram("Samples taken while a GPU of the rank is idle", _taken_idle, "# Bursts", maximum=MOST_NAMES),
@@ -174,7 +177,8 @@ ANALYSIS.add(
     "in_useful_kernel",
     "When each stream is in a compute kernel",
     """
-1 in a compute kernel, else 0; NCCL kernels, copies and sets are not counted. For whole GPUs see analysis/gpu_useful.
+The value is 1 in a compute kernel, otherwise 0. NCCL kernels, copies and sets do not count. For whole GPUs see
+analysis/gpu_useful.
 """,
     Window("In a compute kernel", codes(palette.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
 )
@@ -183,8 +187,8 @@ ANALYSIS.add(
     "kernel-timepercent",
     "Share of each compute kernel in the kernel time of each stream (%)",
     """
-A row for each stream, a column for each name. Rows add up to 100: the time of the stream in compute kernels. Choose
-statistic % Window Time for the share of the trace, Time for microseconds, # Bursts for the number of kernels.
+One row per stream, one column per kernel name. Each row adds up to 100: the time of the stream in compute kernels.
+Choose statistic % Window Time for the share of the trace, Time for microseconds, # Bursts for the number of kernels.
 """,
     Histogram("Time in kernels [%]", names("Compute kernels", only(types.KERNEL)), "% Time", maximum=MOST_NAMES),
 )
@@ -192,11 +196,11 @@ statistic % Window Time for the share of the trace, Time for microseconds, # Bur
 _class = Window("Kernel classes", codes(palette.KERNEL_CLASSES, ANY_DRAW), events=only(types.KERNEL_CLASS))
 ANALYSIS.add(
     "kernel_classes",
-    "Time of each stream in classes of kernels: matrix products by precision, attention, NCCL, ... (%)",
+    "Time of each stream by class of kernel: matrix products by precision, attention, NCCL, ... (%)",
     """
-Timeline and histogram. Classes are told from the kernels' names; rows of the histogram add up to 100, the time of the
-stream in kernels. Choose statistic Time for microseconds, # Bursts for the number of kernels.
-Matrix products (GEMM) are blue, NCCL is orange, what moves data is purple.
+Timeline and histogram. The class of a kernel follows from its name. Each row of the histogram adds up to 100: the time
+of the stream in kernels. Choose statistic Time for microseconds, # Bursts for the number of kernels.
+Matrix products (GEMM) are blue, NCCL is orange, and classes that move data are purple.
 """,
     _class,
     Histogram("Time in classes of kernels [%]", _class, "% Time", maximum=24),
@@ -205,7 +209,7 @@ Matrix products (GEMM) are blue, NCCL is orange, what moves data is purple.
 
 def _make_kernel_threads() -> View:
     attributes = [Window(axis.label, GRADIENT, events=only(axis)) for axis in (*types.GRID, *types.BLOCK)]
-    # Attributes are given at the begin of a kernel and not reset at its end.
+    # An attribute has an event at the start of a kernel, and none resets it at the end.
     threads: View = inside("In a compute kernel", only(types.KERNEL))
     for i, attribute in enumerate(attributes):
         name = "Threads of the kernel" if i == len(attributes) - 1 else f"Threads of the kernel, factor {i + 1}"
@@ -217,13 +221,13 @@ ANALYSIS.add(
     "evolution_of_nb_threads_per_kernel",
     "Number of threads of each compute kernel over time",
     """
-Grid times block (x, y and z) of the kernel that runs on each stream, on a logarithmic scale. A GPU of 132
+The value is grid times block (x, y and z) of the kernel that runs on the stream, on a logarithmic scale. A GPU with 132
 multiprocessors holds 270,336 threads at a time: smaller kernels leave it partly empty.
 """,
     _make_kernel_threads(),
 )
 
-# On the line of a kernel's begin the delay is the last event; at its end, and without a delay, the kernel is.
+# Among the events at the start of a kernel, the delay comes last. At its end, and if it has no delay, the kernel does.
 _has_delay = Window(
     "In a kernel that has a delay",
     GRADIENT,
@@ -236,13 +240,14 @@ _queue_delay = product("Queue delay of the kernel [us]", LOGARITHMIC, _delay, _h
 _delay_decades = product("log10 of the queue delay [ns]", GRADIENT, _delay, _has_delay, top=(logarithm(10),))
 ANALYSIS.add(
     "queue_delay",
-    "How long kernels waited in their stream: from the end of the launch call to their start (us)",
+    "How long each kernel waited in its stream: from the end of the launch call to the start of the kernel (us)",
     """
 Timeline: while a kernel runs, how long it had waited, on a logarithmic scale. Histogram: number of kernels of each
-stream by their delay, in half decades of nanoseconds: [3.0..3.5) is from 1 us to 3.2 us, [6.0..6.5) from 1 ms to 3.2
-ms. Kernels that started before their call returned have no delay and are left out, as are those without a call in the
-trace. Delays below 10 ns are not in the histogram. Some microseconds are the latency of a launch; more is work before
-it in the stream, or waiting for another stream.
+stream by delay, in classes 1-3 us, 3-10 us, 10-32 us, ... A column is labelled with the logarithm (base 10) of the
+delay in nanoseconds: [3.0..3.5) is 1 to 3.2 us, [6.0..6.5) is 1 to 3.2 ms.
+A delay of some microseconds is the latency of a launch. A longer one means that the kernel waited for work before it
+in its stream, or for another stream. Kernels that started before their call returned have no delay and are not shown,
+nor are kernels without a call in the trace. Delays shorter than 10 ns are not in the histogram.
 """,
     _queue_delay,
     Histogram("Kernels by log10 of the queue delay in ns", _delay_decades, "# Bursts", maximum=11, delta=0.5),
@@ -253,9 +258,9 @@ it in the stream, or waiting for another stream.
 
 
 def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
-    """Make a histogram of operations by kind of memory.
+    """Return a histogram of the time (ms) of these operations by kind of memory.
 
-    The kind is given at the begin of an operation that has one, and not reset at its end.
+    An operation that has a kind has an event of it at its start, and none that resets it at its end.
     """
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
@@ -269,13 +274,14 @@ _COPIES = tuple(value for value in _OPERATIONS if value != 6)  # a set copies fr
 _size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
 ANALYSIS.add(
     "memcpy_sizes",
-    "Copies and sets of each stream by size in powers of two of bytes, and by kind of memory (pageable, pinned, ...)",
+    "Copies and sets of each stream: time by kind of memory (pageable, pinned, ...), and number by size",
     """
-Three histograms with a row for each stream. By the kind of memory copied to and copied from: time of the operations
-(ms); # Bursts counts them. Copies between device and pageable memory are slower than with pinned memory, and their
-calls wait. By size: number of operations. Column 10 is from 1 KiB to 2 KiB, column 20 from 1 MiB to 2 MiB. Choose
-statistic Time to see which sizes cost most. Operations of less than 2 bytes are left out. Bandwidths are in
-basics/memory_operations.
+Three histograms with one row per stream. Two show the time of the operations (ms) by the kind of memory that they copy
+to and that they copy from; choose # Bursts to count them. Copies between device and pageable memory are slower than
+those with pinned memory, and their calls wait.
+The third shows the number of operations by size, in powers of two of bytes: column 10 is 1 to 2 KiB, column 20 is 1 to
+2 MiB. Choose statistic Time to see which sizes cost most. Operations of less than 2 bytes are not counted. Bandwidths
+are in basics/memory_operations.
 """,
     _make_memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
     _make_memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
@@ -286,7 +292,7 @@ basics/memory_operations.
 
 
 def _select_depth(depth: int) -> View:
-    """Select the ranges at a depth of nesting as a whole: ranges that nest deeper do not cut them."""
+    """Select the ranges of one depth of nesting as a whole, so that ranges nested in them do not cut them."""
     within = Window(
         f"In a range of depth {depth}",
         GRADIENT,
@@ -310,13 +316,13 @@ def _average_durations(ranges: View, name: str) -> Histogram:
 _outer, _inner = _select_depth(1), _select_depth(2)
 ANALYSIS.add(
     "iteration_time",
-    "Average duration of NVTX ranges by name and host thread (ms): outermost ranges, and those inside of them",
+    "Average duration of NVTX ranges by name and host thread (ms): outermost ranges, and those directly inside them",
     """
-Timelines and histograms of push/pop ranges of the default domain: those of depth 1, as iterations or steps, and those
-of depth 2, as their phases. Durations are of whole ranges, what is nested included; a number in a range's name ("step
-3") is cut off, so that all steps are one column. Choose statistic Maximum or Stdev Burst Time for what varies, #
-Bursts for how many. If iterations are deeper, change the depth in the functions Is In Range and Is Equal of the
-windows.
+Timelines and histograms of push/pop ranges of the default domain: ranges of depth 1, such as iterations or steps, and
+ranges of depth 2, such as their phases. A duration is that of the whole range, including what is nested in it. A number
+in a range's name ("step 3") is cut off, so that all steps share one column. Choose statistic Maximum or Stdev Burst
+Time to see what varies, # Bursts to count the ranges. If iterations are nested deeper, change the depth in the
+functions Is In Range and Is Equal of the windows.
 """,
     _outer,
     _inner,

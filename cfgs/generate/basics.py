@@ -37,12 +37,12 @@ BASICS = Folder("basics")
 
 BASICS.add(
     "states",
-    "What each thread and stream does: running, waiting, communicating, moving memory",
+    "State of each host thread and stream: running, waiting, communicating, moving memory",
     """
-A stream is Running in compute kernels and graphs, in Group Communication in NCCL kernels, in Memory transfer in
-copies and sets, and idle otherwise. A host thread is Running from its first event to its last; calls that wait for
-the device are Synchronization, blocking calls of the operating system Blocked; MPI calls have the states of Extrae.
-Dark is time without a state.
+A stream is Running in compute kernels and graphs, in Group Communication in NCCL kernels, in Memory transfer in copies
+and sets, and idle otherwise. A host thread is Running from its first event to its last, except in calls that have
+another state: calls that wait for the device are Synchronization, blocking calls of the operating system are Blocked,
+and MPI calls have the states that Extrae gives them. Dark is time without a state.
 """,
     Window("States", codes(palette.STATES, ANY_DRAW), events=EVERYTHING, thread=STATE),
 )
@@ -51,8 +51,8 @@ BASICS.add(
     "cuda_api",
     "CUDA API calls of each host thread, by name",
     """
-Where a call is made inside of another, the inner one is shown while it lasts.
-Streams are empty: their side is in views/cuda_activities.
+Where calls nest, the innermost is shown.
+Rows of streams are empty here; views/cuda_activities shows what they do.
 """,
     names("CUDA API calls", only(types.CUDA_API)),
 )
@@ -61,7 +61,7 @@ BASICS.add(
     "kernels",
     "Compute kernels of each stream, by name",
     """
-NCCL's kernels are in basics/nccl, graphs that were traced as a whole in basics/graphs.
+NCCL kernels are in basics/nccl, and graphs that were traced as a whole in basics/graphs.
 Classes of kernels (matrix products, attention, ...) are in analysis/kernel_classes.
 """,
     names("Compute kernels", only(types.KERNEL)),
@@ -71,11 +71,11 @@ BASICS.add(
     "memory_operations",
     "Copies and sets of each stream: kind and bandwidth (GB/s)",
     """
-First window: kind of operation. Second window: its bytes divided by its duration, in GB/s (10^9 bytes per second).
-Short operations do not reach the bandwidth of the link. Sizes are in analysis/memcpy_sizes.
+First window: kind of operation. Second window: bandwidth of the operation, its bytes divided by its duration, in GB/s
+(10^9 bytes per second). Short operations do not reach the bandwidth of the link. Sizes are in analysis/memcpy_sizes.
 """,
     Window("Memory operations", codes(palette.MEMORY_OPERATIONS), events=only(types.MEMORY_OPERATION)),
-    # Bytes are 0 from the end of an operation on, so the next event of the type is its end. Bytes/ns are GB/s.
+    # The size becomes 0 at the end of an operation, so the next event of the type is that end. Bytes per ns are GB/s.
     Window(
         "Bandwidth of memory operations [GB/s]",
         GRADIENT,
@@ -88,11 +88,11 @@ Short operations do not reach the bandwidth of the link. Sizes are in analysis/m
 _other_domains = names("NVTX ranges of other domains", matching("NVTX * range"))
 BASICS.add(
     "nvtx",
-    "NVTX push/pop ranges of each host thread, the innermost at each time",
+    "NVTX push/pop ranges of each host thread; where ranges nest, the innermost",
     """
-First window: ranges of the default domain. Second window: those of all other domains together (NCCL, cuBLAS, the
-program's own); what a colour means there depends on the domain, which the information panel of Paraver tells.
-Ranges on the streams that they launched work on are in views/nvtx_on_gpu, durations of iterations in
+First window: ranges of the default domain. Second window: ranges of all other domains together (NCCL, cuBLAS, the
+program's own). In the second window the meaning of a colour depends on the domain; Paraver's information panel shows
+it. Ranges on the streams that they launched work on are in views/nvtx_on_gpu, durations of iterations in
 analysis/iteration_time. For start/end ranges choose the event type "NVTX start/end range, lane 1" in the filter.
 """,
     names("NVTX ranges", NVTX_RANGES),
@@ -105,9 +105,9 @@ BASICS.add(
     "nccl",
     "NCCL calls of each host thread and NCCL kernels of each stream, by name, with messages between ranks",
     """
-First window: NCCL's kernels. Lines connect sends and receives that belong together (where NCCL's payload was traced).
-Second window: NCCL's calls, from NVTX domain NCCL. A call returns when its kernel is queued: the time that a
-collective takes is that of its kernel, which waits for the slowest rank.
+First window: NCCL kernels. Lines connect each send with its receive, where NCCL's payload was traced.
+Second window: NCCL calls, from the NVTX domain NCCL. A call returns as soon as its kernel is queued. The time that a
+collective takes is the time of its kernel, which waits for the slowest rank.
 """,
     names("NCCL kernels", only(types.NCCL_KERNEL), messages=Messages((types.TAG_NCCL,))),
     _calls,
@@ -118,8 +118,8 @@ BASICS.add(
     "mpi",
     "MPI calls of each host thread, by name, with messages",
     """
-Point-to-point calls are yellow, collectives orange, one-sided purple, I/O light blue, others grey.
-Lines are messages, from the begin of the send to the end of the receive.
+Point-to-point calls are yellow, collectives orange, one-sided calls purple, I/O light blue, other calls grey.
+Lines are messages, from the start of the send to the end of the receive.
 """,
     Window(
         "MPI calls",
@@ -136,7 +136,7 @@ BASICS.add(
     "Calls of the operating system and of pthreads of each host thread, by name",
     """
 First window: calls of the operating system. Second window: calls of pthreads.
-Calls shorter than 10 us are left out of the trace unless it was translated with --osrt-min 0.
+Calls shorter than 10 us are missing unless the trace was translated with --osrt-min 0.
 """,
     names("OS runtime calls", only(types.OS_RUNTIME)),
     _pthread,
@@ -147,14 +147,14 @@ _modules = Window("Sampled modules", NAMES, events=only(types.SAMPLED_MODULE))
 _sampled = sampled_functions("Sampled functions")
 BASICS.add(
     "sampled_functions",
-    "Functions that samples of the CPU found each host thread in: by time, and how many samples of each",
+    "Functions in which CPU samples found each host thread: over time, and number of samples of each function",
     """
-First window: the function of the last sample; second window: the module (library or program) that it is in. Histogram:
-number of samples of each thread by function; with the second window as control window, by module.
-A function without a name, as in stripped libraries, is shown as its module in parentheses. A thread is sampled while it
-runs, not while it waits: its last function stays until the next sample. Of the other levels of the stack (event types
-"Sampled functions (depth n)") the trace has what it was translated with: --stack-depth.
-What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
+First window: function of the last sample. Second window: module (library or program) of that function. Histogram:
+number of samples of each thread by function; choose the second window as control window to count by module.
+A function without a name, as in stripped libraries, appears as its module in parentheses. A thread is sampled only
+while it runs, not while it waits: its last function stays until the next sample. Deeper levels of the call stack
+(event types "Sampled functions (depth n)") are in the trace as far as --stack-depth asked for them.
+Samples taken while GPUs are idle are in analysis/sampled_while_gpu_idle.
 """,
     _sampled,
     _modules,
@@ -164,10 +164,11 @@ What is sampled while GPUs are idle is in analysis/sampled_while_gpu_idle.
 
 BASICS.add(
     "sampled_python",
-    "Functions of Python that nsys's samples found each host thread in, by time",
+    "Python functions in which nsys's samples found each host thread, over time",
     """
-The function of the last sample, with its file. Its callers are the event types "Sampled Python functions (depth n)", of
-which the trace has what it was translated with: --stack-depth. Needs --python-sampling=true when profiling.
+The window shows the function of the last sample, with its file. Its callers are the event types "Sampled Python
+functions (depth n)"; they are in the trace as far as --stack-depth asked for them.
+Needs --python-sampling=true when profiling.
 """,
     Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
 )
@@ -176,18 +177,17 @@ BASICS.add(
     "diagnostics",
     "Warnings and errors of nsys on the row of each node, by text",
     """
-Each lasts until the next, so zoom to its begin, or show flags. Those that nsys gave when it made the report, after the
-capture, have no time; nsys2prv-ng inspect shows all.
+Each message is drawn until the next one: zoom to its start, or show flags. Messages that nsys gave when it made the
+report, after the capture, have no time and are missing here; nsys2prv-ng inspect shows all messages.
 """,
     Window("Warnings and errors of nsys", NAMES, events=only(types.DIAGNOSTIC)),
 )
 
 BASICS.add(
     "graphs",
-    "CUDA graphs that were traced as a whole, of each stream, by name",
+    "CUDA graphs of each stream that were traced as a whole, by name",
     """
-Where nsys traced graphs by node (--cuda-graph-trace=node), their kernels are in basics/kernels instead, and this
-window is empty.
+If nsys traced graphs by node (--cuda-graph-trace=node), their kernels are in basics/kernels and this window is empty.
 """,
     names("CUDA graphs", only(types.GRAPH_LAUNCH)),
 )
@@ -196,9 +196,9 @@ BASICS.add(
     "launch_lines",
     "Lines from each CUDA call to the kernel, graph, copy or set that it launched",
     """
-Zoom in: a trace has thousands of lines. A line begins at the begin of the call and ends at the begin of the
-operation; a long line is work that waited for the stream (see analysis/queue_delay).
-Light blue is an API call, blue a kernel, orange an NCCL kernel, purple a memory operation, pale blue a graph.
+Zoom in first: a trace has thousands of lines. A line goes from the start of the call to the start of the operation. A
+long line is work that waited for the stream (see analysis/queue_delay).
+API calls are light blue, kernels blue, NCCL kernels orange, memory operations purple, graphs pale blue.
 """,
     cuda_kinds("Calls, operations and launches", messages=LAUNCH_LINES),
 )
@@ -206,10 +206,10 @@ Light blue is an API call, blue a kernel, orange an NCCL kernel, purple a memory
 _faults_of_cpus = Window("Function of the last CPU page fault", NAMES, events=only(types.CPU_PAGE_FAULT))
 BASICS.add(
     "unified_memory",
-    "Page faults of unified memory: of each GPU by rate, of CPUs by function",
+    "Page faults of unified memory: rate on each GPU, function on CPUs",
     """
-First window: page faults of GPUs for each microsecond since the group of faults before, on the rows Metrics.
-Second window: the function in which a CPU faulted last, on the main thread of its process.
+First window: GPU page faults per microsecond since the previous group of faults, on the rows Metrics.
+Second window: function in which a CPU faulted last, on the main thread of its process.
 The migrations that follow are copies: basics/memory_operations shows them with values of their own.
 """,
     Window(
@@ -227,8 +227,8 @@ BASICS.add(
     "gpu_contexts",
     "Process and context that each GPU works for, on the rows Metrics",
     """
-Where ranks share a GPU they take turns, unless they are clients of one MPS server. Needs --gpuctxsw=true when
-profiling.
+Ranks that share a GPU take turns, unless they are clients of one MPS server.
+Needs --gpuctxsw=true when profiling.
 """,
     names("GPU contexts", only(types.GPU_CONTEXT)),
 )
@@ -240,11 +240,11 @@ _acc_launches, _acc_other, _acc_lines = (
 )
 BASICS.add(
     "openacc",
-    "OpenACC of each host thread: data, launches, the rest, and source lines of launches",
+    "OpenACC of each host thread: data, launches, other events, and source lines of launches",
     """
 First window: data clauses (enter and exit data, uploads, downloads). Second window: launches. Third window: compute
-constructs, updates, waits, devices. Fourth window: the lines of the program that launched. Where an event is inside of
-another of its window, the inner one is shown while it lasts.
+constructs, updates, waits, devices. Fourth window: source lines of the launches. Where events of a window nest, the
+innermost is shown.
 """,
     names("OpenACC data", only(types.OPENACC[1])),
     _acc_launches,
@@ -261,9 +261,9 @@ _transfers = Window(
 )
 BASICS.add(
     "ucx",
-    "UCX calls of each host thread by name, and how many transfers are under way",
+    "UCX calls of each host thread by name, and number of transfers under way",
     """
-First window: calls. Second window: transfers that a thread submitted and that are not complete.
+First window: calls. Second window: number of transfers that the thread has submitted and that are not yet complete.
 """,
     names("UCX calls", only(types.UCX_CALL)),
     _transfers,
@@ -274,7 +274,7 @@ BASICS.add(
     "system_calls",
     "System calls of each host thread, by name",
     """
-Calls shorter than 10 us are left out of the trace unless it was translated with --osrt-min 0.
+Calls shorter than 10 us are missing unless the trace was translated with --osrt-min 0.
 """,
     names("System calls", only(types.SYSTEM_CALL)),
 )
@@ -291,10 +291,10 @@ _engines = Window(
 )
 BASICS.add(
     "video",
-    "Video: calls of the encoder, the decoder and JPEG of each host thread, and what engines do for it",
+    "Video encoder, decoder and JPEG calls of each host thread, and the work of the video engines for it",
     """
-First window: encoder. Second window: decoder. Third window: JPEG. Fourth window: how many works of the GPU's video
-engines are under way that the thread called for.
+First window: encoder calls. Second window: decoder calls. Third window: JPEG calls. Fourth window: how many pieces of
+work that the thread asked for are under way on the GPU's video engines.
 """,
     names("Video encoder calls", only(types.VIDEO_ENCODER_CALL)),
     _decoding,

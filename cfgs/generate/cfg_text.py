@@ -1,7 +1,7 @@
 """Presets as the text of .cfg files.
 
-Paraver reads one line `key value` at a time, ignores keys that it does not know, and gives up a window at a value that
-it cannot read. Windows are numbered by their order in the file, from 1.
+Paraver reads one line `key value` at a time. It ignores keys that it does not know, and gives up a window at a value
+that it cannot read. Windows are numbered from 1, in the order of the file.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Functi
 _RULE = "#" * 80
 _WIDTH = 1000
 _LOW = {TASK: 240, NODE: 200}
-"""Height of windows of levels with few rows."""
+"""Height of windows at levels with few rows."""
 
 
 def format_cfg(preset: Preset) -> str:
-    """Return the whole file."""
+    """Return the text of the whole file."""
     views = preset.views
     shown = list(preset.shown)
     lines = [
@@ -105,8 +105,8 @@ def _format_functions(view: View) -> Iterator[str]:
     used: list[tuple[str, Function]] = [("compose_thread", view.compose)]
     if isinstance(view, Window):
         functions |= {"{cpu, Active Thd}": None, f"{{thread, {view.thread.name}}}": None}
-        # Paraver gives up a file if the trace has none of its types, unless a window of the file has selected `All`. If
-        # a filter has two functions, the last one counts, so `All` has no other effect: the window is empty instead.
+        # Paraver gives up a file if the trace has none of its types, unless a window of the file selects `All`. If a
+        # filter has two functions, the last one counts, so `All` has no other effect: the window is just empty.
         selected = [f"{{evt_type, {name}}}" for name in dict.fromkeys(("All", view.events.function))]
         functions |= dict.fromkeys(["{from_obj, All}", "{to_obj, All}", "{size_msg, All}", "{bw_msg, All}"])
         functions |= {f"{{tag_msg, {view.messages.function if view.messages else 'All'}}}": None}
@@ -114,7 +114,7 @@ def _format_functions(view: View) -> Iterator[str]:
         used.append(("thread", view.thread))
     yield f"window_selected_functions {{ {len(functions)}, {{ {', '.join(functions)} }} }}"
 
-    # Paraver applies topcompose2, then topcompose1, then the extra ones.
+    # Paraver applies topcompose2 first, then topcompose1, then the extra ones.
     inner, outer, *extra = [*view.top, *[AS_IS] * (2 - len(view.top))]
     tops = [("topcompose2", inner), ("topcompose1", outer), *(("extratopcompose1", further) for further in extra)]
     composed = [f"{{{level}, {applied.name}}}" for level, applied in (("compose_thread", view.compose), *tops)]
@@ -178,7 +178,7 @@ def _format_histogram(histogram: Histogram, views: list[View], shown: list[View 
 
 
 def _place(this: View | Histogram, shown: list[View | Histogram]) -> tuple[int, int, int]:
-    """Return x, y and height: up to three windows above each other on a screen of 1080 lines, a fourth aside."""
+    """Return x, y and height: up to three windows above each other on a screen of 1080 lines, a fourth beside them."""
     column, row = divmod(shown.index(this), 3) if this in shown else (0, 0)
     height = {1: 600, 2: 380}.get(len(shown), 260)
     return 40 + 60 * column, 40 + (height + 70) * row + 40 * column, height

@@ -1,6 +1,6 @@
 """Presets of NCCL: calls, kernels, and the computation beside them.
 
-They are files of the folder analysis, where users look for them, after those that `analysis` declares.
+Their files are in the folder `analysis`, where users look for them, after those that the module `analysis` declares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nsys2prv_ng.paraver import event_types as types
 
 
 def _make_bytes() -> Derived:
-    """Make the bytes of a call: of a collective, or sent and received."""
+    """Return the bytes of an NCCL call: the message of a collective, or what is sent and received."""
     collective, sent, received = (
         Window(size.label, GRADIENT, events=only(size))
         for size in (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
@@ -37,11 +37,11 @@ def _make_bytes() -> Derived:
 
 
 def _count_streams(name: str, events: Events, *top: Function) -> Window:
-    """Count the streams of a rank that are inside of such a kernel."""
+    """Count the streams of a rank that are in one of these kernels."""
     return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top)
 
 
-# Quantities of all calls by name are measured where calls begin: each begin is one burst, also if calls nest.
+# Calls are counted, and their bytes summed, by name where they start: each start is one burst, even if calls nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
 _computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
@@ -53,11 +53,12 @@ _beside = product(
 COMMUNICATION = Folder("analysis")
 COMMUNICATION.add(
     "nccl_calls_2dh",
-    "NCCL calls by operation: number, bytes, and time in kernels, of each thread and stream",
+    "NCCL calls by operation: number, bytes, and time in kernels, of each host thread and stream",
     """
-Three histograms. Number of calls of each host thread by operation. Bytes of the same calls: messages of collectives,
-and what is sent and received (needs NCCL's payload in the trace). Time of each stream in NCCL kernels by name (ms),
-which is what communication takes: calls return before. The operations are those of NVTX domain NCCL.
+Three histograms. Number of calls of each host thread by operation. Bytes of the same calls: the message of a
+collective, or what is sent and received (needs NCCL's payload in the trace). Time of each stream in NCCL kernels by
+name (ms): this is the time that communication takes, since calls return earlier. The operations are those of the NVTX
+domain NCCL.
 """,
     Histogram("Time in NCCL kernels [ms]", _kernel_names, "Time", maximum=MOST_NAMES),
     Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_make_bytes()),
@@ -66,10 +67,10 @@ which is what communication takes: calls return before. The operations are those
 
 COMMUNICATION.add(
     "nccl_kernel_concurrency",
-    "How many NCCL kernels each rank runs at the same time",
+    "Number of NCCL kernels that each rank runs at the same time",
     """
-The more, the lighter; the value is the number, over all GPUs and streams of the rank. More than one for each GPU
-share multiprocessors and links, and can slow each other down.
+One row per rank. The value is the number of NCCL kernels over all GPUs and streams of the rank; more kernels are
+lighter. If a GPU runs more than one, they share multiprocessors and links and can slow each other down.
 """,
     Window(
         "Concurrent NCCL kernels",
@@ -82,12 +83,12 @@ share multiprocessors and links, and can slow each other down.
 
 COMMUNICATION.add(
     "concurrency_of_computation_during_nccl",
-    "How many compute kernels run while an NCCL kernel does: timeline, and percent of each rank's NCCL time",
+    "Number of compute kernels that run beside NCCL kernels: over time, and in percent of each rank's NCCL time",
     """
-A row for each rank. The value is 1 while NCCL's kernels run alone (orange: exposed communication), 2 while one
-compute kernel runs beside them, n + 1 for n of them (green), 0 without an NCCL kernel. Kernels of all GPUs of the
-rank count: of a rank with several GPUs see analysis/overlap-communication-compute-2dh-timeline. Choose statistic Time
-for microseconds.
+One row per rank. The value is 0 without an NCCL kernel, 1 while NCCL kernels run alone (orange: exposed
+communication), 2 while one compute kernel runs beside them, and n + 1 for n compute kernels (green). Kernels of all
+GPUs of the rank count together, so for a rank with several GPUs see
+analysis/overlap-communication-compute-2dh-timeline instead. Choose statistic Time for microseconds.
 """,
     _beside,
     Histogram("Compute kernels during NCCL, plus one [%]", _beside, "% Time", maximum=64),

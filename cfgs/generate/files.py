@@ -1,4 +1,4 @@
-"""All files that are generated: the presets, and README.md with their table."""
+"""All generated files: the presets, and README.md with their table."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
 README = """\
 # Presets for Paraver
 
-Open a trace in wxParaver, then a preset with File > Load Configuration; start with `views/cuda_activities`. Each preset
-works with any trace, and shows an empty window if the trace has none of its events. The description at the top of the
-file says what to look at, with units and definitions; wxParaver shows it when you select the file.
+Open a trace in wxParaver, then open a preset with File > Load Configuration. Start with `views/cuda_activities`. Every
+preset works with any trace; its window is empty if the trace has none of its events. If it lacks only some,
+Paraver asks whether to continue. The description at the top of the file explains what the windows show, with units and
+definitions. wxParaver shows it when you select the file.
 
-Most windows have a row for each thread, stream and GPU. To see only some, choose Select Objects in the window's menu
-and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs. If a trace lacks some of a preset's events,
-Paraver asks whether to continue.
+Most windows have one row per thread, stream and GPU. To see only some rows, choose Select Objects in the window's menu
+and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs.
 
 {table}
 

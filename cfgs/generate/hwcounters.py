@@ -1,4 +1,4 @@
-"""Presets of metrics of GPUs and nodes, by the names of metrics: their numbers differ between kinds of GPU."""
+"""Presets of metrics of GPUs and nodes. They name the metrics, whose numbers differ between kinds of GPU."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from cfgs.generate.paraver_cfg import (
 from cfgs.generate.shared import FLAG
 
 _OF_RANK = """\
-Percent of the peak, of each sample; it lasts until the next. A row for each rank: that of its busiest GPU. For a row
-for each GPU choose the level thread in the window's properties, and select the rows Metrics.
+Values are percent of the peak; each sample is drawn until the next one. One row per rank, which shows the busiest of
+its GPUs. For one row per GPU choose the level thread in the window's properties, and select the rows Metrics.
 Needs --gpu-metrics-devices when profiling.\
 """
 
 _OF_NODE = """\
-A row for each task; the values are those of the nodes' own tasks, each the sum of its cards. For a row for each card
-choose the level thread in the window's properties. A sample lasts until the next.\
+One row per task. The values are on the tasks of the nodes themselves, each the sum over the node's cards. For one row
+per card choose the level thread in the window's properties. Each sample is drawn until the next one.\
 """
 _BYTES_RECEIVED = ("IB: Bytes received [*", "Eth: Bytes received [*")
 _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 
 def _make_gpu_metric(name: str, *patterns: str) -> Derived:
-    """Sum the metrics of these names, which all GPUs have; shows the highest value of the GPUs of a rank."""
+    """Sum the metrics of these names, which every GPU has, and show the highest sum among the GPUs of a rank."""
     return _sum_samples(name, PERCENT, patterns, patterns[:1], above="Maximum")
 
 
 def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
-    """Sum the metrics of these names over all rows of a node; a row has some of the metrics."""
+    """Sum the metrics of these names over all rows of a node. A row may have only some of them."""
     return _sum_samples(name, GRADIENT, patterns, patterns, above="Adding", top=top)
 
 
@@ -52,9 +52,9 @@ def _sum_samples(
     above: str,
     top: tuple[Function, ...] = (),
 ) -> Derived:
-    """Sum the metrics of some names.
+    """Sum the metrics of these names.
 
-    The last sample would last to the end of the trace: it is cut off at the last event of the `sampled` metrics.
+    The last sample would last to the end of the trace, so it is cut off at the last event of the `sampled` metrics.
     """
     values = [Window(pattern.replace("*", ""), look, events=matching(pattern)) for pattern in patterns]
     total: View = values[0]
@@ -71,9 +71,9 @@ def _make_nvlink(direction: str, name: str) -> Derived:
 HWCOUNTERS = Folder("hwcounters")
 HWCOUNTERS.add(
     "sm_active",
-    "Streaming multiprocessors that had work, in percent (SMs Active)",
+    "Percent of streaming multiprocessors that had work (SMs Active)",
     f"""
-Low values while kernels run are kernels with too few blocks for the GPU, or uneven ones.
+Low values while kernels run mean that the kernels have too few blocks for the GPU, or uneven ones.
 {_OF_RANK}
 """,
     _make_gpu_metric("SMs active [%]", "SM* Active [*%]"),
@@ -81,9 +81,9 @@ Low values while kernels run are kernels with too few blocks for the GPU, or une
 
 HWCOUNTERS.add(
     "sm_issue",
-    "Cycles in which multiprocessors issued an instruction, in percent (SM Issue)",
+    "Percent of cycles in which multiprocessors issued an instruction (SM Issue)",
     f"""
-Low values while SMs are active are warps that wait: for memory, or for each other.
+Low values while SMs are active mean that warps wait: for memory, or for each other.
 {_OF_RANK}
 """,
     _make_gpu_metric("SM issue [%]", "SM Issue* [*%]"),
@@ -91,9 +91,10 @@ Low values while SMs are active are warps that wait: for memory, or for each oth
 
 HWCOUNTERS.add(
     "tensor_active",
-    "Cycles in which tensor cores worked, in percent (Tensor Active)",
+    "Percent of cycles in which tensor cores worked (Tensor Active)",
     f"""
-The roof of training and inference in low precision. Compare with SM issue and DRAM bandwidth for what limits it.
+100 is the roof for training and inference in low precision. Compare with SM issue and DRAM bandwidth to see what limits
+the program.
 {_OF_RANK}
 """,
     _make_gpu_metric("Tensor cores active [%]", "Tensor Active* [*%]"),
@@ -101,9 +102,9 @@ The roof of training and inference in low precision. Compare with SM issue and D
 
 HWCOUNTERS.add(
     "dram_bandwidth",
-    "Bandwidth of the GPU's memory, in percent: reads and writes",
+    "Bandwidth of the GPU's memory in percent: reads and writes",
     f"""
-First window: reads. Second window: writes. Their sum near 100 is a kernel that memory limits.
+First window: reads. Second window: writes. If their sum is near 100, memory limits the kernel.
 {_OF_RANK}
 """,
     _make_gpu_metric("DRAM reads [%]", "*RAM Read Bandwidth [*%]"),
@@ -112,7 +113,7 @@ First window: reads. Second window: writes. Their sum near 100 is a kernel that 
 
 HWCOUNTERS.add(
     "nvlink",
-    "Bandwidth of NVLink for user data, in percent: received and transmitted",
+    "Bandwidth of NVLink for user data in percent: received and transmitted",
     f"""
 First window: received. Second window: transmitted. Each is the sum of user data in requests and in responses.
 {_OF_RANK}
@@ -123,10 +124,10 @@ First window: received. Second window: transmitted. Each is the sum of user data
 
 HWCOUNTERS.add(
     "pcie",
-    "Bandwidth of PCIe, in percent: received and transmitted by the GPU",
+    "Bandwidth of PCIe in percent: received and transmitted by the GPU",
     f"""
-First window: received, as by copies to the device. Second window: transmitted, as by copies to the host, and by
-messages between nodes.
+First window: received, for example by copies to the device. Second window: transmitted, for example by copies to the
+host and by messages between nodes.
 {_OF_RANK}
 """,
     _make_gpu_metric("PCIe received [%]", "PCIe RX Throughput [*%]"),
@@ -135,9 +136,9 @@ messages between nodes.
 
 HWCOUNTERS.add(
     "network_cards",
-    "Bytes that the network cards of each node received and sent, InfiniBand and Ethernet (GB/s)",
+    "Data that the network cards of each node receive and send, InfiniBand and Ethernet (GB/s)",
     f"""
-First window: received. Second window: sent. In GB/s (10^9 bytes per second), which nsys samples as bytes per ms.
+First window: received. Second window: sent. Values are in GB/s (10^9 bytes per second); nsys samples bytes per ms.
 {_OF_NODE}
 Needs --nic-metrics when profiling.
 """,
@@ -147,7 +148,7 @@ Needs --nic-metrics when profiling.
 
 HWCOUNTERS.add(
     "network_plugin",
-    "Bytes that the network interfaces of each node received and sent, as nsys's plugin for them samples them",
+    "Bytes that the network interfaces of each node receive and send, as sampled by nsys's plugin",
     f"""
 First window: received. Second window: sent. The values are those that the plugin gives at each sample.
 {_OF_NODE}

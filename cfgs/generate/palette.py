@@ -1,4 +1,4 @@
-"""One palette for all presets: a kind of activity has its colour in every window.
+"""One palette for all presets: each kind of activity has the same colour in every window.
 
 The hues are those of Okabe and Ito, which people with any colour vision can distinguish. Values of one kind differ in
 lightness only.
@@ -37,19 +37,19 @@ OPERATING_SYSTEM = GREY
 
 
 def shade(colour: Colour, step: int) -> Colour:
-    """Return a lighter colour for steps above 0, a darker one below; 5 steps lead to white or black."""
+    """Return a lighter colour for steps above 0, a darker one for steps below 0; 5 steps lead to white or black."""
     towards = 255 if step > 0 else 0
     red, green, blue = (round(part + (towards - part) * abs(step) / 5) for part in colour)
     return red, green, blue
 
 
 def counts(colour: Colour) -> dict[int, Colour]:
-    """Return colours of counts: 1 in the colour, higher counts lighter."""
+    """Return the colours of counts: 1 has the colour itself, higher counts are lighter."""
     return {0: NOTHING} | {count: shade(colour, min(count - 1, 4)) for count in range(1, 65)}
 
 
 NCCL_AND_OTHERS = {0: NOTHING, 1: COMMUNICATION} | {1 + count: OVERLAP for count in range(1, 65)}
-"""NCCL's kernels alone, and beside other kernels."""
+"""Colours of NCCL kernels alone (1) and beside other kernels (2 and more)."""
 
 
 # ---- values of types -------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ GPU_ACTIVITY = {
     7: shade(OVERLAP, 2),
     8: IDLE,
 }
-"""Beside memory operations: the colour of the other activity, lighter."""
+"""Activity beside memory operations has the colour of that activity, lighter."""
 
 KINDS = {
     0: NOTHING,
@@ -75,7 +75,7 @@ KINDS = {
     types.NCCL_KERNEL.number: COMMUNICATION,
     types.GRAPH_LAUNCH.number: shade(COMPUTE, 3),
 }
-"""Colours of the kinds of CUDA activity, by the numbers of their types."""
+"""Colours of the kinds of CUDA activity, by the number of the event type."""
 
 STATES = {
     types.IDLE: NOTHING,
@@ -102,7 +102,7 @@ MEMORY_OPERATIONS = {0: NOTHING} | {
     for value, step in zip(types.MEMORY_OPERATION.values or {}, cycle((3, -1, 1, -3, 2, -2, 0)), strict=False)
 }
 
-# Pageable and pinned memory, between which a reader must choose, are the two that differ most.
+# The colours of pageable and pinned memory differ most: these are the two that a reader must tell apart.
 MEMORY_KINDS = {0: NOTHING, 1: VERMILLION, 2: GREEN, 3: MEMORY} | {
     value: shade(MEMORY, step) for value, step in zip(range(4, 9), (2, 3, -1, -2, 1), strict=True)
 }
@@ -122,7 +122,7 @@ KERNEL_CLASSES = {0: NOTHING} | {
     for values, colour in _KERNEL_FAMILIES
     for value, step in zip(values, cycle((0, 2, -2, 3, -1, 1, -3)), strict=False)
 }
-"""Matrix products are blue, classes that move data purple, and so on; later classes have Paraver's colours."""
+"""Matrix products are blue, classes that move data purple, and so on. Later classes have Paraver's colours."""
 
 
 def _mpi_calls() -> dict[int, Colour]:
@@ -143,4 +143,4 @@ NAMES: Colours = {0: NOTHING} | {
     for turn, step in enumerate((0, 2, -2, 3, -1))
     for i, hue in enumerate(_HUES)
 }
-"""Colours of names that depend on the program; further names have Paraver's own colours."""
+"""Colours of names that depend on the program. Further names have Paraver's own colours."""

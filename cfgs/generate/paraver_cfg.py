@@ -1,6 +1,6 @@
-"""The parts of a preset: events, windows (timelines), histograms. `cfg_text` writes them in Paraver's format.
+"""The parts of a preset: events, windows (timelines) and histograms. `cfg_text` writes them in Paraver's format.
 
-Functions that make a part are named after it, so that a preset reads as a declaration.
+A function that makes a part is named after the part, so that a preset reads as a declaration.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from nsys2prv_ng.paraver.event_type import EventType
 # ---- events ----------------------------------------------------------------------------------------------------------
 
 TRACE_LACKS = 8999999
-"""An event type that no trace has: the number beside a pattern, so that no other type is shown if no type fits."""
+"""An event type that no trace has. It is the number beside a pattern, so that nothing is shown if no label matches."""
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events that a window reads: their types are `=` to some types, or in the range `[x,y]` of two.
+    """The events that a window reads: their types equal (`=`) one of some types, or are in the range `[x,y]` of two.
 
-    Types carry number and label. A label that is in the trace's .pcf wins over the number, so presets survive other
-    numbers. A `*` in a label fits any text, and selects all types that fit.
+    A type has a number and a label. If the label is in the trace's .pcf, it wins over the number, so presets also work
+    with other numbers. A `*` in a label matches any text, and selects all types that match.
 
-    Paraver asks before it loads a preset if the trace lacks some of its types. It does not ask for a window with a
-    range that has one of its types in the trace, and then forgets the questions of earlier windows. So the events that
-    make a preset worth a look are a range, in the last single window of the file.
+    If the trace lacks some types of a preset, Paraver asks before it loads the preset. It does not ask for a window
+    with a range if the trace has one type of that range, and then forgets the questions of earlier windows. So the
+    events that make a preset worth a look are a range, in the last single window of the file.
     """
 
     types: tuple[tuple[int, str], ...] = ()
@@ -35,22 +35,22 @@ class Events:
 
 
 def span(first: EventType, last: EventType) -> Events:
-    """Return all types from one number to another."""
+    """Return all types from the number of the first to that of the last."""
     return Events(((first.number, first.title), (last.number, last.title)), "[x,y]")
 
 
 def only(event_type: EventType, number: int | None = None) -> Events:
-    """Return one type; `number` is needed if its declaration has only an offset."""
+    """Return one type. Give `number` if its declaration has only an offset."""
     return Events(((event_type.number if number is None else number, event_type.title),) * 2, "[x,y]")
 
 
 def any_of(*event_types: EventType) -> Events:
-    """Return some types; the trace should have all of them."""
+    """Return several types. The trace should have all of them."""
     return Events(tuple((event_type.number, event_type.title) for event_type in event_types))
 
 
 def matching(*patterns: str) -> Events:
-    """Return the types with a label that fits one of the patterns."""
+    """Return the types with a label that matches one of the patterns."""
     return Events(tuple((TRACE_LACKS, pattern) for pattern in patterns))
 
 
@@ -59,7 +59,7 @@ EVERYTHING = Events(function="All")
 
 @dataclass(frozen=True)
 class Messages:
-    """Communications that are drawn as lines: those with these tags, or (`!=`) with other tags."""
+    """The communications that are drawn as lines: those with these tags, or (`!=`) those with other tags."""
 
     tags: tuple[int, ...]
     function: str = "="
@@ -70,7 +70,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Function:
-    """A semantic function by Paraver's name, and its parameters; a parameter has one or more numbers."""
+    """A semantic function: Paraver's name of it, and its parameters. A parameter has one or more numbers."""
 
     name: str
     parameters: tuple[tuple[float, ...], ...] = ()
@@ -84,7 +84,7 @@ LAST_VALUE = Function("Last Evt Val")
 LAST_TYPE = Function("Last Evt Type")
 NEXT_VALUE = Function("Next Evt Val")
 NEXT_TYPE = Function("Next Evt Type")
-"""0 after the last event."""
+"""The type of the next event; 0 after the last event."""
 STATE = Function("State As Is")
 
 AS_IS = Function("As Is")
@@ -93,7 +93,7 @@ STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
 BEGIN_TIME = Function("Begin Time")
-"""Begin of a burst, in the units of the window."""
+"""Start of a burst, in the units of the window."""
 
 
 def one_of(*values: float) -> Function:
@@ -131,16 +131,16 @@ NANOSECONDS, MICROSECONDS, MILLISECONDS = "Nanoseconds", "Microseconds", "Millis
 
 @dataclass(frozen=True)
 class Look:
-    """How values are drawn: each value in its colour, or by a gradient if there are no colours.
+    """How values are drawn: each value in its own colour, or all by a gradient if there are no colours.
 
-    Paraver paints values outside of the range as 0; without a `maximum` it fits the range to the trace.
+    Paraver paints values outside the range as 0. Without a `maximum` it fits the range to the trace.
     """
 
     colours: Colours | None = None
     maximum: float | None = None
     logarithmic: bool = False
     draw: str = "draw_maximum"
-    """Which of the values that share a pixel it shows."""
+    """How Paraver chooses among the values that share a pixel."""
 
 
 def codes(colours: Colours, draw: str = "draw_maximum") -> Look:
@@ -148,7 +148,7 @@ def codes(colours: Colours, draw: str = "draw_maximum") -> Look:
 
 
 ANY_DRAW = "draw_randnotzero"
-"""Names have no order: one of a pixel's names is drawn at random, so that colours are as frequent as names."""
+"""Draws one of a pixel's names at random. Names have no order, and so colours are as frequent as names."""
 
 GRADIENT = Look()
 LOGARITHMIC = Look(logarithmic=True)
@@ -157,7 +157,7 @@ PERCENT = Look(maximum=100)
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The common part of single and derived windows."""
+    """What single and derived windows have in common."""
 
     name: str
     look: Look
@@ -166,9 +166,9 @@ class View:
     above: str = "Adding"
     """How levels above threads combine their values."""
     compose: Function = AS_IS
-    """Applied to the values of each thread."""
+    """Function applied to the values of each thread."""
     top: tuple[Function, ...] = ()
-    """Applied to the values of the level, in this order."""
+    """Functions applied to the values of the level, in this order."""
     units: str = MICROSECONDS
     messages: Messages | None = None
 
@@ -183,7 +183,7 @@ class Window(View):
 
 @dataclass(frozen=True, eq=False)
 class Derived(View):
-    """A timeline made of two others; its values have the labels of the first."""
+    """A timeline computed from two others. Its values have the labels of the first."""
 
     operation: str
     first: View
@@ -196,7 +196,7 @@ def product(name: str, look: Look, first: View, second: View, **properties: Any)
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """A row for each object of the control window's level, a column for each range of its values."""
+    """A histogram: one row per object at the level of the control window, one column per range of its values."""
 
     name: str
     control: View
@@ -205,9 +205,9 @@ class Histogram:
     minimum: float = 1
     maximum: float
     delta: float = 1
-    """With 1, columns have the labels of values."""
+    """Width of a column. If it is 1, columns have the labels of values."""
     data: View | None = None
-    """The window of the statistic; None: the control window."""
+    """The window that the statistic reads; None means the control window."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,7 @@ class Preset:
     description: str
     shown: tuple[View | Histogram, ...]
     hidden_first: tuple[View, ...] = ()
-    """Windows that come first in the file, because of the questions that Paraver asks; see Events."""
+    """Windows that come first in the file because of the questions that Paraver asks; see `Events`."""
 
     @property
     def path(self) -> str:
@@ -232,7 +232,7 @@ class Preset:
 
     @property
     def views(self) -> list[View]:
-        """All windows, parents before the windows that are derived from them."""
+        """All windows; parents come before the windows derived from them."""
         order: dict[View, None] = {}
         wanted = [*self.hidden_first, *(part for part in self.shown if isinstance(part, View))]
         for histogram in self.histograms:
@@ -243,7 +243,7 @@ class Preset:
 
 
 class Folder:
-    """The presets of a folder of cfgs/, in the order in which they are added."""
+    """The presets of one folder of cfgs/, in the order in which they are added."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -257,7 +257,7 @@ class Folder:
         *shown: View | Histogram,
         hidden_first: tuple[View, ...] = (),
     ) -> None:
-        """Declare a preset of these windows and histograms."""
+        """Declare a preset that shows these windows and histograms."""
         self.presets.append(Preset(self.name, name, summary, description, shown, hidden_first))
 
 

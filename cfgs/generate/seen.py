@@ -1,4 +1,4 @@
-"""Table of every preset as Paraver evaluates it: python -m cfgs.generate.seen PARAMEDIR NAME=TRACE.prv ..."""
+"""Print a table of all presets as Paraver evaluates them: python -m cfgs.generate.seen PARAMEDIR NAME=TRACE.prv ..."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nsys2prv_ng.bundled.presets import Preset, list_presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
-Paraver's own `paramedir` evaluated each preset on traces of the reports in `samples/`, and of four that are not in the
-repository: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with CPU samples; `um-1`, with unified memory and
-context switches; `autograd-1`, with the plugin that samples network interfaces.
+Paraver's own `paramedir` evaluated each preset on traces of the reports in `samples/`, and of four reports that are
+not in the repository: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with CPU samples; `um-1`, with unified
+memory and context switches; `autograd-1`, with the plugin that samples network interfaces.
 
-For a timeline the table shows the time in which it is not 0, summed over its rows, and its highest value in the unit of
-the preset. For a histogram it shows the sum of the cells, in the unit of the statistic. If a preset has several windows
-or histograms, the last one counts. A dash is an empty window: the trace has none of the preset's events. No capture was
-at hand for OpenACC, UCX, system calls, video and network cards.
+For a timeline the table shows how long it is not 0, summed over its rows, and its highest value in the unit of the
+preset. For a histogram it shows the sum of the cells, in the unit of the statistic. If a preset has several windows or
+histograms, the numbers are those of the last one. A dash means an empty window: the trace has none of the preset's
+events. There was no capture with OpenACC, UCX, system calls, video or network cards.
 
 `tests/cfgs` compares what presets show with the reports, or with reports made for the test: activity, gaps, overlap,
 kernels in flight and their concurrency, queue delays, kernels by name, copies, NCCL calls, iterations, CPU samples,
@@ -31,7 +31,7 @@ To repeat it, translate the reports, build paraver-kernel, and run
 
 
 def main(paramedir: str, *named: str) -> None:
-    """Print the page. `named`: traces as NAME=PATH."""
+    """Print the page for traces given as NAME=PATH."""
     traces = dict(name_and_path.split("=", 1) for name_and_path in named)
     print(_INTRODUCTION)
     print(f"| preset | {' | '.join(traces)} |")
@@ -42,7 +42,10 @@ def main(paramedir: str, *named: str) -> None:
 
 
 def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
-    """Evaluate a preset on a trace with paramedir. Raises RuntimeError if it refuses one of them, or rejects a line."""
+    """Evaluate a preset on a trace with paramedir.
+
+    Raises RuntimeError if paramedir refuses the preset or the trace, or rejects a line.
+    """
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv"
         command = [paramedir, "-tu", "-npr", str(trace.resolve()), str(preset.path), str(table)]
@@ -54,7 +57,7 @@ def _evaluate(paramedir: str, trace: Path, preset: Preset) -> str:
 
 
 def _sum_timeline(lines: list[list[str]]) -> str:
-    """Sum up a timeline. Lines are object, begin, duration (ns), value."""
+    """Sum up a timeline. Each line is object, begin, duration (ns), value."""
     shown = [(int(line[2]), float(line[3])) for line in lines if float(line[3])]
     if not shown:
         return "-"
@@ -63,7 +66,7 @@ def _sum_timeline(lines: list[list[str]]) -> str:
 
 
 def _sum_histogram(lines: list[list[str]]) -> str:
-    """Sum up a histogram: a line of columns, a line for each row, an empty line, and lines of totals."""
+    """Sum up a histogram: a line of columns, one line per row, an empty line, and lines of totals."""
     rows = lines[1 : lines.index([""])] if [""] in lines else lines[1:]
     total = sum(float(cell) for row in rows for cell in row[1:] if cell)
     return f"{total:,.12g}" if total else "-"

@@ -1,6 +1,6 @@
 """Windows that several presets use.
 
-Each call makes new windows: within a preset, several windows may share parents; presets share nothing.
+Each call makes new windows. Windows of one preset may share parents; presets share nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
 
 MOST_NAMES = 4000
-"""Columns for ids of names; Paraver hides columns without a name."""
+"""Number of columns for ids of names. Paraver hides the columns without a name."""
 
 NVTX_RANGES = only(families.make_nvtx_range(""), families.NVTX_DEFAULT)
 NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
@@ -51,12 +51,12 @@ LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 
 def names(name: str, events: Events, **properties: Any) -> Window:
-    """Show the names of intervals, which may nest."""
+    """Show the name of the innermost of intervals that may nest."""
     return Window(name, NAMES, events=events, compose=STACKED, **properties)
 
 
 def inside(name: str, events: Events, **properties: Any) -> Window:
-    """Show 1 inside of such an interval, else 0. The intervals may nest."""
+    """Show 1 inside these intervals, which may nest, and 0 elsewhere."""
     return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)
 
 
@@ -64,7 +64,7 @@ def cuda_kinds(name: str, **properties: Any) -> Derived:
     """Show the event type of the current activity: API call, memory operation, kernel, NCCL kernel or graph.
 
     The type of the last event does not drop to 0 when an interval ends, so it is cut to the inside of intervals. A
-    memory operation begins with two types; the last of them is the type of its size.
+    memory operation starts with events of two types; the last of them is the type of its size.
     """
     events = span(types.CUDA_API, types.GRAPH_LAUNCH)
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
@@ -79,7 +79,7 @@ def sampled_functions(name: str, **properties: Any) -> Window:
 
 
 def gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
-    """Count the GPUs with one of these activities: 0 or 1 at the level of threads."""
+    """Count the GPUs that have one of these activities: 0 or 1 at the level of threads."""
     look = codes(palette.counts(colour))
     return Window(name, look, events=only(types.GPU_ACTIVITY), thread=one_of(*doing), **properties)
 
@@ -90,7 +90,7 @@ def activity() -> Window:
 
 
 def activity_of_ranks() -> Window:
-    """Show the activity of the GPU of each rank; of several GPUs the highest value, where idle counts as 0."""
+    """Show the activity of each rank's GPU. If a rank has several, show their highest value; idle counts as 0."""
     return Window(
         "Activity of the GPU of each rank",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),
@@ -102,7 +102,7 @@ def activity_of_ranks() -> Window:
 
 
 def idle_stretches(name: str, look: Look, **properties: Any) -> Derived:
-    """While a GPU is idle, the length of the stretch in ns: that of the event at its end."""
+    """Show the length (ns) of each gap while it lasts. The event at its end carries the length."""
     idle = gpus("GPU idle", IN_IDLE, palette.IDLE)
     length = Window(
         "Length of the idle stretch that ends next", LOGARITHMIC, events=only(types.GPU_IDLE_STRETCH), thread=NEXT_VALUE

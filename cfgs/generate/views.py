@@ -26,7 +26,7 @@ def _make_ranges_on_gpu(name: str, lane: int) -> Window:
 
 
 def _make_memory_level(name: str, kind: str) -> Window:
-    (event_type,) = (each for each in types.MEMORY_LEVELS if each.label.endswith(f": {kind}"))
+    (event_type,) = (level for level in types.MEMORY_LEVELS if level.label.endswith(f": {kind}"))
     return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB),))
 
 
@@ -37,25 +37,26 @@ _managed = _make_memory_level("Managed memory in use [MiB]", "managed")
 VIEWS = Folder("views")
 VIEWS.add(
     "cuda_activities",
-    "What CUDA does everywhere: API calls, kernels, NCCL kernels, graphs and memory operations by colour",
+    "What CUDA does on every row, by colour: API calls, kernels, NCCL kernels, graphs and memory operations",
     """
-The window to open first. Host threads show CUDA API calls (light blue); streams show compute kernels (blue), NCCL
-kernels (orange), copies and sets (purple) and graphs that were traced as a whole (pale blue). Dark is none of them.
-Look for streams that are dark (GPUs without work), orange while nothing is blue (communication that nothing hides),
-and host threads that are light blue all the time (waiting, or launching too little work at a time).
-Names are in basics/cuda_api, basics/kernels, basics/nccl and basics/memory_operations.
+Open this window first. Host threads show CUDA API calls (light blue). Streams show compute kernels (blue), NCCL
+kernels (orange), copies and sets (purple), and graphs that were traced as a whole (pale blue). Dark is none of these.
+Look for dark streams (a GPU without work), for orange while nothing is blue (communication that nothing hides), and
+for host threads that are light blue all the time (waiting, or launching too little work at a time).
+The names are in basics/cuda_api, basics/kernels, basics/nccl and basics/memory_operations.
 """,
     cuda_kinds("CUDA activities"),
 )
 
 VIEWS.add(
     "nvtx_on_gpu",
-    "NVTX ranges on the streams that they launched work on, the innermost at each time",
+    "NVTX ranges on the streams that they launched work on; where ranges nest, the innermost",
     """
-A range lasts from the begin of the first operation that was launched in it on the stream to the end of the last. So
-it shows when the GPU did what the program names, which is later than when the host launched it (basics/nvtx).
-First window: ranges of the default domain. Second window: those that overlap them on the stream without nesting, as
-of other threads. For other domains choose the event type "NVTX (domain) range on GPU, lane 1" in the filter.
+On a stream, a range lasts from the start of the first operation launched in it to the end of the last. It shows when
+the GPU did what the program names, which is later than when the host launched it (basics/nvtx).
+First window: ranges of the default domain. Second window: ranges that overlap those on the stream without nesting,
+such as ranges of other threads. For other domains choose the event type "NVTX (domain) range on GPU, lane 1" in the
+filter.
 """,
     _make_ranges_on_gpu("NVTX ranges on streams", 0),
     _second_lane,
@@ -64,13 +65,14 @@ of other threads. For other domains choose the event type "NVTX (domain) range o
 
 VIEWS.add(
     "per_gpu_activity",
-    "What each GPU does as a whole: compute, communication, memory, both at once, or idle",
+    "What each GPU does as a whole: compute, communication, both at once, memory operations, or idle",
     """
-First window: a row for each rank; of several GPUs the highest value; dark is idle. Second window: the same on the
-rows "Metrics GPUn", one for each GPU; select those with the regular expression Metrics. Light grey is idle between the
-first and the last operation of the GPU.
-All streams of all processes together: compute (blue), communication in NCCL kernels (orange), both at once (green,
-hidden communication), memory operations alone (purple; a lighter colour is the same with memory operations beside).
+All streams of all processes together. Blue is compute, orange is communication (NCCL kernels), green is both at once
+(hidden communication), purple is memory operations alone. A lighter blue, orange or green is the same with memory
+operations beside it.
+First window: one row per rank; dark is idle. If a rank has several GPUs, its row shows the highest of their values.
+Second window: the same for each GPU, on the rows "Metrics GPUn"; select them with the regular expression Metrics.
+Light grey is idle between the first and the last operation of the GPU.
 """,
     activity_of_ranks(),
     activity(),
@@ -78,10 +80,11 @@ hidden communication), memory operations alone (purple; a lighter colour is the 
 
 VIEWS.add(
     "memory_level",
-    "Memory of CUDA in use by each rank over time (MiB): device, pinned and managed",
+    "CUDA memory that each rank has in use over time (MiB): device, pinned and managed",
     """
-First window: device memory. Second: pinned host memory. Third: managed memory. Levels of all GPUs of a rank are
-added. Allocators of frameworks take memory from CUDA in large blocks: a level is what the process has reserved.
+First window: device memory. Second window: pinned host memory. Third window: managed memory. Each row is the sum over
+all GPUs of the rank. The level is what the process has reserved: allocators of frameworks take memory from CUDA in
+large blocks.
 Needs --cuda-memory-usage=true when profiling.
 """,
     _make_memory_level("Device memory in use [MiB]", "device"),
@@ -92,11 +95,11 @@ Needs --cuda-memory-usage=true when profiling.
 
 VIEWS.add(
     "node_view",
-    "How many GPUs of each node are busy, compute and communicate",
+    "Number of GPUs of each node that are busy, that compute and that communicate",
     """
-A row for each node. First window: GPUs with any kernel, copy or set. Second: GPUs in compute kernels. Third: GPUs in
-NCCL kernels. The more GPUs, the lighter; the value is the number. Nodes that lag behind others have a slow rank,
-network or clock.
+One row per node. First window: GPUs with any kernel, copy or set. Second window: GPUs in compute kernels. Third
+window: GPUs in NCCL kernels. The value is the number of GPUs; more GPUs are lighter. A node that lags behind the
+others has a slow rank, network or clock.
 """,
     gpus("Busy GPUs of each node", IN_ANY, palette.OVERLAP, level=NODE),
     gpus("Computing GPUs of each node", IN_COMPUTE, palette.COMPUTE, level=NODE),
