@@ -1,1 +1,1 @@
-"""What Paraver makes of a trace with a .cfg, computed without Paraver, for tests of presets."""
+"""An evaluator of .cfg files: computes without Paraver what Paraver shows of a trace, for tests of presets."""

@@ -1,4 +1,4 @@
-"""What a Paraver .cfg file says about a trace: windows and histograms, with event types and values as numbers."""
+"""A reader of Paraver .cfg files: windows and histograms, with event types and values as numbers of a trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cfgs.evaluator.names import FILTER_FUNCTIONS, FILTERS, LEVELS, OPERATIONS, UNITS, Parameters, functions_of
+from tests.cfgs.evaluator.names import FILTER_FUNCTIONS, FILTERS, LEVELS, OPERATIONS, UNITS, Parameters, get_functions
 from tests.trace_reader import Trace
 
 _GRADIENTS = {f"window_in_{name}_mode" for name in ("gradient", "null_gradient", "alternative_gradient")}
@@ -15,18 +15,20 @@ _OLD_LEVELS = {"ptask": "appl", "topcompose": "topcompose2", "compose1": "topcom
 
 
 class RefusedError(ValueError):
-    """Paraver would not load this file with this trace, or would write nothing."""
+    """The file is one that Paraver does not load with this trace, or for which it writes nothing."""
 
 
 @dataclass
 class Function:
+    """A semantic function with its parameters."""
+
     name: str
     parameters: Parameters
 
 
 @dataclass
 class Filter:
-    """What of a thread's events and communications a window sees; without numbers, only All lets anything pass."""
+    """The filter of a window on events and communications; without numbers, only All lets anything pass."""
 
     functions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(FILTERS, "All"))
     numbers: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in FILTERS})
@@ -39,6 +41,8 @@ class Filter:
 
 @dataclass
 class WindowSpec:
+    """A window as a file describes it."""
+
     name: str
     derived: bool
     level: str = "thread"
@@ -57,19 +61,21 @@ class WindowSpec:
     shifts: list[int] = field(default_factory=lambda: [0, 0])
     code_colour: bool = True
     extra_parameters: int = 0
-    """Parameters of `extra` so far: what Paraver takes for the index of the function."""
+    """Parameters of `extra` so far, which Paraver takes for the index of the function."""
 
     def __post_init__(self) -> None:
         for level in LEVELS:
             name = {"thread": "State As Is", "cpu": "Active Thd"}.get(level, "Adding")
-            self.functions[level] = function_at(level, name)
-            self.functions[f"compose_{level}"] = function_at("compose_", "As Is")
+            self.functions[level] = make_function(level, name)
+            self.functions[f"compose_{level}"] = make_function("compose_", "As Is")
         for level in ("topcompose1", "topcompose2"):
-            self.functions[level] = function_at(level, "As Is")
+            self.functions[level] = make_function(level, "As Is")
 
 
 @dataclass
 class HistogramSpec:
+    """A histogram as a file describes it."""
+
     name: str = ""
     control: int | None = None
     data: int | None = None
@@ -86,21 +92,24 @@ class HistogramSpec:
 
 @dataclass
 class Cfg:
+    """The windows and histograms of a file."""
+
     windows: list[WindowSpec]
     histograms: list[HistogramSpec]
     dropped: str = ""
-    """Why Paraver drops a histogram, and reads no further, without saying so."""
+    """Why Paraver drops a histogram and reads no further; Paraver itself reports no reason."""
 
 
-def function_at(level: str, name: str) -> Function:
-    known = functions_of(level)
+def make_function(level: str, name: str) -> Function:
+    """Return a function of a level with default parameters. Raises RefusedError if the level has no such function."""
+    known = get_functions(level)
     if name not in known:
         raise RefusedError(f"unknown function {name} at {level}")
     return Function(name, [list(values) for values in known[name]])
 
 
 def read_cfg(path: Path, trace: Trace) -> Cfg:
-    """RefusedError if Paraver would refuse, NotImplementedError for what this does not read."""
+    """Read a .cfg. Raises RefusedError if Paraver refuses it, NotImplementedError for features not supported here."""
     text = path.read_text()
     if not re.search(r"^(#ParaverCFG|ConfigFile\.Version:)", text, re.MULTILINE):
         raise RefusedError(f"{path}: neither #ParaverCFG nor ConfigFile.Version:")
@@ -119,7 +128,7 @@ def read_cfg(path: Path, trace: Trace) -> Cfg:
 
 
 class _Reader:
-    """Reads line after line, as Paraver does: a line is about the last window or histogram so far."""
+    """A reader of one line after the other, as Paraver does it: a line is about the last window or histogram so far."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -128,7 +137,7 @@ class _Reader:
         self.name = ""
         self.types = set(trace.events["type"].unique().tolist())
         self.some_types = False
-        """Whether any window filters a type that is in the trace, or says explicitly that all or none pass."""
+        """Whether any window filters a type that is in the trace, or states explicitly that all or none pass."""
 
     def read(self, line: str) -> None:
         key, _, text = line.partition(" ")
@@ -137,7 +146,7 @@ class _Reader:
         elif line == "CFG4D_ENABLED":
             raise NotImplementedError(line)
         elif key.startswith("Analyzer"):
-            self._histogram_line(key, text)
+            self._read_histogram_line(key, text)
         elif key == "window_name":
             self.name = text
         elif key == "window_type":
@@ -147,7 +156,7 @@ class _Reader:
         elif key.startswith("window_") and key != "window_id":
             if not self.windows:
                 raise RefusedError(f"{key} before window_type")
-            self._window_line(key, text.strip(), self.windows[-1])
+            self._read_window_line(key, text.strip(), self.windows[-1])
 
     def finish(self, dropped: str) -> Cfg:
         if not self.windows:
@@ -166,7 +175,7 @@ class _Reader:
                 histogram.fixed_delta = True
         return Cfg(self.windows, self.histograms, dropped)
 
-    def _window_line(self, key: str, text: str, window: WindowSpec) -> None:
+    def _read_window_line(self, key: str, text: str, window: WindowSpec) -> None:
         match key:
             case "window_units":
                 window.unit = UNITS.get(text, window.unit)
@@ -192,11 +201,11 @@ class _Reader:
             case "window_selected_functions":
                 self._select(window, text)
             case "window_compose_functions":
-                _compose(window, text)
+                _set_composes(window, text)
             case "window_semantic_module":
                 _set_parameters(window, text)
             case "window_filter_module" if not window.derived:
-                _filter_line(window.filter, text)
+                _read_filter_line(window.filter, text)
             case "window_logical_filtered":
                 window.filter.logical = text == "true"
             case "window_physical_filtered":
@@ -208,21 +217,21 @@ class _Reader:
             case "window_color_mode":
                 window.code_colour &= text not in _NOT_CODE_COLOUR
             case "window_begin_time" | "window_begin_time_relative":
-                _only(key, float(text) == 0.0)
+                _require(key, float(text) == 0.0)
             case "window_end_time_relative" | "window_scale_relative":
-                _only(key, float(text) == 1.0)
+                _require(key, float(text) == 1.0)
             case "window_stop_time":
-                _only(key, float(text) >= self.trace.duration)
+                _require(key, float(text) >= self.trace.duration)
             case "window_object":
                 selected = re.findall(r"\{([^{}]*)\}", text)[-1:]
-                _only(key, set(re.findall(r"\w+", "".join(selected))) <= {"All", "1"})
+                _require(key, set(re.findall(r"\w+", "".join(selected))) <= {"All", "1"})
             case "window_zoom_objects" | "window_intracomms_enabled" | "window_intercomms_enabled":
-                _only(key, text == "true")
+                _require(key, text == "true")
 
     def _select(self, window: WindowSpec, text: str) -> None:
-        for level, name in _entries(text):
+        for level, name in _parse_entries(text):
             if level in window.functions:
-                window.functions[level] = function_at(level, name)
+                window.functions[level] = make_function(level, name)
             elif window.derived:
                 raise RefusedError(f"{level} in a derived window")
             elif level in FILTERS:
@@ -231,7 +240,7 @@ class _Reader:
                 window.filter.functions[level] = name
                 self.some_types |= level == "evt_type" and name in ("All", "None")
 
-    def _histogram_line(self, key: str, text: str) -> None:
+    def _read_histogram_line(self, key: str, text: str) -> None:
         if not self.histograms:
             raise RefusedError(f"{key} before < NEW ANALYZER2D >")
         histogram = self.histograms[-1]
@@ -239,10 +248,10 @@ class _Reader:
             case "Name":
                 histogram.name = text
             case "ControlWindow":
-                histogram.control = self._index(text)
+                histogram.control = self._parse_index(text)
                 self._check_pair(histogram.control, histogram.data)
             case "DataWindow":
-                histogram.data = self._index(text)
+                histogram.data = self._parse_index(text)
                 self._check_pair(histogram.control, histogram.data)
             case "Statistic":
                 histogram.statistic = text
@@ -267,9 +276,9 @@ class _Reader:
             case "3D_ControlWindow":
                 raise NotImplementedError(key)
             case "Objects":
-                _only(key, text == "All")
+                _require(key, text == "All")
 
-    def _index(self, text: str) -> int:
+    def _parse_index(self, text: str) -> int:
         index = int(text) - 1
         if not 0 <= index < len(self.windows):
             raise RefusedError(f"no window {text}")
@@ -282,29 +291,29 @@ class _Reader:
         resource = LEVELS.index("system")
         if data_rank > control_rank or (data_rank >= resource) != (control_rank >= resource):
             raise RefusedError("the data window is of a finer level than the control window")
-        if data in self._ancestors(control) or control in self._ancestors(data):
+        if data in self._list_ancestors(control) or control in self._list_ancestors(data):
             raise RefusedError("the data window and the control window are derived one from the other")
 
-    def _ancestors(self, index: int) -> set[int]:
+    def _list_ancestors(self, index: int) -> set[int]:
         parents = set(self.windows[index].parents)
-        return parents.union(*(self._ancestors(parent) for parent in parents))
+        return parents.union(*(self._list_ancestors(parent) for parent in parents))
 
     def _resolve(self, window: WindowSpec) -> None:
         """Turn labels of event types and values into numbers; an unknown label leaves the number that goes with it."""
         wanted = window.filter
-        for what, find in (("evt_type", self._types), ("evt_value", self._values)):
+        for what, find in (("evt_type", self._find_types), ("evt_value", self._find_values)):
             labels, numbers = wanted.labels[what], wanted.numbers[what]
             if labels and len(labels) != len(numbers):
                 raise RefusedError(f"{window.name}: {what} needs as many labels as numbers")
             if labels:
-                found = [find(label) or [number] for number, label in zip(numbers, labels, strict=True)]
-                wanted.numbers[what] = [number for group in found for number in group]
+                groups = [find(label) or [number] for number, label in zip(numbers, labels, strict=True)]
+                wanted.numbers[what] = [number for group in groups for number in group]
         types = wanted.numbers["evt_type"]
         self.some_types |= bool(self.types.intersection(types))
         if wanted.functions["evt_type"] == "[x,y]" and len(types) >= 2:
-            self.some_types |= any(types[0] <= one <= types[1] for one in self.types)
+            self.some_types |= any(types[0] <= number <= types[1] for number in self.types)
 
-    def _types(self, label: str) -> list[float]:
+    def _find_types(self, label: str) -> list[float]:
         if label in ("", "Unknown"):
             return []
         if "*" in label:
@@ -312,35 +321,37 @@ class _Reader:
             return [float(number) for number, text in sorted(self.trace.types.items()) if pattern.fullmatch(text)]
         return [float(number) for number, text in sorted(self.trace.types.items()) if text == label][-1:]
 
-    def _values(self, label: str) -> list[float]:
+    def _find_values(self, label: str) -> list[float]:
         tables = self.trace.values.values()
-        found = {float(value) for table in tables for value, text in table.items() if text == label}
-        return [] if label in ("", "Unknown") else sorted(found)
+        numbers = {float(value) for table in tables for value, text in table.items() if text == label}
+        return [] if label in ("", "Unknown") else sorted(numbers)
 
 
-def _only(key: str, supported: bool) -> None:
+def _require(key: str, supported: bool) -> None:
+    """Raise NotImplementedError with the key if its value is not supported here."""
     if not supported:
         raise NotImplementedError(key)
 
 
-def _entries(text: str) -> list[tuple[str, str]]:
+def _parse_entries(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of a list such as {2, {{thread, Useful}, {cpu, Active Thd}}}."""
     match = re.match(r"\{\s*(\d+),\s*\{(.*)\}\s*\}\s*$", text)
-    found = re.findall(r"\{([^,{}]*), ([^}]*)\}", match[2]) if match else []
-    if not match or int(match[1]) > len(found):
+    entries = re.findall(r"\{([^,{}]*), ([^}]*)\}", match[2]) if match else []
+    if not match or int(match[1]) > len(entries):
         raise RefusedError("not a list of as many functions as it says")
-    return found[: int(match[1])]
+    return entries[: int(match[1])]
 
 
-def _compose(window: WindowSpec, text: str) -> None:
-    for old, name in _entries(text):
+def _set_composes(window: WindowSpec, text: str) -> None:
+    for old, name in _parse_entries(text):
         level = _OLD_LEVELS.get(old, old)
         if level == "extratopcompose1":
-            window.extra.append(function_at(level, name))
+            window.extra.append(make_function(level, name))
             continue
         level = f"compose_{level}" if level in LEVELS else level
         if level not in window.functions:
             raise RefusedError(f"unknown level {old}")
-        window.functions[level] = function_at(level, name)
+        window.functions[level] = make_function(level, name)
 
 
 def _set_parameters(window: WindowSpec, text: str) -> None:
@@ -358,14 +369,14 @@ def _set_parameters(window: WindowSpec, text: str) -> None:
             if len(values) > len(function.parameters):
                 raise RefusedError(f"too many parameters of {name}")
             function.parameters[: len(values)] = values
-    elif [one.name for one in window.extra][window.extra_parameters : window.extra_parameters + 1] == [name]:
+    elif [function.name for function in window.extra][window.extra_parameters : window.extra_parameters + 1] == [name]:
         for i, value in enumerate(values):
             if window.extra_parameters < len(window.extra):
                 window.extra[window.extra_parameters].parameters[i] = value
             window.extra_parameters += 1
 
 
-def _filter_line(wanted: Filter, text: str) -> None:
+def _read_filter_line(wanted: Filter, text: str) -> None:
     what, _, rest = text.partition(" ")
     count, _, rest = rest.partition(" ")
     if what.endswith("_label"):

@@ -1,4 +1,4 @@
-"""Paraver's functions of the values of a window's bursts, in numba: composes, of several objects, of two windows."""
+"""Paraver's functions of the values of bursts, in numba: of one window, of several objects, of two windows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NODE = np.dtype(
 )
 """A node: `first` and `count` of its children or of its bursts; parameters from _0 to _1 and from _1 to _2."""
 CHILD = np.dtype([("node", _INT), ("turn", _INT), ("end", _FLOAT), ("value", _FLOAT)])
-"""A child of a node, and what the node saw when it looked at it."""
+"""A child of a node, with its state when the node last looked at it."""
 BURST = np.dtype([("begin_id", _INT), ("end_id", _INT), ("begin", _FLOAT), ("end", _FLOAT), ("value", _FLOAT)])
 
 
@@ -55,11 +55,13 @@ class Machine(NamedTuple):
     """Nodes on their way to the next burst."""
     stacked: Any
     below: Any
-    """Values on the stacks of all nodes, and where the one below each is; 0 is the bottom of every stack."""
+    """Values on the stacks of all nodes, and the place of the value below each; 0 is the bottom of every stack."""
 
 
-def machine(node: np.ndarray, child: np.ndarray, leaf: np.ndarray, ring: int, parameter: list[float], finish: float):
-    """A machine of these nodes, with room for a number of bursts that shifted nodes remember."""
+def make_machine(
+    node: np.ndarray, child: np.ndarray, leaf: np.ndarray, ring: int, parameter: list[float], finish: float
+):
+    """Return a machine of these nodes, with room for `ring` bursts that shifted nodes remember."""
     stacked, below = List(), List()
     stacked.append(0.0)
     below.append(0)
@@ -86,7 +88,7 @@ def _pop(m, node):
 
 @njit(cache=True, error_model="numpy")
 def _in_range(m, node, value, is_open):
-    """The first parameter is of maxima, the second of minima."""
+    """Return whether a value is in a range: the first parameter lists maxima, the second minima."""
     for i in range(min(node.parameter_1 - node.parameter_0, node.parameter_2 - node.parameter_1)):
         maximum, minimum = m.parameter[node.parameter_0 + i], m.parameter[node.parameter_1 + i]
         if minimum <= value and (value < maximum or (value == maximum and not is_open)):
@@ -100,7 +102,8 @@ def _is_any(m, node, value):
 
 
 @njit(cache=True, error_model="numpy")
-def composed(m, node, value):
+def compose(m, node, value):
+    """Apply the compose function of a node to a value."""
     code = node.code
     parameter = m.parameter[node.parameter_0] if node.parameter_1 > node.parameter_0 else 0.0
     divider = parameter if parameter != 0.0 else 1.0
@@ -145,11 +148,15 @@ def composed(m, node, value):
             if m.parameter[i] == value:
                 return m.parameter[i + 1]
         return value
-    return _transcendental(code, value, parameter) if code >= LOG else _remembered(m, node, value, parameter)
+    return (
+        _compute_transcendental(code, value, parameter)
+        if code >= LOG
+        else _compose_with_memory(m, node, value, parameter)
+    )
 
 
 @njit(cache=True, error_model="numpy")
-def _transcendental(code, value, parameter):
+def _compute_transcendental(code, value, parameter):
     if code == LOG:
         result = np.log(value) / np.log(parameter)
         return 0.0 if value <= 0.0 or result < 0.0 else result
@@ -164,8 +171,8 @@ def _transcendental(code, value, parameter):
 
 
 @njit(cache=True, error_model="numpy")
-def _remembered(m, node, value, parameter):
-    """Compose functions that depend on the bursts before, or on the times of this one."""
+def _compose_with_memory(m, node, value, parameter):
+    """Apply a compose function that depends on the bursts before, or on the times of this one."""
     code = node.code
     if code in (STACKED, IN_STACKED):
         if value != 0.0:
@@ -198,7 +205,8 @@ def _remembered(m, node, value, parameter):
 
 
 @njit(cache=True, error_model="numpy")
-def of_children(m, node):
+def combine_children(m, node):
+    """Apply the function of a node to the values of its children."""
     code = node.code
     values = m.child[node.first : node.first + node.count].value
     result = 0.0
@@ -233,8 +241,8 @@ def of_children(m, node):
 
 
 @njit(cache=True, error_model="numpy")
-def of_two(node, begin):
-    """Of the values of two windows, the first of which is at a burst that begins then."""
+def combine_two(node, begin):
+    """Combine the values of two windows; the burst of the first one starts at `begin`."""
     code, left, right = node.code, node.left, node.right
     if code == D_ADD:
         return left + right
@@ -268,8 +276,8 @@ def of_two(node, begin):
 
 
 @njit(cache=True, error_model="numpy")
-def controlled(node, value, duration, is_first):
-    """What becomes of a node with one more burst of the data within a burst of the control."""
+def accumulate_controlled(node, value, duration, is_first):
+    """Return the value of a node after one more burst of the data within a burst of the control."""
     if node.code == C_MAXIMUM:
         return node.value if node.value > value else value
     if node.code == C_ADD:

@@ -1,4 +1,4 @@
-"""The nodes of Paraver's windows, made of what a .cfg says of them."""
+"""The graph of nodes that computes Paraver's windows, made from their descriptions in a .cfg."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.cfgs.evaluator.file import Function, WindowSpec
-from tests.cfgs.evaluator.functions import CHILD, COMPOSES, CONTROLLEDS, DERIVEDS, NODE, UPPERS, Machine, machine
+from tests.cfgs.evaluator.functions import CHILD, COMPOSES, CONTROLLEDS, DERIVEDS, NODE, UPPERS, Machine, make_machine
 from tests.cfgs.evaluator.machine import COMPOSE, CONTROLLED, DERIVED, JOIN, LEAF, SHIFT, UPPER
 from tests.cfgs.evaluator.names import LEVELS
 from tests.cfgs.evaluator.threads import Leaves
@@ -20,7 +20,7 @@ _RESOURCES = ("system", "node", "cpu")
 
 
 class Objects:
-    """How many objects each level has and which belong to which; indices are from 0."""
+    """The objects of each level, and which belong to which; indices count from 0."""
 
     def __init__(self, trace: Trace) -> None:
         tasks = np.array(trace.task_of_row) - 1
@@ -31,11 +31,11 @@ class Objects:
     def count(self, level: str) -> int:
         return len(self._parents[level]) if level in self._parents else 1
 
-    def children(self, level: str, index: int) -> list[int]:
+    def list_children(self, level: str, index: int) -> list[int]:
         return np.flatnonzero(self._parents[_FINER[level]] == index).tolist()
 
-    def at(self, level: str, index: int, coarser: str) -> int:
-        """The object of a coarser level (or the same) that an object belongs to."""
+    def find_ancestor(self, level: str, index: int, coarser: str) -> int:
+        """Return the object of a coarser level (or the same) that an object belongs to."""
         if (level in _RESOURCES) != (coarser in _RESOURCES):
             raise NotImplementedError(f"windows of the levels {level} and {coarser} together")
         while level != coarser:
@@ -62,24 +62,25 @@ class Graph:
         self._first_burst: dict[int, int] = {}
         self._ring = 0
 
-    def top(self, window: int, index: int) -> int:
-        """Node of what a window shows of an object."""
+    def make_top(self, window: int, index: int) -> int:
+        """Return the node of what a window shows of an object, made on first use."""
         if (window, index) not in self._tops:
             spec = self.windows[window]
-            node = self._level(window, spec.level, index)
+            node = self._add_level(window, spec.level, index)
             for function in (spec.functions["topcompose2"], spec.functions["topcompose1"], *spec.extra):
-                node = self._composed(node, function, spec.unit)
+                node = self._add_composed(node, function, spec.unit)
             self._tops[window, index] = node
         return self._tops[window, index]
 
-    def machine(self, finish: float) -> Machine:
+    def make_machine(self, finish: float) -> Machine:
+        """Return a machine of the nodes so far, each before its first burst; `finish` is the end of the trace (ns)."""
         nodes = np.zeros(len(self._nodes), NODE)
         for name in NODE.names:
             nodes[name] = [node.get(name, 0) for node in self._nodes]
         children = np.zeros(len(self._children) + 1, CHILD)
         children["node"][:-1] = self._children
         bursts = np.concatenate(self._bursts)
-        return machine(nodes, children, bursts, self._ring, self._parameters, finish)
+        return make_machine(nodes, children, bursts, self._ring, self._parameters, finish)
 
     def _add(self, kind: int, children: list[int], function: Function | None = None, **columns: float) -> int:
         node = {"kind": kind, "first": len(self._children), "count": len(children), **columns}
@@ -93,7 +94,7 @@ class Graph:
         self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def _composed(self, node: int, function: Function, unit: float) -> int:
+    def _add_composed(self, node: int, function: Function, unit: float) -> int:
         if function.name == "As Is":
             return node
         if function.name == "Join Bursts":
@@ -104,22 +105,24 @@ class Graph:
             raise NotImplementedError("Translate of a list that is not of pairs")
         return self._add(COMPOSE, [node], function, code=COMPOSES.index(function.name), unit=unit)
 
-    def _level(self, window: int, level: str, index: int) -> int:
-        """Node of an object at a level at or below the window's, with the compose function of that level."""
+    def _add_level(self, window: int, level: str, index: int) -> int:
+        """Add the node of an object at a level at or below the window's, with the compose function of that level."""
         spec = self.windows[window]
         if spec.derived and level == spec.finest:
-            node = self._derived(window, index)
+            node = self._add_derived(window, index)
         elif level in ("thread", "cpu"):
-            node = self._leaf(window, index)
+            node = self._add_leaf(window, index)
         else:
             function = spec.functions[level]
             if function.name not in UPPERS:
                 raise NotImplementedError(function.name)
-            children = [self._level(window, _FINER[level], child) for child in self.objects.children(level, index)]
+            children = [
+                self._add_level(window, _FINER[level], child) for child in self.objects.list_children(level, index)
+            ]
             node = self._add(UPPER, children, function, code=UPPERS.index(function.name))
-        return self._composed(node, spec.functions[f"compose_{level}"], spec.unit)
+        return self._add_composed(node, spec.functions[f"compose_{level}"], spec.unit)
 
-    def _leaf(self, window: int, index: int) -> int:
+    def _add_leaf(self, window: int, index: int) -> int:
         leaves = self.leaves(window)
         if window not in self._first_burst:
             self._first_burst[window] = sum(map(len, self._bursts))
@@ -129,7 +132,7 @@ class Graph:
         self._nodes[node] |= {"first": self._first_burst[window] + first, "count": last - first}
         return node
 
-    def _derived(self, window: int, index: int) -> int:
+    def _add_derived(self, window: int, index: int) -> int:
         spec = self.windows[window]
         parents, shifts = list(spec.parents), list(spec.shifts)
         ranks = [LEVELS.index(self.windows[parent].level) for parent in parents]
@@ -144,7 +147,7 @@ class Graph:
             shifted[1] = any(shifted)
         children = []
         for parent, shift, is_shifted in zip(parents, shifts, shifted, strict=True):
-            node = self.top(parent, self.objects.at(spec.finest, index, self.windows[parent].level))
+            node = self.make_top(parent, self.objects.find_ancestor(spec.finest, index, self.windows[parent].level))
             if is_shifted:
                 node = self._add(SHIFT, [node], shift=shift, parameter_0=self._ring)
                 self._ring += abs(shift) + 1

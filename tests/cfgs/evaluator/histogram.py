@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tests.cfgs.evaluator.file import HistogramSpec, RefusedError, WindowSpec
-from tests.cfgs.evaluator.machine import overlaps, scale
+from tests.cfgs.evaluator.machine import collect_overlaps, find_scale
 from tests.cfgs.evaluator.names import COMMUNICATION_STATISTICS, STATISTICS
 
 if TYPE_CHECKING:
@@ -24,13 +24,15 @@ _MOST_CELLS = 10_000_000
 
 @dataclass(frozen=True)
 class Bins:
+    """The columns of a histogram: limits of the values, width, and number."""
+
     minimum: float
     maximum: float
     delta: float
     count: int
 
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Bin of each value, all of which must be within the limits; the last bin has more than its share."""
+    def find(self, values: np.ndarray) -> np.ndarray:
+        """Return the bin of each value; all must be within the limits. The last bin may be wider than the others."""
         with np.errstate(invalid="ignore"):
             place = np.floor((values - self.minimum) / self.delta)
         return np.minimum(np.nan_to_num(place, nan=0.0).astype(np.int64), self.count - 1)  # bins may have no width
@@ -46,28 +48,30 @@ class _Pieces:
     control: np.ndarray
     value: np.ndarray
 
-    def total(self, amount: np.ndarray) -> np.ndarray:
+    def sum_cells(self, amount: np.ndarray) -> np.ndarray:
         return np.bincount(self.cell, amount, self.shape[0] * self.shape[1]).reshape(self.shape)
 
-    def row_share(self, amount: np.ndarray) -> np.ndarray:
-        found = self.total(amount)
-        return found * 100 / found.sum(axis=1, keepdims=True)
+    def compute_row_share(self, amount: np.ndarray) -> np.ndarray:
+        cells = self.sum_cells(amount)
+        return cells * 100 / cells.sum(axis=1, keepdims=True)
 
-    def maximum(self) -> np.ndarray:
-        """Not below 0."""
-        found = np.zeros(self.shape[0] * self.shape[1])
-        np.fmax.at(found, self.cell, self.value)
-        return found.reshape(self.shape)
+    def find_maximum(self) -> np.ndarray:
+        """Return the largest value of each cell, 0 if all are below."""
+        cells = np.zeros(self.shape[0] * self.shape[1])
+        np.fmax.at(cells, self.cell, self.value)
+        return cells.reshape(self.shape)
 
-    def minimum(self) -> np.ndarray:
-        """Of values other than 0."""
-        found = np.full(self.shape[0] * self.shape[1], np.inf)
-        np.minimum.at(found, self.cell[self.value != 0], self.value[self.value != 0])
-        return np.where(np.isinf(found), 0.0, found).reshape(self.shape)
+    def find_minimum(self) -> np.ndarray:
+        """Return the least value other than 0 of each cell."""
+        cells = np.full(self.shape[0] * self.shape[1], np.inf)
+        np.minimum.at(cells, self.cell[self.value != 0], self.value[self.value != 0])
+        return np.where(np.isinf(cells), 0.0, cells).reshape(self.shape)
 
 
 @dataclass(frozen=True)
 class Histogram:
+    """A histogram of a file with this trace."""
+
     spec: HistogramSpec
     _windows: Windows
 
@@ -101,13 +105,13 @@ class Histogram:
             spec.fixed_delta,
         )
         if spec.compute_scale:
-            minimum, highest, has_zero = self._limits()
+            minimum, highest, has_zero = self._find_limits()
             if spec.compute_scale_zero and has_zero and minimum > 0:
                 minimum = 0.0
-            span = highest - minimum
-            maximum = highest + span * 0.05
-            if not is_fixed and (span == 0 or (self._control.code_colour and span <= 10000)):
-                maximum = np.floor(maximum) if span else maximum
+            width = highest - minimum
+            maximum = highest + width * 0.05
+            if not is_fixed and (width == 0 or (self._control.code_colour and width <= 10000)):
+                maximum = np.floor(maximum) if width else maximum
                 delta, is_fixed = 1.0, True
             elif not is_fixed:
                 columns = _COLUMNS
@@ -129,34 +133,35 @@ class Histogram:
     def _data(self) -> WindowSpec:
         return self._control if self.spec.data is None else self._windows.specs[self.spec.data]
 
-    def _limits(self) -> tuple[float, float, bool]:
-        """Of the control window: minimum of values other than 0, maximum, and whether there is a 0."""
+    def _find_limits(self) -> tuple[float, float, bool]:
+        """Return minimum of values other than 0 and maximum of the control window, and whether it has a 0."""
         windows = self._windows
-        graph = windows.graph()
-        nodes = [graph.top(self.spec.control, row) for row in range(windows.objects.count(self._control.level))]
-        machine = graph.machine(windows.records.finish)
-        found = [scale(machine, node) for node in nodes]
-        lowest = min((minimum for minimum, _, _ in found if minimum != 0), default=0.0)
-        return lowest, max(maximum for _, maximum, _ in found), any(has_zero for _, _, has_zero in found)
+        graph = windows.make_graph()
+        nodes = [graph.make_top(self.spec.control, row) for row in range(windows.objects.count(self._control.level))]
+        machine = graph.make_machine(windows.records.finish)
+        scales = [find_scale(machine, node) for node in nodes]
+        lowest = min((minimum for minimum, _, _ in scales if minimum != 0), default=0.0)
+        return lowest, max(maximum for _, maximum, _ in scales), any(has_zero for _, _, has_zero in scales)
 
-    def _pieces(self) -> _Pieces:
+    def _collect_pieces(self) -> _Pieces:
+        """Return the overlaps of control and data within the limits of the bins."""
         windows, control = self._windows, self.spec.control
         data = control if self.spec.data is None else self.spec.data
         rows = range(windows.objects.count(self._control.level))
         if len(rows) * self.bins.count > _MOST_CELLS:
             raise NotImplementedError(f"{self.bins.count} columns")
-        graph = windows.graph()
-        nodes = [(graph.top(control, row), graph.top(data, self._data_row(row))) for row in rows]
-        machine = graph.machine(windows.records.finish)
-        found = [overlaps(machine, *pair) for pair in nodes]
-        row = np.repeat(rows, [len(pieces) for pieces in found])
-        begin, end, by, value = np.concatenate(found).T
+        graph = windows.make_graph()
+        nodes = [(graph.make_top(control, row), graph.make_top(data, self._find_data_row(row))) for row in rows]
+        machine = graph.make_machine(windows.records.finish)
+        pieces_of_rows = [collect_overlaps(machine, *pair) for pair in nodes]
+        row = np.repeat(rows, [len(pieces) for pieces in pieces_of_rows])
+        begin, end, by, value = np.concatenate(pieces_of_rows).T
         chosen = ~((by < self.bins.minimum) | (by > self.bins.maximum))
-        cell = row[chosen] * self.bins.count + self.bins.of(by[chosen])
+        cell = row[chosen] * self.bins.count + self.bins.find(by[chosen])
         return _Pieces((len(rows), self.bins.count), cell, (end - begin)[chosen], by[chosen], value[chosen])
 
-    def _data_row(self, row: int) -> int:
-        """The object of the data window that Paraver takes, which is not always the one that the row belongs to."""
+    def _find_data_row(self, row: int) -> int:
+        """Return the object of the data window that Paraver takes, not always the one that the row belongs to."""
         count = self._windows.objects.count
         if count(self._control.level) == count(self._data.level):
             return row
@@ -173,42 +178,43 @@ class Histogram:
             raise RefusedError(f"unknown statistic {spec.statistic}")
         if not spec.has_limits:
             raise NotImplementedError("histogram without Analyzer2D.AnalysisLimits")
-        pieces = self._pieces()
-        is_any = pieces.total(np.ones(len(pieces.cell))) > 0
+        pieces = self._collect_pieces()
+        is_any = pieces.sum_cells(np.ones(len(pieces.cell))) > 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            cells = self._statistic(pieces)
+            cells = self._compute_statistic(pieces)
         return np.where(is_any, cells, 0.0), is_any
 
-    def _statistic(self, pieces: _Pieces) -> np.ndarray:
+    def _compute_statistic(self, pieces: _Pieces) -> np.ndarray:
+        """Return the statistic of each cell; nan where it divides by 0."""
         one = np.ones(len(pieces.cell))
-        duration, value, total = pieces.duration, pieces.value, pieces.total
+        duration, value, total = pieces.duration, pieces.value, pieces.sum_cells
         is_value = (value != 0) * one
         unit, data_unit = self._control.unit, self._data.unit
         finish = self._windows.records.finish
 
-        def average_not_zero() -> np.ndarray:
+        def compute_average_not_zero() -> np.ndarray:
             time = total(duration * is_value)
             return np.where(time > 0, total(value * duration) / time, 0.0)
 
-        def deviation() -> np.ndarray:
+        def compute_deviation() -> np.ndarray:
             time = duration / unit
             return np.sqrt(np.abs(total(time**2) / total(one) - (total(time) / total(one)) ** 2))
 
         functions: dict[str, Callable[[], np.ndarray]] = {
             "Time": lambda: total(duration) / unit,
-            "% Time": lambda: pieces.row_share(duration),
-            "% Time Not Zero": lambda: pieces.row_share(duration * (pieces.control != 0)),
+            "% Time": lambda: pieces.compute_row_share(duration),
+            "% Time Not Zero": lambda: pieces.compute_row_share(duration * (pieces.control != 0)),
             "% Window Time": lambda: total(duration) * 100 / finish,
             "# Bursts": lambda: total(one),
-            "% # Bursts": lambda: pieces.row_share(one),
+            "% # Bursts": lambda: pieces.compute_row_share(one),
             "Integral": lambda: total(duration / data_unit * np.abs(value)),
             "Average value": lambda: total(value * duration) / total(duration),
-            "Maximum": pieces.maximum,
-            "Minimum": pieces.minimum,
+            "Maximum": pieces.find_maximum,
+            "Minimum": pieces.find_minimum,
             "Average Burst Time": lambda: total(duration) / unit / total(one),
-            "Stdev Burst Time": deviation,
+            "Stdev Burst Time": compute_deviation,
             "Average per Burst": lambda: total(value) / total(one),
-            "Average value != 0": average_not_zero,
+            "Average value != 0": compute_average_not_zero,
             "Average per Burst != 0": lambda: total(value) / total(is_value),
             "# Bursts != 0": lambda: total(is_value),
             "Sum bursts": lambda: total(value),

@@ -1,8 +1,8 @@
-"""Paraver's intervals: each node is at one burst of its row and goes on to the next one when it is asked to.
+"""Paraver's intervals: each node is at one burst of its row, and `advance` moves it to the next one.
 
-A window's nodes are, from below: the bursts that a function makes of a thread's records (LEAF), what compose functions
-make of these (COMPOSE, JOIN), what is made of several objects (UPPER) and of two windows (DERIVED, CONTROLLED, SHIFT).
-As in Paraver, nodes that have a child in common also have its place in common.
+A window's nodes are, from below: the bursts that a function makes of a thread's records (LEAF), the results of compose
+functions (COMPOSE, JOIN), the combinations of several objects (UPPER) and of two windows (DERIVED, CONTROLLED, SHIFT).
+As in Paraver, nodes that share a child also share its place.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from numba import njit
 
 from tests.cfgs.evaluator import functions
-from tests.cfgs.evaluator.functions import composed, controlled, of_children, of_two
+from tests.cfgs.evaluator.functions import accumulate_controlled, combine_children, combine_two, compose
 
 LEAF, COMPOSE, JOIN, UPPER, DERIVED, CONTROLLED, SHIFT = range(7)
 DONE = -1
 FIRST_THREAD_END = -1
-"""Identity of the end of the trace on the first thread; on thread i it is -1 - i. Those of records are not negative."""
+"""Identity of the end of the trace on the first thread; on thread i it is -1 - i. Records have none below 0."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -39,7 +39,7 @@ def _copy(node, child):
 
 
 @njit(cache=True, error_model="numpy")
-def _leaf(m, node, start):
+def _advance_leaf(m, node, start):
     node.position = 0 if start else node.position + 1
     if node.position < node.count:
         burst = m.leaf[node.first + node.position]
@@ -54,7 +54,7 @@ def _leaf(m, node, start):
 
 
 @njit(cache=True, error_model="numpy")
-def _compose(m, node, start, phase):
+def _advance_compose(m, node, start, phase):
     below = m.child[node.first].node
     if phase == 0:
         return below, start
@@ -62,13 +62,13 @@ def _compose(m, node, start, phase):
     _copy(node, child)
     if start:
         node.value = 0.0
-    node.value = composed(m, node, child.value)
+    node.value = compose(m, node, child.value)
     return DONE, False
 
 
 @njit(cache=True, error_model="numpy")
-def _join(m, node, start, phase):
-    """The child is always at the first burst that is not joined, or the last one of the trace."""
+def _advance_join(m, node, start, phase):
+    """Join bursts of one value. The child is at the first burst that is not joined, or the last one of the trace."""
     below = m.child[node.first].node
     child = m.node[below]
     if phase == 0 and start:
@@ -88,8 +88,8 @@ def _join(m, node, start, phase):
 
 
 @njit(cache=True, error_model="numpy")
-def _look(m, node, i, start):
-    """Remember of child i what it is at now; at the start, its begin and end may be the node's."""
+def _look_at(m, node, i, start):
+    """Remember the burst of child i; at the start, its begin and end may become the node's."""
     slot = m.child[node.first + i]
     child = m.node[slot.node]
     slot.end, slot.value, slot.turn = child.end, child.value, int(node.memory_0)
@@ -101,8 +101,8 @@ def _look(m, node, i, start):
 
 
 @njit(cache=True, error_model="numpy")
-def _due(m, node):
-    """The child whose burst ends first, as last looked at; of several, the one looked at first."""
+def _find_due(m, node):
+    """Return the child with the earliest end when last looked at; of several, the one looked at first."""
     best = 0
     for i in range(1, node.count):
         slot, best_slot = m.child[node.first + i], m.child[node.first + best]
@@ -112,35 +112,35 @@ def _due(m, node):
 
 
 @njit(cache=True, error_model="numpy")
-def _upper(m, node, start, phase):
+def _advance_upper(m, node, start, phase):
     if start:
         if phase == 0:
             node.position, node.memory_0 = 0, 0.0
         else:
-            _look(m, node, phase - 1, True)
+            _look_at(m, node, phase - 1, True)
         if phase < node.count:
             return m.child[node.first + phase].node, True
-        node.value = of_children(m, node)
+        node.value = combine_children(m, node)
         return DONE, False
     if phase == 0:
         _set_begin(node, node.end, node.end_id)
         node.step = 0
     else:
-        _look(m, node, node.position, False)
+        _look_at(m, node, node.position, False)
         node.step += 1
-    due = _due(m, node)
+    due = _find_due(m, node)
     while node.step < node.count and m.child[node.first + due].end == node.begin:
-        # as many turns as there are children, even if that leaves some with bursts that have no length
+        # One turn for each child, even if some stay at bursts without length.
         below = m.child[node.first + due].node
         if m.node[below].end <= node.begin:
             node.position = due
             return below, False
-        _look(m, node, due, False)
+        _look_at(m, node, due, False)
         node.step += 1
-        due = _due(m, node)
+        due = _find_due(m, node)
     child = m.node[m.child[node.first + due].node]
     _set_end(node, child.end, child.end_id)
-    node.value = of_children(m, node)
+    node.value = combine_children(m, node)
     return DONE, False
 
 
@@ -165,7 +165,7 @@ def _see_parent(m, node, i, start):
 
 
 @njit(cache=True, error_model="numpy")
-def _derived(m, node, start, phase):
+def _advance_derived(m, node, start, phase):
     if phase == 0:
         if not start:
             _set_begin(node, node.end, node.end_id)
@@ -181,12 +181,12 @@ def _derived(m, node, start, phase):
         node.step += 1
     if node.position == 0:
         _set_end(node, m.finish, node.finish_id)
-    node.value = of_two(node, m.node[m.child[node.first].node].begin)
+    node.value = combine_two(node, m.node[m.child[node.first].node].begin)
     return DONE, False
 
 
 @njit(cache=True, error_model="numpy")
-def _controlled(m, node, start, phase):
+def _advance_controlled(m, node, start, phase):
     below, control = m.child[node.first].node, m.child[node.first + 1].node
     data = m.node[below]
     if phase == 0:
@@ -201,14 +201,14 @@ def _controlled(m, node, start, phase):
             return DONE, False
     if node.step == 0 and data.end <= node.begin:
         return below, False
-    node.value = controlled(node, data.value * node.factor_0, data.end - data.begin, node.step == 0)
+    node.value = accumulate_controlled(node, data.value * node.factor_0, data.end - data.begin, node.step == 0)
     node.step = 1
     return (below, False) if data.end < node.end else (DONE, False)
 
 
 @njit(cache=True, error_model="numpy")
-def _shifted(m, node, start, phase):
-    """Remember bursts of the child: the node is at one of them and has the value of another."""
+def _advance_shifted(m, node, start, phase):
+    """Remember bursts of the child: the node is at one of them and shows the value of another."""
     below = m.child[node.first].node
     if phase == 0:
         return below, start
@@ -230,10 +230,10 @@ def _shifted(m, node, start, phase):
 
 @njit(cache=True, error_model="numpy")
 def advance(m, n, start):
-    """Go to the first burst of a node's row, or else to the next one.
+    """Move a node to the first burst of its row if `start`, otherwise to the next one.
 
-    Each kind of node says which child has to go on first (and whether to the first burst), or that it is done; it is
-    asked again with the number of children's moves so far.
+    The function of each kind of node returns the child that has to move first (and whether to its first burst), or
+    DONE; it is called again with the number of moves of children so far.
     """
     depth = 0
     m.frame[0, 0], m.frame[0, 1], m.frame[0, 2] = n, start, 0
@@ -242,19 +242,19 @@ def advance(m, n, start):
         node, is_start, phase = m.node[frame[0]], frame[1] == 1, frame[2]
         kind = node.kind
         if kind == LEAF:
-            below, below_start = _leaf(m, node, is_start)
+            below, below_start = _advance_leaf(m, node, is_start)
         elif kind == COMPOSE:
-            below, below_start = _compose(m, node, is_start, phase)
+            below, below_start = _advance_compose(m, node, is_start, phase)
         elif kind == JOIN:
-            below, below_start = _join(m, node, is_start, phase)
+            below, below_start = _advance_join(m, node, is_start, phase)
         elif kind == UPPER:
-            below, below_start = _upper(m, node, is_start, phase)
+            below, below_start = _advance_upper(m, node, is_start, phase)
         elif kind == DERIVED:
-            below, below_start = _derived(m, node, is_start, phase)
+            below, below_start = _advance_derived(m, node, is_start, phase)
         elif kind == CONTROLLED:
-            below, below_start = _controlled(m, node, is_start, phase)
+            below, below_start = _advance_controlled(m, node, is_start, phase)
         else:
-            below, below_start = _shifted(m, node, is_start, phase)
+            below, below_start = _advance_shifted(m, node, is_start, phase)
         frame[2] += 1
         if below == DONE:
             depth -= 1
@@ -264,28 +264,28 @@ def advance(m, n, start):
 
 
 @njit(cache=True, error_model="numpy")
-def timeline(m, n, beyond):
-    """Begin, end, value and first record of each burst of a node up to the end of the trace, and of some beyond it."""
+def collect_bursts(m, n, beyond):
+    """Return begin, end, value and first record of each burst up to the end of the trace, and of `beyond` more."""
     advance(m, n, True)
     node = m.node[n]
-    found = np.empty((64, 4))
+    rows = np.empty((64, 4))
     size = 0
     while True:
-        if size == len(found):
-            found = np.concatenate((found, np.empty_like(found)))
-        found[size, 0], found[size, 1], found[size, 2] = node.begin, node.end, node.value
-        found[size, 3] = node.begin_id
+        if size == len(rows):
+            rows = np.concatenate((rows, np.empty_like(rows)))
+        rows[size, 0], rows[size, 1], rows[size, 2] = node.begin, node.end, node.value
+        rows[size, 3] = node.begin_id
         size += 1
         if node.end >= m.finish:
             if beyond == 0:
-                return found[:size]
+                return rows[:size]
             beyond -= 1
         advance(m, n, False)
 
 
 @njit(cache=True, error_model="numpy")
-def scale(m, n):
-    """Minimum (of values other than 0) and maximum of a node, 0 if there is none, and whether there is a 0."""
+def find_scale(m, n):
+    """Return minimum (of values other than 0) and maximum of a node, 0 if there is none, and whether it has a 0."""
     advance(m, n, True)
     node = m.node[n]
     minimum, maximum, zero = 0.0, 0.0, False
@@ -301,10 +301,10 @@ def scale(m, n):
 
 
 @njit(cache=True, error_model="numpy")
-def overlaps(m, control_node, data_node):
-    """Begin, end, value of the control and value of the data, of each piece where a burst of both overlap."""
+def collect_overlaps(m, control_node, data_node):
+    """Return begin, end, value of the control and value of the data, of each overlap of their bursts."""
     control, data = m.node[control_node], m.node[data_node]
-    found = np.empty((64, 4))
+    rows = np.empty((64, 4))
     size = 0
     advance(m, control_node, True)
     is_data_started = control_node == data_node
@@ -318,24 +318,24 @@ def overlaps(m, control_node, data_node):
                 advance(m, data_node, False)
             while True:
                 if data.begin < end and data.begin != data.end:
-                    if size == len(found):
-                        found = np.concatenate((found, np.empty_like(found)))
-                    found[size, 0], found[size, 1] = max(begin, data.begin), min(end, data.end)
-                    found[size, 2], found[size, 3] = control.value, data.value
+                    if size == len(rows):
+                        rows = np.concatenate((rows, np.empty_like(rows)))
+                    rows[size, 0], rows[size, 1] = max(begin, data.begin), min(end, data.end)
+                    rows[size, 2], rows[size, 3] = control.value, data.value
                     size += 1
                 if data.end >= end or data.begin >= m.finish:
                     break
                 advance(m, data_node, False)
             while data.begin == data.end and data.end <= end and data.end < m.finish:
                 advance(m, data_node, False)
-        if end >= m.finish:  # what a node does beyond the end is not always to stay there
+        if end >= m.finish:  # beyond the end, a node does not always stay there
             break
         advance(m, control_node, False)
-    return found[:size]
+    return rows[:size]
 
 
 def _forget_stale_code() -> None:
-    """Numba does not notice that a function of another file, which it has made part of these, has changed."""
+    """Delete cached code older than functions.py: numba does not notice a change of what it inlined from there."""
     changed = Path(functions.__file__).stat().st_mtime
     for index in Path(advance.stats.cache_path).glob("machine.*.nbi"):
         with contextlib.suppress(FileNotFoundError):

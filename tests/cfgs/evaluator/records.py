@@ -1,4 +1,4 @@
-"""Records of a trace as Paraver loads them: those of each thread by time and, at the same time, by kind."""
+"""The records of a trace as Paraver loads them: by thread, then time, then kind."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from tests.trace_reader import Trace
 _STATE_END, _EVENT, _STATE_BEGIN = 0, 6, 8
 _SENDS = [(False, False, 4, 0), (False, True, 5, 1), (True, False, 6, 2), (True, True, 5, 3)]
 _RECEIVES = [(True, False, 6, 4), (True, True, 1, 5), (False, False, 6, 6), (False, True, 5, 7)]
-"""Records of a communication on the sending and on the receiving thread: whether of its receive, whether physical,
-order among those at the same time, and place among the eight that the line makes."""
+"""Records of a communication on the sending and on the receiving thread: is_receive, is_physical, order among records
+of the same time, and place among the eight records of a line."""
 
 
 class Records(NamedTuple):
-    """In the order of time on each thread."""
+    """Columns of records, by thread and time."""
 
     row: np.ndarray
     time: np.ndarray
     cpu: np.ndarray
     value: np.ndarray
-    """Value of an event, state (0 where it ends), or how much a communication changes what is in transit."""
+    """Value of an event, state (0 where it ends), or the change of the amount in transit by a communication."""
     type: np.ndarray
-    """Type of an event, 1 where a state begins, order of a communication's record among those at the same time."""
+    """Type of an event, 1 where a state starts, order of a communication's record among those at the same time."""
     id: np.ndarray
     """Identity among all records of the trace, from 1."""
 
-    def only(self, chosen: np.ndarray) -> Records:
+    def select(self, chosen: np.ndarray) -> Records:
         return Records(*(column[chosen] for column in self))
 
-    def by_time(self, *ties: np.ndarray) -> Records:
-        """Sorted by thread and time; of records at the same time the first ties come first, most significant last."""
-        return self.only(np.lexsort((*ties, self.time, self.row)))
+    def sort_by_time(self, *ties: np.ndarray) -> Records:
+        """Sort by thread, time and ties, the most significant tie last."""
+        return self.select(np.lexsort((*ties, self.time, self.row)))
 
 
 class TraceRecords:
+    """All records of a trace, and the selections that windows make of them."""
+
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.rows = sum(trace.threads)
@@ -53,15 +55,15 @@ class TraceRecords:
     def events(self) -> Records:
         table = self.trace.events
         value = table["value"].to_numpy(np.float64).copy()
-        for number, digits in _precisions(self.trace).items():
+        for number, digits in _read_precisions(self.trace).items():
             value[table["type"] == number] *= 10.0**-digits
         row, time, cpu, kind = (table[name].to_numpy() for name in ("row", "time", "cpu", "type"))
         number = np.arange(1, len(table) + 1)
-        return Records(row, time, cpu, value, kind, number).by_time(number)
+        return Records(row, time, cpu, value, kind, number).sort_by_time(number)
 
     @cached_property
     def states(self) -> Records:
-        """Both ends of each state, at the same time in the order of the file."""
+        """Both ends of each state; at the same time in the order of the file."""
         table = self.trace.states
         ends = table[table["end"] >= 0]
         begin = [table[name] for name in ("row", "begin", "cpu", "state", "line")]
@@ -70,10 +72,10 @@ class TraceRecords:
         is_begin = np.arange(len(row)) < len(table)
         number = self.first_state + np.arange(len(row))
         records = Records(row, time, cpu, (state * is_begin).astype(np.float64), is_begin.astype(np.int64), number)
-        return records.by_time(~is_begin, line)
+        return records.sort_by_time(~is_begin, line)
 
-    def chosen_states(self) -> Records:
-        """Without the ends of states at which another one begins."""
+    def select_states(self) -> Records:
+        """Return both ends of states, without the ends at which another state starts."""
         states = self.states
         if not len(states.row):
             return states
@@ -82,27 +84,30 @@ class TraceRecords:
         last_begin = np.full(group[-1] + 1, -1)
         begins = np.flatnonzero(states.type)
         last_begin[group[begins]] = begins
-        return states.only((states.type == 1) | (np.arange(len(group)) > last_begin[group]))
+        return states.select((states.type == 1) | (np.arange(len(group)) > last_begin[group]))
 
-    def chosen_events(self, wanted: Filter) -> Records:
-        return self.events.only(self.passing_events(wanted))
+    def select_events(self, wanted: Filter) -> Records:
+        """Return the events that pass a filter."""
+        return self.events.select(self.find_passing_events(wanted))
 
-    def passing_events(self, wanted: Filter) -> np.ndarray:
-        by_type = _passes(wanted, "evt_type", self.events.type)
+    def find_passing_events(self, wanted: Filter) -> np.ndarray:
+        """Return a mask of the events that pass a filter."""
+        by_type = _find_passing(wanted, "evt_type", self.events.type)
         by_value = by_type
         if wanted.numbers["evt_value"]:
-            by_value = _passes(wanted, "evt_value", self.events.value)
+            by_value = _find_passing(wanted, "evt_value", self.events.value)
         return by_type & by_value if wanted.both["typeval"] else by_type | by_value
 
-    def states_and_events(self, wanted: Filter) -> Records:
-        states, events = self.states, self.chosen_events(wanted)
+    def select_states_and_events(self, wanted: Filter) -> Records:
+        """Return both ends of all states, and the events that pass a filter."""
+        states, events = self.states, self.select_events(wanted)
         both = Records(*(np.concatenate(pair) for pair in zip(states, events, strict=True)))
         state_kind = np.where(states.type == 1, _STATE_BEGIN, _STATE_END)
         kind = np.concatenate([state_kind, np.full(len(events.row), _EVENT)])
-        return both.by_time(np.arange(len(kind)), kind)
+        return both.sort_by_time(np.arange(len(kind)), kind)
 
-    def communications(self, spec: WindowSpec, is_sender: bool, is_bytes: bool) -> Records:
-        """What is in transit from (or to) each thread changes where these are sent and received."""
+    def select_communications(self, spec: WindowSpec, is_sender: bool, is_bytes: bool) -> Records:
+        """Return the changes of the messages (or bytes) in transit from (or to) each thread, at sends and receives."""
         table, wanted = self.trace.communications, spec.filter
         names = ("send_logical", "send_physical", "receive_logical", "receive_physical")
         send_logical, send_physical, logical, physical = (table[name].to_numpy() for name in names)
@@ -124,35 +129,35 @@ class TraceRecords:
             name = f"{'receive' if is_receive else 'send'}_{'physical' if is_physical else 'logical'}"
             number = self.first_communication + np.arange(len(table)) * 8 + place
             columns = (table[f"{side}row"], table[name], table[f"{side}cpu"], change, np.full(len(table), kind), number)
-            chosen = passes & self._passing_communications(spec)
+            chosen = passes & self._find_passing_communications(spec)
             parts.append([np.asarray(column)[chosen] for column in columns])
         records = Records(*(np.concatenate(pieces) for pieces in zip(*parts, strict=True)))
-        return records.by_time(records.id, records.type)
+        return records.sort_by_time(records.id, records.type)
 
-    def _passing_communications(self, spec: WindowSpec) -> np.ndarray:
+    def _find_passing_communications(self, spec: WindowSpec) -> np.ndarray:
         table, wanted = self.trace.communications, spec.filter
         if (
             spec.level in ("system", "node", "cpu")
             and wanted.functions["from_obj"] + wanted.functions["to_obj"] != "AllAll"
         ):
             raise NotImplementedError(f"from_obj or to_obj at {spec.level}")
-        sender, receiver = (self.object_of(spec.level, table[f"{side}_row"]) + 1 for side in ("send", "receive"))
+        sender, receiver = (self.find_object(spec.level, table[f"{side}_row"]) + 1 for side in ("send", "receive"))
         values = {"from_obj": sender, "to_obj": receiver, "tag_msg": table["tag"], "size_msg": table["size"]}
-        passing = {what: _passes(wanted, what, np.asarray(value)) for what, value in values.items()}
+        passing = {what: _find_passing(wanted, what, np.asarray(value)) for what, value in values.items()}
         if wanted.functions["bw_msg"] != "All":
             raise NotImplementedError("bw_msg")
         passes, is_decided = np.ones(len(table), bool), np.zeros(len(table), bool)
         for pair, first, second in (("fromto", "from_obj", "to_obj"), ("tagsize", "tag_msg", "size_msg")):
             if wanted.both[pair]:
                 passes &= passing[first]
-            else:  # where the first of a pair is enough, Paraver asks nothing more
+            else:  # where the first of a pair is enough, Paraver checks nothing more
                 is_decided |= passes & passing[first]
             passes &= passing[second]
         return passes | is_decided
 
     @cached_property
     def all(self) -> Records:
-        """All records, in the order of each thread; type is the kind, and value is nothing."""
+        """All records, in the order of each thread; type is the kind, and value means nothing."""
         states, events, table = self.states, self.events, self.trace.communications
         state_kind = np.where(states.type == 1, _STATE_BEGIN, _STATE_END)
         parts = [events._replace(type=np.full(len(events.id), _EVENT)), states._replace(type=state_kind)]
@@ -166,23 +171,24 @@ class TraceRecords:
         starts = self.trace.states["line"].to_numpy()
         lines = [self.trace.events["line"], starts, starts[self.trace.states["end"] >= 0], table["line"].repeat(8)]
         line = np.concatenate([[0], *lines])[records.id]
-        return records.by_time(records.id, line, records.type)
+        return records.sort_by_time(records.id, line, records.type)
 
     @cached_property
     def by_cpu(self) -> Records:
         """All records that have a CPU, by CPU and time."""
         order = np.lexsort((self.all.time, self.all.cpu))
-        return self.all.only(order[self.all.cpu[order] > 0])
+        return self.all.select(order[self.all.cpu[order] > 0])
 
-    def object_of(self, level: str, rows: np.ndarray) -> np.ndarray:
-        """Index of the object of a level of processes that a thread belongs to."""
+    def find_object(self, level: str, rows: np.ndarray) -> np.ndarray:
+        """Return the index of the object of a level of processes that each thread belongs to."""
         rows = np.asarray(rows, np.int64)
         if level == "thread":
             return rows
         return np.array(self.trace.task_of_row)[rows] - 1 if level == "task" else np.zeros(len(rows), np.int64)
 
 
-def _passes(wanted: Filter, what: str, values: np.ndarray) -> np.ndarray:
+def _find_passing(wanted: Filter, what: str, values: np.ndarray) -> np.ndarray:
+    """Return a mask of the values that pass a part of a filter."""
     function, numbers = wanted.functions[what], wanted.numbers[what]
     if function in ("All", "None") or not numbers:
         return np.full(len(values), function == "All")
@@ -195,10 +201,10 @@ def _passes(wanted: Filter, what: str, values: np.ndarray) -> np.ndarray:
     return (values >= numbers[0]) & (values <= (numbers[1] if len(numbers) > 1 else np.inf))
 
 
-def _precisions(trace: Trace) -> dict[int, int]:
-    """Event types of which the .pcf says PRECISION, with the number of decimals in their values."""
+def _read_precisions(trace: Trace) -> dict[int, int]:
+    """Return the event types with a PRECISION in the .pcf, and the number of decimals in their values."""
     stem = trace.path.name.removesuffix(".gz").removesuffix(".prv")
-    found: dict[int, int] = {}
+    digits_of_type: dict[int, int] = {}
     block: list[int] = []
     section = ""
     for line in (trace.path.parent / f"{stem}.pcf").read_text().splitlines():
@@ -206,7 +212,7 @@ def _precisions(trace: Trace) -> dict[int, int]:
             section = line
             block = [] if section == "EVENT_TYPE" else block
         elif line.startswith("PRECISION"):
-            found |= dict.fromkeys(block, int(line.split()[1]))
+            digits_of_type |= dict.fromkeys(block, int(line.split()[1]))
         elif line and section == "EVENT_TYPE":
             block.append(int(line.split()[1]))
-    return found
+    return digits_of_type
