@@ -1,12 +1,15 @@
 """Integer columns of large tables, read from the pages of the file: 20 times as fast as by sqlite3.
 
-The file format is documented and will not change (https://www.sqlite.org/fileformat2.html). What is read here is what
-sqlite3 gives, or nothing: whatever is out of the ordinary is left to sqlite3, which knows what to do with it, or says
-what is wrong. That is: another writer, short or inconsistent files, tables WITHOUT ROWID, generated columns, columns of
-floating point numbers, single such values, values in overflow pages, defaults of columns that were added later,
-anything damaged, and tables so small that this is not worth its start.
+The file format is documented and will not change (https://www.sqlite.org/fileformat2.html). The answer is what sqlite3
+would give, or nothing. Everything out of the ordinary is left to sqlite3, which can read it or reports what is wrong:
+another writer, short or inconsistent files, tables WITHOUT ROWID, generated columns, columns of floating point numbers,
+single floating point values, values in overflow pages, defaults of columns that were added later, anything damaged, and
+tables so small that reading their pages is not worth its start.
 
-Nothing is mapped into memory: a map of a file that someone cuts kills the program that touches it, a read fails.
+Nothing is mapped into memory: if someone truncates the file, touching a map kills the program, whereas a read fails.
+
+The library alternative is DuckDB's sqlite scanner. Its speed was not measured, because DuckDB downloads that extension
+at the first use, which compute nodes without a network cannot do.
 """
 
 from __future__ import annotations
@@ -33,55 +36,55 @@ _State = tuple[int, int, int, int]
 """Device, number, size (bytes) and time of last change (ns) of a file."""
 
 SMALL = 64
-"""Least number of leaf pages that this is worth: sqlite3 reads 64 in 4 ms, loading the kernels takes 8 ms, once."""
+"""Least number of leaf pages that make this worthwhile: sqlite3 reads 64 in 4 ms; the kernels load in 8 ms, once."""
 
 _HEADER_BYTES = 100
 _LOCK_BYTE = 1 << 30
-"""SQLite locks files by the byte at this position; the page that it is in holds nothing."""
+"""SQLite locks files by the byte at this position; the page that contains it holds nothing."""
 
 _DEEPEST = 20
-"""Levels of a tree; SQLite takes more for damage as well."""
+"""Most levels of a tree; SQLite treats more as damage as well."""
 
 _BLOCK_BYTES = 1 << 21
-"""What is read at once: it stays in the cache until it is taken apart."""
+"""Bytes to read at once: they stay in the cache until they are taken apart."""
 
 
 class _UnusualError(Exception):
-    """Something that is left to sqlite3."""
+    """A case that is left to sqlite3."""
 
 
 class PageReader:
-    """Reads columns of one file, as long as that stays what it was when the reader was made."""
+    """Reads columns of one file, as long as the file stays as it was when the reader was made."""
 
     def __init__(self, path: Path, small: int | None = None) -> None:
         """`small`: least number of leaf pages of the tables that are read, by default SMALL."""
         self._path = path
         self._small = SMALL if small is None else small
         try:
-            self._state: _State | None = _state(path.stat())
+            self._state: _State | None = _get_state(path.stat())
         except OSError:
-            self._state = None  # of no file that is opened later
+            self._state = None  # equals the state of no file that is opened later
 
     def check_tree(self, connection: sqlite3.Connection, table: str) -> None:
-        """Raise sqlite3.DatabaseError for a table whose pages do not form a tree: sqlite3 could take forever to go
-        through them. Whatever else is wrong with it is left to sqlite3."""
+        """Raise sqlite3.DatabaseError if the pages of a table do not form a tree: sqlite3 could take forever to go
+        through them. All other damage is left to sqlite3."""
         try:
             with FileIO(self._path) as raw:
-                _leaves(_File.open(raw), _root(connection, table))
+                _find_leaves(_File.open(raw), _find_root(connection, table))
         except (_UnusualError, OSError):
             return
 
     def read(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], null: int) -> IntArray | None:
-        """Integers as an array (columns, rows) in the order of the rowid, or None if sqlite3 has to read the table.
+        """Return integers as an array (columns, rows) in the order of the rowid; None if sqlite3 has to read the table.
 
-        NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError for a
-        table whose pages do not form a tree, because sqlite3 could take forever to go through them.
+        NULL, text and bytes are `null`. `connection` is a connection to the file. Raises sqlite3.DatabaseError if the
+        pages of the table do not form a tree, because sqlite3 could take forever to go through them.
         """
 
-        def rows(file: _File, leaves: IntArray, wanted: _Wanted) -> IntArray:
-            return _rows(file, leaves, wanted, len(columns), null)
+        def rows(file: _File, leaves: IntArray, request: _Request) -> IntArray:
+            return _read_rows(file, leaves, request, len(columns), null)
 
-        return self._taken_apart(connection, table, columns, rows)
+        return self._take_apart(connection, table, columns, rows)
 
     def read_by_block(
         self,
@@ -91,38 +94,38 @@ class PageReader:
         null: int,
         convert: Callable[[Sequence[IntArray]], T],
     ) -> list[T] | None:
-        """What `convert` makes of the integers of some rows after the other, which are gone when it returns; else as
-        `read`."""
+        """Return what `convert` makes of the integers of each block of rows, which are gone when it returns; otherwise
+        as `read`."""
 
-        def converted(file: _File, leaves: IntArray, wanted: _Wanted) -> list[T]:
-            return [convert(list(block)) for block in _blocks_of_rows(file, leaves, wanted, len(columns), null)]
+        def converted(file: _File, leaves: IntArray, request: _Request) -> list[T]:
+            return [convert(list(block)) for block in _read_row_blocks(file, leaves, request, len(columns), null)]
 
-        return self._taken_apart(connection, table, columns, converted)
+        return self._take_apart(connection, table, columns, converted)
 
-    def _taken_apart(
+    def _take_apart(
         self,
         connection: sqlite3.Connection,
         table: str,
         columns: Sequence[str],
-        take_apart: Callable[[_File, IntArray, _Wanted], T],
+        take_apart: Callable[[_File, IntArray, _Request], T],
     ) -> T | None:
-        """What is made of the leaf pages of a table, or None if sqlite3 has to read it."""
+        """Return what `take_apart` makes of the leaf pages of a table; None if sqlite3 has to read it."""
         try:
-            wanted = _Wanted.find(connection, table, columns)
+            request = _Request.find(connection, table, columns)
             with FileIO(self._path) as raw:
-                self._be_unchanged(raw)
+                self._check_unchanged(raw)
                 file = _File.open(raw)
-                leaves = _leaves(file, wanted.root)
+                leaves = _find_leaves(file, request.root)
                 if leaves.size < self._small:
                     return None
-                found = take_apart(file, leaves, wanted)
-                self._be_unchanged(raw)
-                return found
+                answer = take_apart(file, leaves, request)
+                self._check_unchanged(raw)
+                return answer
         except (_UnusualError, OSError):
             return None
 
-    def _be_unchanged(self, raw: FileIO) -> None:
-        if _state(os.fstat(raw.fileno())) != self._state:
+    def _check_unchanged(self, raw: FileIO) -> None:
+        if _get_state(os.fstat(raw.fileno())) != self._state:
             raise _UnusualError
         for suffix in ("-wal", "-journal"):
             beside = self._path.with_name(self._path.name + suffix)
@@ -130,29 +133,29 @@ class PageReader:
                 raise _UnusualError
 
 
-def _state(status: os.stat_result) -> _State:
+def _get_state(status: os.stat_result) -> _State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What is asked of a table, by the order in which its columns are stored."""
+class _Request:
+    """The columns that a caller asks for, in the order in which the table stores them."""
 
     root: int
-    """Number of the page in which the table begins."""
+    """Number of the first page of the table."""
     want: IntArray
-    """For each column up to the last that is asked for: its place in the answer, or -1."""
+    """For each column up to the last requested one: its place in the answer, or -1."""
     has_default: npt.NDArray[np.bool_]
     """Columns that are not NULL where a row lacks them: ALTER TABLE ADD COLUMN leaves the rows as they are."""
     alias: int
     """Place in the answer of the column that stands for the rowid and is stored as NULL, or -1."""
 
     @staticmethod
-    def find(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> _Wanted:
-        """Raises _UnusualError also where sqlite3 fails, since it will say so again."""
-        root = _root(connection, table)
+    def find(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> _Request:
+        """Look up the columns. Raises _UnusualError also where sqlite3 fails, since it will fail again."""
+        root = _find_root(connection, table)
         try:
-            schema, indexes_of_key = _schema(connection, table)
+            schema, indexes_of_key = _read_schema(connection, table)
         except (sqlite3.Error, ValueError):
             raise _UnusualError from None
         if not schema:
@@ -173,15 +176,15 @@ class _Wanted:
             if types[place] != "INTEGER" or max(key) > 1:
                 raise _UnusualError
             alias = int(want[place]) if place < want.size else -1
-        return _Wanted(root, want, np.array(has_default[: want.size], np.bool_), alias)
+        return _Request(root, want, np.array(has_default[: want.size], np.bool_), alias)
 
 
-def _root(connection: sqlite3.Connection, table: str) -> int:
-    """First page of a table."""
-    of_table = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+def _find_root(connection: sqlite3.Connection, table: str) -> int:
+    """Return the number of the first page of a table."""
+    statement = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
     try:
         connection.execute(f"SELECT rowid FROM {quote(table)} LIMIT 0")  # fails where there is no rowid
-        ((root,),) = connection.execute(of_table, (table,))
+        ((root,),) = connection.execute(statement, (table,))
     except (sqlite3.Error, ValueError):
         raise _UnusualError from None
     if not isinstance(root, int):
@@ -189,8 +192,8 @@ def _root(connection: sqlite3.Connection, table: str) -> int:
     return root
 
 
-def _schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
-    """Columns of a table as they are stored (a row for each), and how many indexes its key has."""
+def _read_schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the columns of a table as they are stored (a row for each), and the number of indexes of its key."""
     columns = connection.execute(
         "SELECT name, upper(type), dflt_value IS NOT NULL, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid", (table,)
     )
@@ -199,13 +202,13 @@ def _schema(connection: sqlite3.Connection, table: str) -> tuple[list[tuple[Any,
 
 
 def quote(name: str) -> str:
-    """A name as SQL has it."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
 class _File:
-    """An open database file and what its header says (1.3 of the format)."""
+    """An open database file and the facts of its header (1.3 of the format)."""
 
     raw: FileIO
     page_size: int
@@ -238,16 +241,16 @@ class _File:
         return _File(raw, page_size, page_size - reserved, pages)
 
     def blocks(self, numbers: IntArray) -> Iterator[tuple[ByteArray, int]]:
-        """Contents of pages in their order, a block at a time, and how many they are; the next overwrites it."""
+        """Yield contents of pages in their order, a block at a time, and the pages of each; the next overwrites it."""
         block = max(_BLOCK_BYTES // self.page_size, 1)
         buffer = np.zeros(min(block, numbers.size) * self.page_size + SLACK, np.uint8)
         view = buffer.data
         for first in range(0, numbers.size, block):
-            some = numbers[first : first + block]
-            runs = np.flatnonzero(np.diff(some, prepend=-1, append=-1) != 1).tolist()
-            for begin, end in pairwise(runs):
-                self._read(int(some[begin]), view[begin * self.page_size : end * self.page_size])
-            yield buffer, some.size
+            wanted = numbers[first : first + block]
+            runs = np.flatnonzero(np.diff(wanted, prepend=-1, append=-1) != 1).tolist()
+            for start, end in pairwise(runs):
+                self._read(int(wanted[start]), view[start * self.page_size : end * self.page_size])
+            yield buffer, wanted.size
 
     def _read(self, number: int, into: memoryview) -> None:
         self.raw.seek((number - 1) * self.page_size)
@@ -258,8 +261,8 @@ class _File:
             into = into[read:]
 
 
-def _leaves(file: _File, root: int) -> IntArray:
-    """Numbers of the leaf pages below a page, in the order of their rows: all are on the last level of the tree."""
+def _find_leaves(file: _File, root: int) -> IntArray:
+    """Return the numbers of the leaf pages below a page, in the order of rows: all are on the last level."""
     seen = np.zeros(file.pages + 1, np.bool_)
     visited = 0
     level = np.array([root], np.int64)
@@ -273,11 +276,11 @@ def _leaves(file: _File, root: int) -> IntArray:
         first, _ = next(file.blocks(level[:1]))
         if first[0] == LEAF:
             return level
-        level = np.concatenate([_children(file, block, pages) for block, pages in file.blocks(level)])
+        level = np.concatenate([_read_children(file, block, pages) for block, pages in file.blocks(level)])
     raise _UnusualError
 
 
-def _children(file: _File, block: ByteArray, pages: int) -> IntArray:
+def _read_children(file: _File, block: ByteArray, pages: int) -> IntArray:
     cells = page_kernels.count_cells(block, pages, INTERIOR, file.page_size, file.usable)
     children = np.empty(max(cells, 0) + pages, np.int64)
     if page_kernels.read_children(block, pages, file.page_size, file.usable, children) == NOT_READ:
@@ -285,43 +288,45 @@ def _children(file: _File, block: ByteArray, pages: int) -> IntArray:
     return children
 
 
-def _rows(file: _File, leaves: IntArray, wanted: _Wanted, columns: int, null: int) -> IntArray:
-    found = np.empty((columns, 0), np.int64)
+def _read_rows(file: _File, leaves: IntArray, request: _Request, columns: int, null: int) -> IntArray:
+    integers = np.empty((columns, 0), np.int64)
     rows = done = 0
     for block, pages in file.blocks(leaves):
-        cells = _cells(file, block, pages)
+        cells = _count_cells(file, block, pages)
         done += pages
-        if rows + cells > found.shape[1]:
-            # As if the pages to come held as many rows as those before; memory that is not used is not given either.
+        if rows + cells > integers.shape[1]:
+            # Expect as many rows in each page to come as in those before; memory that is never used is never granted.
             wider = np.empty((columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)
-            wider[:, :rows] = found[:, :rows]
-            found = wider
-        rows = _read_block(file, block, pages, wanted, null, found, rows)
-    return found[:, :rows]
+            wider[:, :rows] = integers[:, :rows]
+            integers = wider
+        rows = _read_block(file, block, pages, request, null, integers, rows)
+    return integers[:, :rows]
 
 
-def _blocks_of_rows(file: _File, leaves: IntArray, wanted: _Wanted, columns: int, null: int) -> Iterator[IntArray]:
-    """Rows of some leaf pages after the other; the next overwrite them."""
-    found = np.empty((columns, 0), np.int64)
+def _read_row_blocks(file: _File, leaves: IntArray, request: _Request, columns: int, null: int) -> Iterator[IntArray]:
+    """Yield the rows of a block of leaf pages at a time; the next block overwrites them."""
+    integers = np.empty((columns, 0), np.int64)
     for block, pages in file.blocks(leaves):
-        cells = _cells(file, block, pages)
-        if cells > found.shape[1]:
-            found = np.empty((columns, cells * 5 // 4), np.int64)
-        yield found[:, : _read_block(file, block, pages, wanted, null, found, 0)]
+        cells = _count_cells(file, block, pages)
+        if cells > integers.shape[1]:
+            integers = np.empty((columns, cells * 5 // 4), np.int64)
+        yield integers[:, : _read_block(file, block, pages, request, null, integers, 0)]
 
 
-def _cells(file: _File, block: ByteArray, pages: int) -> int:
-    """Number of rows in leaf pages."""
+def _count_cells(file: _File, block: ByteArray, pages: int) -> int:
+    """Return the number of rows in leaf pages."""
     cells: int = page_kernels.count_cells(block, pages, LEAF, file.page_size, file.usable)
     if cells == NOT_READ:
         raise _UnusualError
     return cells
 
 
-def _read_block(file: _File, block: ByteArray, pages: int, wanted: _Wanted, null: int, into: IntArray, row: int) -> int:
-    """Rows of leaf pages into into[:, row:]; the row after the last."""
+def _read_block(
+    file: _File, block: ByteArray, pages: int, request: _Request, null: int, into: IntArray, row: int
+) -> int:
+    """Read the rows of leaf pages into into[:, row:]; return the row after the last."""
     row = page_kernels.read_leaves(
-        block, pages, file.page_size, file.usable, wanted.want, wanted.has_default, wanted.alias, null, into, row
+        block, pages, file.page_size, file.usable, request.want, request.has_default, request.alias, null, into, row
     )
     if row == NOT_READ:
         raise _UnusualError
