@@ -1,6 +1,6 @@
-"""A trace of three threads and .cfg files for tests of the evaluator, and how to compare what they show.
+"""A trace of three threads, .cfg files for tests of the evaluator, and the comparison of what they show.
 
-All results are worked out by hand and confirmed by Paraver's paramedir.
+All expected results were worked out by hand and confirmed by Paraver's paramedir.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ Bursts = dict[int, list[tuple[int, int, float]]]
 class Case:
     cfg: str
     bursts: Bursts | None = None
-    """Begin, end and value by object; those of other objects are not looked at."""
+    """Start, end and value of each burst, by object. Other objects are not compared."""
     cells: list[list[float]] | None = None
-    """Of a histogram, by object."""
+    """Cells of a histogram, by object."""
     first_bin: float = 0.0
     delta: float = 1.0
 
@@ -79,7 +79,7 @@ def single(
     unit: str = "Nanoseconds",
     more: str = "",
 ) -> str:
-    """A window of events of some types (their number and the types), or of any."""
+    """Return a window of events of some types (given as their count and the types), or of any type."""
     chosen = {"thread": thread, "evt_type": "=" if types else "All", **(functions or {})}
     lines = ["window_name w", "window_type single", f"window_units {unit}", f"window_level {level}"]
     lines += [_functions("selected", list(chosen.items())), *_composed(composes)]
@@ -105,7 +105,7 @@ def _functions(kind: str, pairs: list[tuple[str, str]]) -> str:
 
 
 def parameters(level: str, name: str, *lists: str) -> str:
-    """Of a function; a list is the number of values and the values."""
+    """Return the line of a function's parameters. Each list gives the number of values and the values."""
     return f"window_semantic_module {level} {name} {{ {len(lists)}, {{ {', '.join(lists)} }} }}"
 
 
@@ -161,8 +161,8 @@ def check(case: Case, trace: Trace, folder: Path) -> None:
     for index, expected in (case.bursts or {}).items():
         assert isinstance(last, Window)
         bursts = last.bursts[last.bursts["object"] == index]
-        found = list(zip(bursts["begin"].tolist(), bursts["end"].tolist(), bursts["value"].tolist(), strict=True))
-        assert [pytest.approx(burst, rel=1e-12) for burst in expected] == found
+        shown = list(zip(bursts["begin"].tolist(), bursts["end"].tolist(), bursts["value"].tolist(), strict=True))
+        assert [pytest.approx(burst, rel=1e-12) for burst in expected] == shown
     if case.cells is not None:
         assert isinstance(last, Histogram)
         np.testing.assert_allclose(last.cells, case.cells, rtol=1e-12)

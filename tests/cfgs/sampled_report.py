@@ -1,4 +1,4 @@
-"""A made report of two processes that are sampled while GPUs work for them: the reports in samples/ were not."""
+"""A made report of two processes with CPU samples and kernels: the reports in samples/ have no CPU samples."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _STRINGS = ["poll", "kernel", "train", "load", "0x7f00", "/usr/lib/libcuda.so.1"
 
 
 @dataclass(frozen=True)
-class Made:
+class SampledReport:
     path: Path
     kernels: dict[int, dict[int, list[tuple[int, int]]]]
-    """Begin and end of those of each process (from 0) on each GPU."""
+    """Start and end (ns) of the kernels of each process (from 0) on each GPU."""
     samples: list[tuple[int, int, str]]
-    """Row, time and function of each."""
+    """Row, time (ns) and function of each sample."""
     process_of_row: list[int]
 
 
-def make(folder: Path, seed: int = 1) -> Made:
-    """Process 0 has two threads and two GPUs, process 1 one of each."""
+def make_sampled_report(folder: Path, seed: int = 1) -> SampledReport:
+    """Write the report. Process 0 has two threads and two GPUs, process 1 has one of each."""
     rng = random.Random(seed)
     processes = [PROCESS, PROCESS + (1 << 24)]
     threads = [(processes[0] | 77, 0), (processes[0] | 90, 0), (processes[1] | 78, 1)]
-    kernels = {process: {gpu: _kernels(rng) for gpu in gpus} for process, gpus in ((0, (0, 1)), (1, (2,)))}
+    kernels = {process: {gpu: _make_kernels(rng) for gpu in gpus} for process, gpus in ((0, (0, 1)), (1, (2,)))}
     frames = [(2, 6, 0), (3, 6, 0), (4, 5, 1)]
     chains, samples, composite = [], [], []
     for row, (thread, _) in enumerate(threads):
@@ -53,10 +53,10 @@ def make(folder: Path, seed: int = 1) -> Made:
         "TARGET_INFO_GPU": (("id", "name", "uuid"), [(gpu, "GPU", f"uuid {gpu}") for gpu in range(3)]),
     }
     path = export(folder / "sampled.sqlite", _STRINGS, tables)
-    return Made(path, kernels, samples, [process for _, process in threads])
+    return SampledReport(path, kernels, samples, [process for _, process in threads])
 
 
-def _kernels(rng: random.Random) -> list[tuple[int, int]]:
-    """Short and long ones, with gaps of any length."""
+def _make_kernels(rng: random.Random) -> list[tuple[int, int]]:
+    """Return start and end of short and long kernels, with gaps of any length."""
     limits = sorted(rng.sample(range(END), 400))
     return list(zip(limits[::2], limits[1::2], strict=True))

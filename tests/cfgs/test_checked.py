@@ -1,4 +1,4 @@
-"""Every preset against the checker, on traces with and without its events."""
+"""Every preset, checked by the checker on traces with and without its events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.shared.source import SourceOptions
-from tests.cfgs.sampled_report import make
-from tests.cfgs.test_node_presets import made
+from tests.cfgs.sampled_report import make_sampled_report
+from tests.cfgs.test_node_presets import make_node_trace
 from tests.conftest import REPOSITORY
 from tests.sources.small_reports import MAIN, PROCESS, export, translate_reports
 from tests.translated import translated_set
@@ -54,7 +54,7 @@ RARE = {
         [(8, 1, 10, 0, PROCESS), (7, 1, 20, 0, PROCESS)],
     ),
 }
-"""An event of each kind that no sample has."""
+"""One event of each kind that no sample has."""
 
 
 @pytest.fixture(scope="module", params=SETS)
@@ -65,15 +65,15 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
     contents = check_trace(trace).contents
-    found = list_presets()
-    assert len(found) == len(list((REPOSITORY / "cfgs").glob("*/*.cfg"))) > 40
-    for preset in found:
+    presets = list_presets()
+    assert len(presets) == len(list((REPOSITORY / "cfgs").glob("*/*.cfg"))) > 40
+    for preset in presets:
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         assert report.problems == [], preset.name
         assert report.windows > 0
 
 
-def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None:
+def test_presets_warn_only_of_events_that_the_trace_lacks(trace: Path) -> None:
     contents = check_trace(trace).contents
     for preset in list_presets():
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
@@ -82,15 +82,15 @@ def test_presets_warn_only_of_events_that_the_trace_has_not(trace: Path) -> None
 
 
 def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path) -> None:
-    """So that no preset is only ever seen empty. What the samples do not have is made."""
+    """No preset may be empty in all traces. Reports with the events that the samples lack are made here."""
     traces = [
         translated_set([samples / report for report in reports], tmp_path / name, EVERYTHING).trace.path
         for name, reports in SETS.items()
     ]
-    for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make(tmp_path).path):
+    for report in (export(tmp_path / "rare.sqlite", ["name"], RARE), make_sampled_report(tmp_path).path):
         output = tmp_path / f"{report.stem}.prv"
         traces.append(translate_reports([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
-    traces.append(made(tmp_path).path)
+    traces.append(make_node_trace(tmp_path).path)
     empty = {preset.name for preset in list_presets()}
     for trace in traces:
         contents = check_trace(trace).contents

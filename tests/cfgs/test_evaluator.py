@@ -1,4 +1,4 @@
-"""The evaluator of .cfg files: functions of threads and composes, and what is refused."""
+"""The evaluator of .cfg files: functions of threads, compose functions, and refused files."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_not_implemented(cfg: str, name: str, trace: Trace, tmp_path: Path) -> N
 
 
 def test_dropped_histogram(trace: Trace, tmp_path: Path) -> None:
-    """Paraver shows the windows of a file with a histogram that it does not accept, and says nothing."""
+    """If Paraver does not accept a histogram, it shows the windows of the file without any message."""
     finer = evaluate(write_cfg(tmp_path, single(level="task") + single() + histogram("Time", 1, 2)), trace)
     assert finer.last is finer.windows[1]
     assert "finer level" in finer.dropped

@@ -1,4 +1,4 @@
-"""The presets in cfgs/ are what their declarations say, and name only what a trace can hold."""
+"""The presets in cfgs/ match their declarations, and name only what a trace can hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WANTED = {
     "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie network_cards network_plugin",
 }
 
-# Names of NVIDIA's for metrics of which a preset is to show exactly these, of several kinds of GPU.
+# The patterns of presets, each with NVIDIA's names of the metrics that it must match, on several kinds of GPU.
 METRICS = {
     "SM* Active [*%]": ["SMs Active [Throughput %]", "SM Active [Throughput %]"],
     "SM Issue* [*%]": ["SM Issue [Throughput %]"],
@@ -57,7 +57,7 @@ OTHER_METRICS = [
 ]
 
 
-def _declared() -> dict[int, str]:
+def _list_declared_labels() -> dict[int, str]:
     """Return the labels of all event types by number, without GPU metrics and NVTX domains without fixed numbers."""
     fixed: list[EventType] = []
     for value in vars(types).values():
@@ -73,15 +73,15 @@ def _declared() -> dict[int, str]:
     return labels
 
 
-def _read(preset: Preset) -> list[Events]:
+def _list_events(preset: Preset) -> list[Events]:
     return [view.events for view in preset.views if isinstance(view, Window)]
 
 
-def _fits(pattern: str, label: str) -> bool:
+def _matches(pattern: str, label: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), label) is not None
 
 
-def test_committed_files_are_what_the_declarations_say() -> None:
+def test_committed_files_match_the_declarations() -> None:
     present = {path.relative_to(CFGS).as_posix() for path in (*CFGS.glob("*/*.cfg"), CFGS / "README.md")}
     wanted = make_files()
     assert present == set(wanted)
@@ -96,7 +96,7 @@ def test_all_presets_that_users_know_by_name_are_there() -> None:
     assert named == {folder: set(names.split()) for folder, names in WANTED.items()}
 
 
-def test_the_readme_counts_the_presets_right() -> None:
+def test_the_readme_gives_the_right_number_of_presets() -> None:
     stated = re.findall(r"([0-9]+) presets", (CFGS.parent / "README.md").read_text())
     assert set(stated) <= {str(len(PRESETS))}
 
@@ -109,8 +109,8 @@ def test_summaries_differ_and_are_one_line() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
 def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None:
-    declared = _declared()
-    for events in _read(preset):
+    declared = _list_declared_labels()
+    for events in _list_events(preset):
         for number, label in events.types:
             if number == TRACE_LACKS:
                 assert "*" in label
@@ -118,30 +118,31 @@ def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None
                 assert declared[number] == label
 
 
-def test_no_type_has_the_number_beside_patterns() -> None:
-    assert TRACE_LACKS not in _declared()
+def test_no_type_has_the_number_that_stands_beside_patterns() -> None:
+    assert TRACE_LACKS not in _list_declared_labels()
     assert TRACE_LACKS < families.GPU_METRIC_OTHERS
     assert not any(number <= TRACE_LACKS < number + families.NVTX_BLOCK for number in families.NVTX_RESERVED.values())
 
 
-def test_patterns_fit_the_metrics_that_they_are_meant_for() -> None:
+def test_patterns_match_exactly_the_metrics_they_are_meant_for() -> None:
     patterns = {
         label
         for preset in PRESETS
-        for events in _read(preset)
+        for events in _list_events(preset)
         for number, label in events.types
         if number == TRACE_LACKS and not label.startswith("NVTX")
     }
     assert patterns == set(METRICS)
     known = [*OTHER_METRICS, *(name for names in METRICS.values() for name in names)]
     for pattern, names in METRICS.items():
-        assert [name for name in known if _fits(pattern, name)] == names
+        assert [name for name in known if _matches(pattern, name)] == names
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
 def test_a_preset_loads_on_any_trace(preset: Preset) -> None:
     text = format_cfg(preset)
-    # Paraver refuses a file of whose types the trace has none unless `All` is selected; rows by number fit one trace.
+    # If the trace has none of the types of a file, Paraver refuses it unless `All` is selected. Rows by number would
+    # fit only one trace.
     functions = [line for line in text.splitlines() if line.startswith("window_selected_functions")]
     assert any("{evt_type, All}" in line for line in functions)
     assert set(re.findall(r"window_object .*", text)) == {"window_object appl { 1, { All } }"}

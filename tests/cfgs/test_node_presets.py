@@ -1,4 +1,4 @@
-"""Presets of what no sample has: network cards, the network plugin, messages of nsys. On small exports."""
+"""Presets of what no sample has: network cards, the network plugin, messages of nsys. Tested on small exports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ CALL = ("start", "end", "globalTid", "nameId")
 GB = 1_000_000  # bytes per ms
 
 
-def made(folder: Path) -> Trace:
-    """A call from 0 to 100; an InfiniBand card at 0, 20, 40 and an Ethernet card at 10, 50; a plugin; two messages."""
+def make_node_trace(folder: Path) -> Trace:
+    """Translate a report of a call, two cards, a plugin and two messages.
+
+    The call lasts from 0 to 100. The InfiniBand card has samples at 0, 20, 40, the Ethernet card at 10, 50.
+    """
     names = [
         (0, 0, "IB: Bytes sent"),
         (0, 1, "IB: Bytes received"),
@@ -32,7 +35,7 @@ def made(folder: Path) -> Trace:
     tables: dict[str, Rows] = {
         "CUPTI_ACTIVITY_KIND_RUNTIME": (CALL, [(0, 100, MAIN, 0)]),
         "NET_NIC_METRIC": (METRIC, nics),
-        "TARGET_INFO_NETWORK_METRICS": (NETWORK_METRICS, [(*each, "", "bytes/ms") for each in names]),
+        "TARGET_INFO_NETWORK_METRICS": (NETWORK_METRICS, [(*name, "", "bytes/ms") for name in names]),
         "GENERIC_EVENT_TYPES": (TYPES, [(1, 50, None, None)]),
         "GENERIC_EVENT_TYPE_FIELDS": (FIELDS, [(1, 0, 1, 0, 8, 0), (1, 1, 2, 8, 8, 0)]),
         "GENERIC_EVENTS": (EVENTS, [(i, t, t, 1, None, None) for i, t in enumerate((30, 60, 80))]),
@@ -49,25 +52,25 @@ def made(folder: Path) -> Trace:
 @pytest.mark.parametrize(
     ("preset", "window", "expected"),
     [
-        # The last sample of a row has no end, and is not shown.
+        # The last sample of a row has no end and is not shown.
         ("hwcounters/network_cards", "Network sent [GB/s]", [(0, 10, 3), (10, 20, 4), (20, 40, 1), (40, 50, 1)]),
         ("hwcounters/network_cards", "Network received [GB/s]", []),
         ("hwcounters/network_plugin", "Bytes received, by sample", [(60, 80, 10)]),
         ("hwcounters/network_plugin", "Bytes sent, by sample", [(30, 60, 1), (60, 80, 11)]),
     ],
 )
-def test_what_a_node_sent_and_received(
+def test_bytes_that_a_node_sent_and_received(
     preset: str, window: str, expected: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    found = evaluate(REPOSITORY / "cfgs" / f"{preset}.cfg", made(tmp_path))
-    (bursts,) = (each.bursts for each in found.windows if each.name == window)
+    evaluated = evaluate(REPOSITORY / "cfgs" / f"{preset}.cfg", make_node_trace(tmp_path))
+    (bursts,) = (shown.bursts for shown in evaluated.windows if shown.name == window)
     shown = bursts[(bursts["value"] != 0)]
     assert set(shown["object"]) <= {1}
     assert list(shown[["begin", "end", "value"]].itertuples(index=False, name=None)) == expected
 
 
-def test_messages(tmp_path: Path) -> None:
-    trace = made(tmp_path)
+def test_each_message_of_nsys_lasts_until_the_next(tmp_path: Path) -> None:
+    trace = make_node_trace(tmp_path)
     (window,) = evaluate(REPOSITORY / "cfgs" / "basics" / "diagnostics.cfg", trace).windows
     shown = window.bursts[window.bursts["value"] != 0]
     assert {trace.names["THREAD"][row] for row in shown["object"]} == {"node"}

@@ -1,4 +1,4 @@
-"""What presets show against plain loops over the reports: equal to the nanosecond."""
+"""Numbers that presets show, compared with plain loops over the reports: equal to the nanosecond."""
 
 from __future__ import annotations
 
@@ -40,44 +40,44 @@ def operations(translated: Translated) -> pd.DataFrame:
 # ---- what a preset shows ---------------------------------------------------------------------------------------------
 
 
-def of_preset(translated: Translated, name: str) -> Evaluated:
+def evaluate_preset(translated: Translated, name: str) -> Evaluated:
     return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", translated.trace)
 
 
-def shown(window: Window) -> pd.DataFrame:
-    """Bursts that are not 0, with their length (ns)."""
+def select_nonzero(window: Window) -> pd.DataFrame:
+    """Return the bursts that are not 0, with their length (ns)."""
     bursts = window.bursts[window.bursts["value"] != 0]
     return bursts.assign(length=bursts["end"] - bursts["begin"])
 
 
-def by_value(window: Window) -> dict[tuple[int, int], int]:
-    """ns by object and value."""
-    return shown(window).groupby(["object", "value"])["length"].sum().to_dict()
+def sum_time_by_value(window: Window) -> dict[tuple[int, int], int]:
+    """Return the time (ns) by object and value."""
+    return select_nonzero(window).groupby(["object", "value"])["length"].sum().to_dict()
 
 
-def integral(window: Window) -> dict[int, int]:
-    """Sum of value times ns by object."""
-    bursts = shown(window)
+def integrate(window: Window) -> dict[int, int]:
+    """Return the sum of value times length (ns) by object."""
+    bursts = select_nonzero(window)
     return (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum().astype(np.int64).to_dict()
 
 
-# ---- what the reports tell -------------------------------------------------------------------------------------------
+# ---- what the reports contain ----------------------------------------------------------------------------------------
 
 
-def gap_lengths(of_gpu: pd.DataFrame) -> list[int]:
+def list_gap_lengths(of_gpu: pd.DataFrame) -> list[int]:
     return [end - begin for begin, end in find_gaps(of_gpu)]
 
 
-def not_zero(found: dict[int, int]) -> dict[int, int]:
-    return {key: value for key, value in found.items() if value}
+def drop_zeros(numbers: dict[int, int]) -> dict[int, int]:
+    return {key: value for key, value in numbers.items() if value}
 
 
-def by_task_of_gpus(translated: Translated, operations: pd.DataFrame) -> dict[int, list[pd.DataFrame]]:
-    """Operations of each GPU whose row a task has."""
-    found: dict[int, list[pd.DataFrame]] = {}
+def group_gpus_by_task(translated: Translated, operations: pd.DataFrame) -> dict[int, list[pd.DataFrame]]:
+    """Return, for each task that has rows of GPUs, the operations of each of these GPUs."""
+    gpus: dict[int, list[pd.DataFrame]] = {}
     for row, of_gpu in operations.groupby("gpu_row"):
-        found.setdefault(translated.trace.task_of_row[row] - 1, []).append(of_gpu)
-    return found
+        gpus.setdefault(translated.trace.task_of_row[row] - 1, []).append(of_gpu)
+    return gpus
 
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
@@ -92,40 +92,41 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
 ) -> None:
     expected = {
         task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
-        for task, gpus in by_task_of_gpus(translated, operations).items()
+        for task, gpus in group_gpus_by_task(translated, operations).items()
     }
-    assert integral(of_preset(translated, preset).windows[-1]) == not_zero(expected)
+    assert integrate(evaluate_preset(translated, preset).windows[-1]) == drop_zeros(expected)
 
 
 def test_useful_time_of_each_gpu_in_the_histogram(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = of_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
-    found = {row: round(sum(cells) * 10**6) for row, cells in enumerate(histogram.cells) if any(cells)}
+    (histogram,) = evaluate_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
+    useful = {row: round(sum(cells) * 10**6) for row, cells in enumerate(histogram.cells) if any(cells)}
     expected = {row: sum_lengths(unite(g[g["kind"] == COMPUTE])) for row, g in operations.groupby("gpu_row")}
-    assert found == not_zero(expected)
+    assert useful == drop_zeros(expected)
 
 
-def test_each_idle_stretch_is_shown_with_its_length(translated: Translated, operations: pd.DataFrame) -> None:
-    window = of_preset(translated, "analysis/gpu-gaps").windows[-1]
-    found = shown(window)
-    of_one_gpu = {task: gpus[0] for task, gpus in by_task_of_gpus(translated, operations).items() if len(gpus) == 1}
+def test_each_gap_is_shown_with_its_length(translated: Translated, operations: pd.DataFrame) -> None:
+    window = evaluate_preset(translated, "analysis/gpu-gaps").windows[-1]
+    bursts = select_nonzero(window)
+    of_one_gpu = {task: gpus[0] for task, gpus in group_gpus_by_task(translated, operations).items() if len(gpus) == 1}
     for task, of_gpu in of_one_gpu.items():
-        mine = found[found["object"] == task]
-        assert mine["length"].tolist() == gap_lengths(of_gpu)
-        assert (mine["value"] * 1000).round().astype(np.int64).tolist() == gap_lengths(of_gpu)  # the preset shows us
-    several = sorted(set(by_task_of_gpus(translated, operations)) - set(of_one_gpu))
+        of_task = bursts[bursts["object"] == task]
+        lengths = list_gap_lengths(of_gpu)
+        assert of_task["length"].tolist() == lengths
+        assert (of_task["value"] * 1000).round().astype(np.int64).tolist() == lengths  # the preset shows us
+    several = sorted(set(group_gpus_by_task(translated, operations)) - set(of_one_gpu))
     for task in several:  # any GPU of the rank is idle
-        spans = [gap for of_gpu in by_task_of_gpus(translated, operations)[task] for gap in find_gaps(of_gpu)]
-        assert found[found["object"] == task]["length"].sum() == sum_lengths(
+        spans = [gap for of_gpu in group_gpus_by_task(translated, operations)[task] for gap in find_gaps(of_gpu)]
+        assert bursts[bursts["object"] == task]["length"].sum() == sum_lengths(
             unite(pd.DataFrame(spans, columns=["begin", "end"]))
         )
 
 
-def test_idle_stretches_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = of_preset(translated, "analysis/gap_histogram").histograms
+def test_number_of_gaps_by_length(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = evaluate_preset(translated, "analysis/gap_histogram").histograms
     for row, of_gpu in operations.groupby("gpu_row"):
-        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in gap_lengths(of_gpu) if gap >= 10)
-        found = histogram.frame.iloc[row]
-        assert {half: int(count) for half, count in found.items() if count} == halves
+        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in list_gap_lengths(of_gpu) if gap >= 10)
+        counts = histogram.frame.iloc[row]
+        assert {half: int(count) for half, count in counts.items() if count} == halves
 
 
 def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFrame) -> None:
@@ -133,15 +134,15 @@ def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFra
     in_flight = (kernels["end"] - kernels["launched"]).groupby(
         [translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]
     )
-    window = of_preset(translated, "analysis/kernels-inflight").windows[-1]
-    assert integral(window) == not_zero(in_flight.sum().to_dict())
+    window = evaluate_preset(translated, "analysis/kernels-inflight").windows[-1]
+    assert integrate(window) == drop_zeros(in_flight.sum().to_dict())
 
 
 def test_overlap_of_communication_and_compute(translated: Translated, operations: pd.DataFrame) -> None:
-    evaluated = of_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
+    evaluated = evaluate_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
     of_gpus = evaluated.windows[-1]
     assert of_gpus.level == "thread"
-    time = by_value(of_gpus)
+    time = sum_time_by_value(of_gpus)
     cells = evaluated.histograms[0].frame
     for row, of_gpu in operations.groupby("gpu_row"):
         spans = {kind: unite(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
@@ -151,8 +152,8 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
             )
         both = sum(ns for (at, value), ns in time.items() if at == row and int(value) in (3, 7))
         assert both == sum_common(spans[COMPUTE], spans[COMMUNICATION])
-        assert time.get((row, 8), 0) == sum(gap_lengths(of_gpu))
-        # The histogram's percents are of the same times.
+        assert time.get((row, 8), 0) == sum(list_gap_lengths(of_gpu))
+        # The percentages of the histogram come from the same times.
         whole = sum(ns for (at, _), ns in time.items() if at == row)
         percents = sorted(100 * ns / whole for (at, _), ns in time.items() if at == row)
         assert sorted(cell for cell in cells.iloc[row] if cell) == pytest.approx(percents, rel=1e-12)
@@ -164,32 +165,32 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
 def test_time_of_each_stream_in_compute_kernels(translated: Translated, operations: pd.DataFrame) -> None:
     kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
     expected = (kernels["end"] - kernels["begin"]).groupby(kernels["row"]).sum().to_dict()
-    assert integral(of_preset(translated, "analysis/in_useful_kernel").windows[-1]) == not_zero(expected)
+    assert integrate(evaluate_preset(translated, "analysis/in_useful_kernel").windows[-1]) == drop_zeros(expected)
 
 
 def test_concurrent_nccl_kernels(translated: Translated, operations: pd.DataFrame) -> None:
     nccl = operations[operations["kind"] == COMMUNICATION]
-    window = of_preset(translated, "analysis/nccl_kernel_concurrency").windows[-1]
+    window = evaluate_preset(translated, "analysis/nccl_kernel_concurrency").windows[-1]
     expected = (nccl["end"] - nccl["begin"]).groupby(nccl["task"]).sum().to_dict()
-    assert integral(window) == not_zero(expected)
+    assert integrate(window) == drop_zeros(expected)
     for task, of_task in nccl.groupby("task"):
         at_begin = [((of_task["begin"] <= t) & (of_task["end"] > t)).sum() for t in of_task["begin"]]
-        assert shown(window).loc[lambda f, task=task: f["object"] == task, "value"].max() == max(at_begin)
+        assert select_nonzero(window).loc[lambda f, task=task: f["object"] == task, "value"].max() == max(at_begin)
 
 
 def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.DataFrame) -> None:
-    window = of_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
-    found = integral(window)
+    window = evaluate_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
+    time = integrate(window)
     for task, of_task in operations.groupby("task"):
         in_nccl = unite(of_task[of_task["kind"] == COMMUNICATION])
         kernels = of_task[(of_task["table"] == "KERNEL") & (of_task["kind"] == COMPUTE)]
-        # Streams in a compute kernel, so that two kernels on rows of one stream count twice.
+        # Rows in a compute kernel are counted, so two kernels on different rows of one stream count twice.
         beside = sum(sum_common(unite(of_row), in_nccl) for _, of_row in kernels.groupby("row"))
-        assert found.get(task, 0) == sum_lengths(in_nccl) + beside
+        assert time.get(task, 0) == sum_lengths(in_nccl) + beside
 
 
-def test_queue_delays_by_their_length(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = of_preset(translated, "analysis/queue_delay").histograms
+def test_number_of_queue_delays(translated: Translated, operations: pd.DataFrame) -> None:
+    (histogram,) = evaluate_preset(translated, "analysis/queue_delay").histograms
     kernels = operations[(operations["table"] == "KERNEL") & operations["delay"].notna()]
     expected = kernels[kernels["delay"] >= 10].groupby("row").size().to_dict()
     counted = histogram.frame.sum(axis=1)
@@ -197,21 +198,21 @@ def test_queue_delays_by_their_length(translated: Translated, operations: pd.Dat
 
 
 def test_copies_by_size_and_time_by_kind_of_memory(translated: Translated, operations: pd.DataFrame) -> None:
-    *kinds, sizes = of_preset(translated, "analysis/memcpy_sizes").histograms
+    *kinds, sizes = evaluate_preset(translated, "analysis/memcpy_sizes").histograms
     copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
     expected = copies[copies["bytes"] >= 2].groupby("row").size().to_dict()
     assert {row: int(count) for row, count in enumerate(sizes.frame.sum(axis=1)) if count} == expected
     of_memcpy = copies[copies["table"] == "MEMCPY"]
     time = (of_memcpy["end"] - of_memcpy["begin"]).groupby(of_memcpy["row"]).sum().to_dict()
     copied_from = kinds[1].frame.sum(axis=1) if len(kinds[1].frame.columns) else pd.Series(dtype=float)
-    assert {row: round(ms * 10**6) for row, ms in enumerate(copied_from) if ms} == not_zero(time)
+    assert {row: round(ms * 10**6) for row, ms in enumerate(copied_from) if ms} == drop_zeros(time)
 
 
 # ---- iterations ------------------------------------------------------------------------------------------------------
 
 
 def test_average_duration_of_the_outermost_ranges(translated: Translated) -> None:
-    *_, outermost = of_preset(translated, "analysis/iteration_time").histograms
+    *_, outermost = evaluate_preset(translated, "analysis/iteration_time").histograms
     ranges = translated.nvtx
     ranges = ranges[(ranges["style"] == "push/pop") & (ranges["domain"] == "")]
     expected = []
@@ -223,37 +224,37 @@ def test_average_duration_of_the_outermost_ranges(translated: Translated) -> Non
                 last = end
         of_name = pd.DataFrame(outer, columns=["length", "name"]).groupby("name")["length"].mean()
         expected += (of_name / 1e6).tolist()
-    found = [cell for row in outermost.cells for cell in row if cell]
-    assert sorted(found) == pytest.approx(sorted(expected), rel=1e-9)
+    averages = [cell for row in outermost.cells for cell in row if cell]
+    assert sorted(averages) == pytest.approx(sorted(expected), rel=1e-9)
 
 
 # ---- by name, cell by cell -------------------------------------------------------------------------------------------
 
 
-def labelled(translated: Translated, histogram: Histogram, event_type: int) -> dict[tuple[int, str], float]:
-    """Cells that are not 0, by row and the label of the column's value."""
+def label_cells(translated: Translated, histogram: Histogram, event_type: int) -> dict[tuple[int, str], float]:
+    """Return the cells that are not 0, by row and by the label of the column's value."""
     labels = translated.trace.values.get(event_type, {})
     frame = histogram.frame
     return {(row, labels[int(value)]): cell for value in frame.columns for row, cell in enumerate(frame[value]) if cell}
 
 
-def shares(time: pd.Series) -> dict[tuple[int, str], float]:
-    """Percent of each row's sum."""
+def compute_shares(time: pd.Series) -> dict[tuple[int, str], float]:
+    """Return the percentage of the sum of each row."""
     return (100 * time / time.groupby(level=0).transform("sum")).to_dict()
 
 
 def test_share_of_each_kernel_in_the_time_of_its_stream(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = of_preset(translated, "analysis/kernel-timepercent").histograms
+    (histogram,) = evaluate_preset(translated, "analysis/kernel-timepercent").histograms
     kernels = operations[(operations["table"] == "KERNEL") & (operations["kind"] == COMPUTE)]
     time = (kernels["end"] - kernels["begin"]).groupby([kernels["row"], kernels["name"]]).sum()
-    assert labelled(translated, histogram, KERNEL) == pytest.approx(shares(time[time > 0]), rel=1e-9)
+    assert label_cells(translated, histogram, KERNEL) == pytest.approx(compute_shares(time[time > 0]), rel=1e-9)
 
 
 @pytest.mark.parametrize(("which", "column", "event_type"), [(0, "dstKind", 63000211), (1, "srcKind", 63000210)])
 def test_time_of_copies_by_kind_of_memory(
     translated: Translated, operations: pd.DataFrame, which: int, column: str, event_type: int
 ) -> None:
-    histogram = of_preset(translated, "analysis/memcpy_sizes").histograms[which]
+    histogram = evaluate_preset(translated, "analysis/memcpy_sizes").histograms[which]
     kinds = []
     for report in translated.objects.reports:
         for table in ("MEMCPY", "MEMSET"):
@@ -276,19 +277,19 @@ def test_time_of_copies_by_kind_of_memory(
     copies = copies.assign(memory=[None if kind is None else labels.get(kind, "Unknown") for kind in kinds])
     copies = copies.dropna(subset=["memory"])
     time = (copies["end"] - copies["begin"]).groupby([copies["row"], copies["memory"]]).sum()
-    found = labelled(translated, histogram, event_type)
-    assert {key: round(ms * 10**6) for key, ms in found.items()} == {key: ns for key, ns in time.items() if ns}
+    cells = label_cells(translated, histogram, event_type)
+    assert {key: round(ms * 10**6) for key, ms in cells.items()} == {key: ns for key, ns in time.items() if ns}
 
 
 def test_number_of_nccl_calls_and_time_of_nccl_kernels_by_name(
     translated: Translated, operations: pd.DataFrame
 ) -> None:
-    time, _, number = of_preset(translated, "analysis/nccl_calls_2dh").histograms
+    time, _, number = evaluate_preset(translated, "analysis/nccl_calls_2dh").histograms
     calls = translated.nvtx[(translated.nvtx["domain"] == "NCCL") & (translated.nvtx["style"] == "push/pop")]
     calls = calls[calls["end"] > calls["begin"]]
     expected = calls.groupby(["row", "name"]).size().to_dict()
-    assert labelled(translated, number, NCCL_CALL) == expected
+    assert label_cells(translated, number, NCCL_CALL) == expected
     nccl = operations[operations["kind"] == COMMUNICATION]
     of_name = (nccl["end"] - nccl["begin"]).groupby([nccl["row"], nccl["name"]]).sum().to_dict()
-    found = labelled(translated, time, NCCL_KERNEL)
-    assert {key: round(ms * 10**6) for key, ms in found.items()} == of_name
+    cells = label_cells(translated, time, NCCL_KERNEL)
+    assert {key: round(ms * 10**6) for key, ms in cells.items()} == of_name

@@ -1,4 +1,4 @@
-"""What presets of kinds of event show that the captures of test_numbers.py do not have."""
+"""Numbers that presets show for kinds of event that the captures of test_numbers.py do not have."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.trace_reader import Trace
 MESSAGES = ("start", "end", "globalTid", "textId", "bufferAddr", "packedSize", "peerWorkerUid", "tag")
 
 
-def of_preset(trace: Trace, name: str) -> Evaluated:
+def evaluate_preset(trace: Trace, name: str) -> Evaluated:
     return evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace)
 
 
-def window(evaluated: Evaluated, name: str) -> pd.DataFrame:
-    """Bursts of a window that are not 0, with their length (ns)."""
-    (found,) = (each for each in evaluated.windows if each.name == name)
-    bursts = found.bursts[found.bursts["value"] != 0]
+def select_nonzero(evaluated: Evaluated, name: str) -> pd.DataFrame:
+    """Return the bursts of a window that are not 0, with their length (ns)."""
+    (window,) = (window for window in evaluated.windows if window.name == name)
+    bursts = window.bursts[window.bursts["value"] != 0]
     return bursts.assign(length=bursts["end"] - bursts["begin"])
 
 
@@ -37,9 +37,9 @@ def test_transfers_at_a_time_add_up_to_their_durations(tmp_path: Path) -> None:
     rows = [(int(b), int(e), int(t), 0, 0, 8, None, None) for b, e, t in zip(begin, end, thread, strict=True)]
     report = export(tmp_path / "a.sqlite", ["ucp_tag_send_nbx"], {"UCP_PROGRESS_EVENTS": (MESSAGES, rows)})
     trace, _ = translate_reports([report], tmp_path / "x.prv", "ucx")
-    bursts = window(of_preset(trace, "basics/ucx"), "UCX transfers at a time")
-    found = (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum()
-    assert found.to_dict() == {row: (end - begin)[thread == tid].sum() for row, tid in enumerate((MAIN, WORKER))}
+    bursts = select_nonzero(evaluate_preset(trace, "basics/ucx"), "UCX transfers at a time")
+    time = (bursts["value"] * bursts["length"]).groupby(bursts["object"]).sum()
+    assert time.to_dict() == {row: (end - begin)[thread == tid].sum() for row, tid in enumerate((MAIN, WORKER))}
 
 
 def test_openacc_shows_the_innermost_event(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_openacc_shows_the_innermost_event(tmp_path: Path) -> None:
     rows = [(10, 100, MAIN, 11, 0), (20, 50, MAIN, 5, 64), (200, 300, MAIN, 12, 0)]
     report = export(tmp_path / "a.sqlite", [], {"CUPTI_ACTIVITY_KIND_OPENACC_DATA": (columns, rows)})
     trace, _ = translate_reports([report], tmp_path / "x.prv", "openacc")
-    bursts = window(of_preset(trace, "basics/openacc"), "OpenACC data")
+    bursts = select_nonzero(evaluate_preset(trace, "basics/openacc"), "OpenACC data")
     assert [(b.begin + 10, b.end + 10, b.value) for b in bursts.itertuples()] == [
         (10, 20, 11),
         (20, 50, 5),
@@ -66,14 +66,14 @@ def test_system_calls_and_video_calls_by_name(tmp_path: Path) -> None:
     }
     report = export(tmp_path / "a.sqlite", ["futex", "call"], tables)
     trace, _ = translate_reports([report], tmp_path / "x.prv", "system_calls,video", SourceOptions(osrt_min=0))
-    video = of_preset(trace, "basics/video")
+    video = evaluate_preset(trace, "basics/video")
     for evaluated, name, begin, end in (
-        (of_preset(trace, "basics/system_calls"), "System calls", 10, 30),
+        (evaluate_preset(trace, "basics/system_calls"), "System calls", 10, 30),
         (video, "Video encoder calls", 40, 60),
         (video, "Video decoder calls", 70, 75),
         (video, "JPEG calls", 80, 90),
     ):
-        bursts = window(evaluated, name)
+        bursts = select_nonzero(evaluated, name)
         assert [(b.begin + 10, b.end + 10, b.value) for b in bursts.itertuples()] == [(begin, end, 1)]
 
 
@@ -82,12 +82,12 @@ def test_page_faults_and_contexts_of_a_real_report(tmp_path: Path) -> None:
     trace, _ = translate_reports([path], tmp_path / "x.prv", "unified_memory,gpu_contexts")
     report = Report(path)
     faults = report.sql("SELECT start, numberOfPageFaults AS n FROM CUDA_UM_GPU_PAGE_FAULT_EVENTS ORDER BY start")
-    rates = window(of_preset(trace, "basics/unified_memory"), "GPU page faults [1/us]")
-    # A rate lasts from one group of faults to the next, that of the first from the begin of the trace; of groups that
-    # begin at once Paraver sees the last one.
+    rates = select_nonzero(evaluate_preset(trace, "basics/unified_memory"), "GPU page faults [1/us]")
+    # The rate of a group of faults lasts from the group before to this one, that of the first from the start of the
+    # trace. Among groups that start at the same time Paraver sees the last one.
     expected = faults.groupby("start")["n"].last().sum()
     assert (rates["value"] * rates["length"] / 1000).sum() == pytest.approx(expected)
-    contexts = window(of_preset(trace, "basics/gpu_contexts"), "GPU contexts")
+    contexts = select_nonzero(evaluate_preset(trace, "basics/gpu_contexts"), "GPU contexts")
     assert set(contexts["value"]) <= set(trace.values[63000250])
     turns = report.sql("SELECT tag, timestamp FROM GPU_CONTEXT_SWITCH_EVENTS WHERE tag IN (7, 8)")
     assert len(turns) and contexts["length"].sum() <= turns["timestamp"].max() - turns["timestamp"].min()

@@ -1,4 +1,4 @@
-"""What presets of samples show against plain loops over reports."""
+"""Numbers that presets of CPU samples show, compared with plain loops over reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
 from tests.cfgs.evaluator.evaluate import Histogram, evaluate
-from tests.cfgs.sampled_report import Made, make
+from tests.cfgs.sampled_report import SampledReport, make_sampled_report
 from tests.conftest import REPOSITORY
 from tests.sources.host.test_cpu_samples import shown
 from tests.sources.small_reports import translate_reports
@@ -23,40 +23,40 @@ FUNCTION, MODULE = 30000000, 30000200
 SOURCES = "kernels,memory_operations,cuda_api,os_runtime,cpu_samples"
 
 
-def histogram_of(name: str, trace: Trace) -> Histogram:
+def evaluate_histogram(name: str, trace: Trace) -> Histogram:
     (histogram,) = evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace).histograms
     return histogram
 
 
-def counted(histogram: Histogram, trace: Trace) -> dict[tuple[int, str], int]:
-    """Samples by row and function."""
+def count_samples(histogram: Histogram, trace: Trace) -> dict[tuple[int, str], int]:
+    """Return the number of samples by row and function."""
     frame, labels = histogram.frame, trace.values[FUNCTION]
     return {(row, labels[int(v)]): int(n) for v in frame.columns for row, n in enumerate(frame[v]) if n}
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Trace]:
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[SampledReport, Trace]:
     folder = tmp_path_factory.mktemp("sampled")
-    made = make(folder, request.param)
-    return made, translate_reports([made.path], folder / "trace.prv", SOURCES)[0]
+    report = make_sampled_report(folder, request.param)
+    return report, translate_reports([report.path], folder / "trace.prv", SOURCES)[0]
 
 
-def row_in_trace(made: Made, trace: Trace) -> list[int]:
-    """Row of each thread: streams and GPUs follow the threads of their process."""
+def list_rows(report: SampledReport, trace: Trace) -> list[int]:
+    """Return the row of each thread. The streams and GPUs of a process follow its threads."""
     assert len(trace.threads) == 2
     return [0, 1, trace.threads[0]]
 
 
-def test_samples_by_function(made: tuple[Made, Trace]) -> None:
+def test_number_of_samples_by_function(made: tuple[SampledReport, Trace]) -> None:
     report, trace = made
-    rows = row_in_trace(*made)
+    rows = list_rows(*made)
     expected = Counter((rows[row], function) for row, _, function in report.samples)
-    assert counted(histogram_of("basics/sampled_functions", trace), trace) == expected
+    assert count_samples(evaluate_histogram("basics/sampled_functions", trace), trace) == expected
 
 
-def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[Made, Trace]) -> None:
+def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[SampledReport, Trace]) -> None:
     report, trace = made
-    rows = row_in_trace(*made)
+    rows = list_rows(*made)
     idle = {
         process: [
             gap for spans in of_gpu.values() for gap in find_gaps(pd.DataFrame(spans, columns=["begin", "end"]))
@@ -69,10 +69,10 @@ def test_samples_taken_while_a_gpu_of_the_rank_is_idle(made: tuple[Made, Trace])
         if any(begin <= time < end for begin, end in idle[report.process_of_row[row]])
     )
     assert 300 < sum(expected.values()) < 2000
-    assert counted(histogram_of("analysis/sampled_while_gpu_idle", trace), trace) == expected
+    assert count_samples(evaluate_histogram("analysis/sampled_while_gpu_idle", trace), trace) == expected
 
 
-def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[Made, Trace]) -> None:
+def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[SampledReport, Trace]) -> None:
     _, trace = made
     evaluated = evaluate(REPOSITORY / "cfgs/analysis/sampled_while_gpu_idle.cfg", trace)
     names = [window.name for window in evaluated.windows]
@@ -80,7 +80,7 @@ def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[Ma
     idle = evaluated.windows[names.index("A GPU of the rank is idle")].bursts
     events = trace.events[trace.events["type"] == FUNCTION]
     task = [number - 1 for number in trace.task_of_row]
-    for row in row_in_trace(*made):
+    for row in list_rows(*made):
         of_row = events[events["row"] == row].sort_values("time", kind="stable")
         times, values = of_row["time"].tolist(), of_row["value"].tolist()
         of_task = idle[idle["object"] == task[row]]
@@ -93,11 +93,11 @@ def test_the_timeline_shows_the_last_function_while_a_gpu_is_idle(made: tuple[Ma
             assert burst.value == (values[last] if last >= 0 and is_idle else 0)
 
 
-def test_presets_of_samples_have_their_events(made: tuple[Made, Trace]) -> None:
+def test_presets_of_samples_have_their_events(made: tuple[SampledReport, Trace]) -> None:
     _, trace = made
-    found = {preset.name for preset in list_presets()}
+    names = {preset.name for preset in list_presets()}
     for name in ("basics/sampled_functions", "analysis/sampled_while_gpu_idle"):
-        assert name in found
+        assert name in names
         for window in evaluate(REPOSITORY / "cfgs" / f"{name}.cfg", trace).windows:
             assert (window.bursts["value"] != 0).any(), window.name
 
@@ -125,8 +125,8 @@ def test_functions_of_a_real_report_while_its_gpu_is_idle(shared_reports: Path, 
             expected[str(thread), shown(symbol, module, unresolved)[:400]] += 1
     main = max(expected, key=expected.__getitem__)[0]
     assert main == "2106" and sum(expected.values()) > 1500
-    found = counted(histogram_of("analysis/sampled_while_gpu_idle", trace), trace)
+    counts = count_samples(evaluate_histogram("analysis/sampled_while_gpu_idle", trace), trace)
     row = next(row for row, name in enumerate(trace.names["THREAD"]) if name.endswith(f" {main}"))
-    assert {label[:400]: n for (of_row, label), n in found.items() if of_row == row} == {
+    assert {label[:400]: n for (of_row, label), n in counts.items() if of_row == row} == {
         label: n for (thread, label), n in expected.items() if thread == main
     }
