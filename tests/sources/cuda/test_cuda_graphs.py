@@ -42,23 +42,23 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
         "SELECT start, end, streamId, graphId, graphExecId, correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
     )
     assert len(launches) == 20
-    found = pair_intervals(trace, GRAPH)
+    launched = pair_intervals(trace, GRAPH)
     at = {number: trace.get_attribute(number) for number in (GRAPH_ID, EXEC_ID, CORRELATION)}
     assert sorted(
         (
-            each.begin - zero,
-            each.end - zero,
-            trace.names["THREAD"][each.row],
-            trace.values[GRAPH][each.value],
-            at[EXEC_ID][each.line],
-            at[CORRELATION][each.line],
+            launch.begin - zero,
+            launch.end - zero,
+            trace.names["THREAD"][launch.row],
+            trace.values[GRAPH][launch.value],
+            at[EXEC_ID][launch.line],
+            at[CORRELATION][launch.line],
         )
-        for each in found.itertuples()
+        for launch in launched.itertuples()
     ) == sorted((b, e, f"CUDA-D0.S{stream}", f"graph {g}", x, c) for b, e, stream, g, x, c in launches)
-    assert at[GRAPH_ID].loc[found["line"]].tolist() == [g for *_, g, _, _ in sorted(launches)]
+    assert at[GRAPH_ID].loc[launched["line"]].tolist() == [g for *_, g, _, _ in sorted(launches)]
 
     # The stream runs as long as its graphs do.
-    rows = set(found["row"])
+    rows = set(launched["row"])
     states = trace.states[trace.states["row"].isin(rows)]
     assert set(states["state"]) == {RUNNING}
     assert (states["end"] - states["begin"]).sum() == sum(end - begin for begin, end, *_ in launches)
@@ -66,7 +66,7 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     # A line leads from each launch.
     calls = dict(_sql(report, "SELECT correlationId, start FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
     lines = trace.communications[trace.communications["receive_row"].isin(rows)]
-    lines = lines[lines["receive_logical"].isin(found["begin"])]
+    lines = lines[lines["receive_logical"].isin(launched["begin"])]
     expected = Counter((calls[c] + zero, b + zero, 0, 55001) for b, _, _, _, _, c in launches)
     assert (
         Counter(lines[["send_logical", "receive_logical", "size", "tag"]].itertuples(index=False, name=None))
@@ -104,10 +104,10 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
     assert len(kernels) == 480
     node, correlation = trace.get_attribute(NODE_ID), trace.get_attribute(CORRELATION)
     begun = trace.events[(trace.events["type"] == KERNEL) & (trace.events["value"] != 0)]
-    found = Counter(
+    nodes = Counter(
         (e.time - zero, correlation[e.line], node[e.line]) for e in begun.itertuples() if e.line in node.index
     )
-    assert found == Counter(kernels)
+    assert nodes == Counter(kernels)
 
     made = _sql(report, "SELECT start, graphNodeId, originalGraphNodeId FROM CUDA_GRAPH_NODE_EVENTS")
     points = trace.events[trace.events["type"] == CREATION]
@@ -119,8 +119,8 @@ def test_nodes_of_graphs(tmp_path: Path) -> None:
     for start, launch, _ in sorted(kernels):
         first.setdefault(launch, start)
     received = trace.communications["receive_logical"] - zero
-    of_graphs = {start for start, _, _ in kernels}
-    assert sorted(time for time in received if time in of_graphs) == sorted(first.values())
+    graph_starts = {start for start, _, _ in kernels}
+    assert sorted(time for time in received if time in graph_starts) == sorted(first.values())
     assert len(first) == 20
     assert get_account(summary, "launch_lines").dropped == {"later operation of the same launch and stream": 460}
 
@@ -135,7 +135,7 @@ CALLS = (
 )
 
 
-def test_one_line_for_a_launch_whose_nodes_are_of_several_kinds(tmp_path: Path) -> None:
+def test_a_launch_with_nodes_of_several_kinds_has_one_line(tmp_path: Path) -> None:
     def node(start: int, stream: int, correlation: int, number: int | None) -> tuple[int | None, ...]:
         return start, start + 5, PROCESS, 0, 1, stream, correlation, number
 
@@ -205,10 +205,10 @@ def test_graphs_beside_other_operations_of_their_stream(tmp_path: Path) -> None:
     }
     report = export(tmp_path / "a.sqlite", STRINGS, tables)
     trace, summary = translate_reports([report], tmp_path / "x.prv", "kernels,cuda_graphs,launch_lines,cuda_api")
-    found = pair_intervals(trace, GRAPH, KERNEL)
+    intervals = pair_intervals(trace, GRAPH, KERNEL)
     first = trace.names["THREAD"].index("CUDA-D0.S7")
     assert trace.names["THREAD"][first + 1] == "CUDA-D0.S7"
-    assert sorted(zip(found["begin"], found["end"], found["row"], found["type"], strict=True)) == [
+    assert sorted(zip(intervals["begin"], intervals["end"], intervals["row"], intervals["type"], strict=True)) == [
         (10, 50, first, KERNEL),
         (40, 90, first + 1, GRAPH),
         (90, 95, first, GRAPH),

@@ -1,4 +1,4 @@
-"""Calls of cuBLAS and cuDNN, of which no capture is at hand: small exports with NVIDIA's columns."""
+"""Calls of cuBLAS and cuDNN. No capture is at hand, so the tests make small exports with NVIDIA's columns."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_calls_of_both_libraries(tmp_path: Path) -> None:
         [export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "cuda_libraries"
     )
     assert summary.start_utc_ns == UTC + 10
-    found = pair_intervals(trace, CUBLAS, CUDNN)
+    intervals = pair_intervals(trace, CUBLAS, CUDNN)
     assert sorted(
-        (e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value], e.type) for e in found.itertuples()
+        (e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value], e.type) for e in intervals.itertuples()
     ) == [
         (10, 100, 0, "cudnnConvolutionForward", CUDNN),
         (20, 60, 0, "cublasSgemm", CUBLAS),
@@ -41,9 +41,9 @@ def test_calls_of_both_libraries(tmp_path: Path) -> None:
         (30, 70, 1, "cublasSgemm", CUBLAS),
         (110, 110, 0, "cudnnCreate", CUDNN),
     ]
-    told = get_account(summary, "cuda_libraries")
-    assert (told.read, told.written) == (9, 5)
-    assert told.dropped == {
+    account = get_account(summary, "cuda_libraries")
+    assert (account.read, account.written) == (9, 5)
+    assert account.dropped == {
         "no start or end": 1,
         "no thread": 1,
         "partly overlaps another call on its thread": 1,

@@ -41,19 +41,19 @@ def _utc(report: Path) -> int:
 
 
 def _points(trace: Trace) -> list[tuple[int, int, int, int]]:
-    """Time, type, bytes and kind of each allocation and free."""
+    """Return time, type, bytes and kind of each allocation and free."""
     kind = trace.get_attribute(KIND)
-    found = trace.events[trace.events["type"].isin((ALLOCATED, FREED))]
-    return sorted((e.time, e.type, e.value, kind[e.line]) for e in found.itertuples())
+    changes = trace.events[trace.events["type"].isin((ALLOCATED, FREED))]
+    return sorted((e.time, e.type, e.value, kind[e.line]) for e in changes.itertuples())
 
 
 def _levels(trace: Trace) -> dict[tuple[str, str], list[tuple[int, int]]]:
     """Times and levels by task and row, and label of the type."""
-    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    levels: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for e in trace.events[trace.events["type"].between(LEVEL, LEVEL + 7)].itertuples():
         row = f"{trace.names['TASK'][e.task - 1]}/{trace.names['THREAD'][e.row]}"
-        found.setdefault((row, trace.types[e.type]), []).append((e.time, e.value))
-    return found
+        levels.setdefault((row, trace.types[e.type]), []).append((e.time, e.value))
+    return levels
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -74,9 +74,9 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
     shown = [row for row in rows if not row[1]]
     expected = sorted((time, FREED if free else ALLOCATED, size, kind + 1) for time, _, free, size, kind, *_ in shown)
     assert _points(trace) == expected
-    told = get_account(summary, "cuda_memory")
+    account = get_account(summary, "cuda_memory")
     before = len(rows) - len(shown)
-    assert (told.read, told.written, sum(told.dropped.values())) == (len(rows), len(shown), before)
+    assert (account.read, account.written, sum(account.dropped.values())) == (len(rows), len(shown), before)
 
     # The level: every allocation is freed with its own bytes in these reports.
     level: dict[tuple[int, int], int] = {}
@@ -86,9 +86,9 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
         key = process, kind
         level[key] = level.get(key, 0) + (-size if free else size)
         expected_levels.setdefault(key, {})[max(time, 0)] = level[key]
-    found = _levels(trace)
-    assert sorted(found.values()) == sorted(list(levels.items()) for levels in expected_levels.values())
-    for row, label in found:
+    actual = _levels(trace)
+    assert sorted(actual.values()) == sorted(list(levels.items()) for levels in expected_levels.values())
+    for row, label in actual:
         on_gpu = "pinned" not in label and "pageable" not in label
         assert row.split("/")[1].startswith("Metrics GPU") == on_gpu
 
@@ -150,9 +150,9 @@ DEVICE = "CUDA memory in use: device [bytes]"
 def _event(
     start: int | None, address: int | None, size: int | None, free: int | None = 0, **others: int | None
 ) -> tuple[int | None, ...]:
-    of_all = {"process": PROCESS, "device": 0, "context": 1, "kind": 2, "correlation": 0, **others}
-    place = of_all["process"], of_all["device"], of_all["context"]
-    return (start, *place, address, size, of_all["kind"], free, of_all["correlation"])
+    fields = {"process": PROCESS, "device": 0, "context": 1, "kind": 2, "correlation": 0, **others}
+    place = fields["process"], fields["device"], fields["context"]
+    return (start, *place, address, size, fields["kind"], free, fields["correlation"])
 
 
 def _report(path: Path, rows: Sequence[Sequence[object]], utc: int = UTC, **tables: object) -> Path:
@@ -185,14 +185,18 @@ def test_frees_without_bytes_and_of_unknown_memory(tmp_path: Path) -> None:
         (80, FREED, 1000),
     ]
     (levels,) = _levels(trace).values()
-    # The trace begins at the first call: what was in use at 0 is in use there.
+    # The trace starts at the first call: memory in use at 0 is in use there.
     assert zero == -5
     assert levels == [(0, 1000), (15, 1064), (35, 1000), (45, 1128), (55, 1000), (75, 0)]
-    told = get_account(summary, "cuda_memory_level")
-    assert (told.read, told.written, told.dropped) == (8, 6, {"frees memory that the report does not show as allocated": 2})
+    account = get_account(summary, "cuda_memory_level")
+    assert (account.read, account.written, account.dropped) == (
+        8,
+        6,
+        {"frees memory that the report does not show as allocated": 2},
+    )
 
 
-def test_rows_that_cannot_be_told(tmp_path: Path) -> None:
+def test_rows_that_cannot_be_shown(tmp_path: Path) -> None:
     rows = [
         _event(20, 1, 8, process=None),
         _event(None, 2, 8),
@@ -258,12 +262,12 @@ def test_processes_that_share_a_gpu(tmp_path: Path) -> None:
     for time, size in sorted(changes):
         level += size
         expected[time] = level
-    found = sorted(_levels(trace).values(), key=len)
-    assert found == [[(150 - start, 5)], list(expected.items())]
+    actual = sorted(_levels(trace).values(), key=len)
+    assert actual == [[(150 - start, 5)], list(expected.items())]
 
 
 def test_level_within_a_window(tmp_path: Path) -> None:
-    """What was in use before the window is said at its begin."""
+    """The window starts with the memory that was in use before it."""
     rows = [_event(0, 1, 1000), _event(20, 2, 64), _event(40, 3, 8), _event(60, 4, 1)]
     report = _report(tmp_path / "a.sqlite", rows)
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_memory,cuda_api", window=(20, 45))
@@ -274,7 +278,7 @@ def test_level_within_a_window(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 100), max_size=30), st.lists(st.integers(0, 100), min_size=2, max_size=8, unique=True))
-def test_each_window_begins_with_what_is_in_use(times: list[int], limits: list[int]) -> None:
+def test_each_window_starts_with_the_memory_in_use(times: list[int], limits: list[int]) -> None:
     limits = sorted(limits)[: len(limits) // 2 * 2]
     windows = list(zip(limits[::2], limits[1::2], strict=True))
     changes = np.array(times, np.int64)

@@ -54,7 +54,7 @@ def _reports(name: str) -> list[Path]:
 
 
 def _row_of_call(trace: Trace) -> dict[int, set[int]]:
-    """Rows that begin a CUDA call at each time."""
+    """Return rows with a CUDA call that starts at each time."""
     calls = trace.events[(trace.events["type"] == 63000000) & (trace.events["value"] != 0)]
     rows: dict[int, set[int]] = {}
     for time, row in zip(calls["time"], calls["row"], strict=True):
@@ -72,7 +72,7 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
     reports = _reports(name)
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "cuda_sync,cuda_api")
     at = {number: trace.get_attribute(number) for number in (EVENT, DEVICE, STREAM, CONTEXT, WAITED_FOR)}
-    found = pair_intervals(trace, SYNC)
+    intervals = pair_intervals(trace, SYNC)
     rows = _row_of_call(trace)
     expected, count = Counter(), 0
     call_of = {}
@@ -95,13 +95,13 @@ def test_synchronizations(name: str, tmp_path: Path) -> None:
 
     assert expected == Counter(
         (e.begin, e.end, trace.values[SYNC][e.value], at[EVENT].get(e.line), stream_of(e.line), at[CONTEXT].get(e.line))
-        for e in found.itertuples()
+        for e in intervals.itertuples()
     )
-    assert all(e.row in rows[call_of[e.begin]] for e in found.itertuples())
-    waited_for = {trace.values[SYNC][e.value] for e in found.itertuples() if e.line in at[WAITED_FOR].index}
+    assert all(e.row in rows[call_of[e.begin]] for e in intervals.itertuples())
+    waited_for = {trace.values[SYNC][e.value] for e in intervals.itertuples() if e.line in at[WAITED_FOR].index}
     assert waited_for <= {"Stream synchronization"}
-    told = get_account(summary, "cuda_sync").dropped.get("no call recorded with its correlation id", 0)
-    assert told == count - sum(expected.values())
+    dropped = get_account(summary, "cuda_sync").dropped.get("no call recorded with its correlation id", 0)
+    assert dropped == count - sum(expected.values())
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -137,7 +137,7 @@ def test_devices_are_those_of_the_contexts(tmp_path: Path) -> None:
 IDS = ("globalPid", "correlationId", "deviceId", "contextId", "streamId", "eventId")
 
 
-def test_records_that_cannot_be_told(tmp_path: Path) -> None:
+def test_records_that_cannot_be_shown(tmp_path: Path) -> None:
     calls = [(10, 30, WORKER, 0, 1), (40, 90, MAIN, 0, 2), (100, 110, None, 0, 3)]
     synchronizations = [
         (11, 29, 1, PROCESS, 1, 0, 1, NONE, 5),
@@ -163,9 +163,9 @@ def test_records_that_cannot_be_told(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", ["cudaStreamSynchronize"], tables)
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_sync")
     assert summary.start_utc_ns == UTC + 10
-    found = pair_intervals(trace, SYNC).sort_values("begin")
-    kinds = [trace.values[SYNC][value] for value in found["value"]]
-    assert list(zip(found["begin"] + 10, found["end"] + 10, kinds, strict=True)) == [
+    intervals = pair_intervals(trace, SYNC).sort_values("begin")
+    kinds = [trace.values[SYNC][value] for value in intervals["value"]]
+    assert list(zip(intervals["begin"] + 10, intervals["end"] + 10, kinds, strict=True)) == [
         (11, 29, "Event synchronization"),
         (42, 50, "Unknown"),
         (52, 60, "Stream synchronization"),

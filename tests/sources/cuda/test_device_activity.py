@@ -44,15 +44,15 @@ def translated(request: pytest.FixtureRequest, unpacked: Unpacked, translations:
 
 
 def levels(translated: Translated, event_type: int) -> pd.DataFrame:
-    """Values of a type in force: row, begin, end (UTC), value. The last of a row, which must be 0, is left out."""
-    found = translated.trace.events
-    found = found[found["type"] == event_type]
-    of_row = found.groupby("row")
-    assert (of_row["value"].last() == 0).all()
-    ends = of_row["time"].shift(-1)
+    """Return the values of a type: row, begin, end (UTC), value. The last of a row, which must be 0, is skipped."""
+    values = translated.trace.events
+    values = values[values["type"] == event_type]
+    by_row = values.groupby("row")
+    assert (by_row["value"].last() == 0).all()
+    ends = by_row["time"].shift(-1)
     kept = ends.notna()
-    begin, end = found["time"][kept] + translated.start, ends[kept].astype(np.int64) + translated.start
-    return pd.DataFrame({"row": found["row"][kept], "begin": begin, "end": end, "value": found["value"][kept]})
+    begin, end = values["time"][kept] + translated.start, ends[kept].astype(np.int64) + translated.start
+    return pd.DataFrame({"row": values["row"][kept], "begin": begin, "end": end, "value": values["value"][kept]})
 
 
 def time_in(activity: pd.DataFrame, bit: int) -> dict[int, int]:
@@ -81,7 +81,7 @@ def test_the_trace_is_sound_and_everything_read_is_accounted_for(translated: Tra
 def test_time_in_compute_communication_and_memory_is_the_union_of_their_operations(translated: Translated) -> None:
     activity = levels(translated, ACTIVITY)
     for kind in (COMPUTE, COMMUNICATION, MEMORY):
-        expected = {row: sum_lengths(unite(of_gpu[of_gpu["kind"] == kind])) for row, of_gpu in by_gpu(translated)}
+        expected = {row: sum_lengths(unite(gpu_rows[gpu_rows["kind"] == kind])) for row, gpu_rows in by_gpu(translated)}
         assert time_in(activity, kind) == {row: time for row, time in expected.items() if time}
 
 
@@ -89,12 +89,12 @@ def test_overlap_of_compute_and_communication_is_nvidias(translated: Translated)
     """nccl_gpu_overlap_trace: the intersection of the unions of NCCL's kernels and of all others."""
     activity = levels(translated, ACTIVITY)
     both = activity[(activity["value"] & (COMPUTE | COMMUNICATION)) == COMPUTE | COMMUNICATION]
-    found = (both["end"] - both["begin"]).groupby(both["row"]).sum().to_dict()
+    overlaps = (both["end"] - both["begin"]).groupby(both["row"]).sum().to_dict()
     expected = {}
-    for row, of_gpu in by_gpu(translated):
-        parts = [of_gpu[of_gpu["kind"] == kind] for kind in (COMPUTE, COMMUNICATION)]
+    for row, gpu_rows in by_gpu(translated):
+        parts = [gpu_rows[gpu_rows["kind"] == kind] for kind in (COMPUTE, COMMUNICATION)]
         expected[row] = sum_common(*(unite(part) for part in parts))
-    assert found == {row: time for row, time in expected.items() if time}
+    assert overlaps == {row: time for row, time in expected.items() if time}
 
 
 def test_idle_stretches_are_the_gaps_of_nvidia(translated: Translated) -> None:
@@ -102,36 +102,39 @@ def test_idle_stretches_are_the_gaps_of_nvidia(translated: Translated) -> None:
     events = translated.trace.events
     stretches = events[events["type"] == IDLE_STRETCH]
     activity = levels(translated, ACTIVITY)
-    for row, of_gpu in by_gpu(translated):
-        expected = find_gaps(of_gpu)
-        found = stretches[stretches["row"] == row]
-        assert (found["time"] + translated.start).tolist() == [end for _, end in expected]
-        assert found["value"].tolist() == [end - begin for begin, end in expected]
+    for row, gpu_rows in by_gpu(translated):
+        expected = find_gaps(gpu_rows)
+        idle = stretches[stretches["row"] == row]
+        assert (idle["time"] + translated.start).tolist() == [end for _, end in expected]
+        assert idle["value"].tolist() == [end - begin for begin, end in expected]
         assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == sum_lengths(expected)
 
 
 def test_kernels_running_and_in_flight_are_counted(translated: Translated) -> None:
     for event_type, first in ((RUNNING, "begin"), (IN_FLIGHT, "launched")):
-        found = levels(translated, event_type)
-        for row, of_gpu in by_gpu(translated):
-            kernels = of_gpu[of_gpu["kind"] != MEMORY]
+        values = levels(translated, event_type)
+        for row, gpu_rows in by_gpu(translated):
+            kernels = gpu_rows[gpu_rows["kind"] != MEMORY]
             steps = pd.concat([pd.Series(1, kernels[first]), pd.Series(-1, kernels["end"])])
             count = steps.groupby(level=0).sum().sort_index().cumsum()
             changed_at = count[count.diff().fillna(count) != 0]
-            mine = found[found["row"] == row]
-            assert mine["begin"].tolist() == changed_at.index[:-1].tolist()
-            assert mine["value"].tolist() == changed_at.tolist()[:-1]
+            on_gpu = values[values["row"] == row]
+            assert on_gpu["begin"].tolist() == changed_at.index[:-1].tolist()
+            assert on_gpu["value"].tolist() == changed_at.tolist()[:-1]
 
 
-def test_queue_delay_is_from_the_end_of_the_call_to_the_begin(translated: Translated) -> None:
+def test_queue_delay_is_from_the_end_of_the_call_to_the_start(translated: Translated) -> None:
     """cuda_kern_exec_trace: kernel.start - api.end of the call with its correlation id, where that is not negative."""
     trace = translated.trace
-    found = translated.intervals(KERNEL, NCCL_KERNEL)
-    found["delay"] = found["line"].map(trace.get_attribute(QUEUE_DELAY))
+    kernels = translated.intervals(KERNEL, NCCL_KERNEL)
+    kernels["delay"] = kernels["line"].map(trace.get_attribute(QUEUE_DELAY))
     expected = translated.gpu_operations
     expected = expected[expected["table"] == "KERNEL"]
     wanted = sorted(zip(expected["row"], expected["begin"], expected["delay"].fillna(-1).astype(np.int64), strict=True))
-    assert sorted(zip(found["row"], found["begin"], found["delay"].fillna(-1).astype(np.int64), strict=True)) == wanted
+    assert (
+        sorted(zip(kernels["row"], kernels["begin"], kernels["delay"].fillna(-1).astype(np.int64), strict=True))
+        == wanted
+    )
 
 
 # ---- what is chosen --------------------------------------------------------------------------------------------------
@@ -162,9 +165,9 @@ def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> 
     translated = translated_set([sample, other], tmp_path / "trace", SOURCES)
     rows = [name for name in translated.trace.names["THREAD"] if name.startswith("Metrics")]
     assert rows == ["Metrics GPU0"]
-    ((row, of_gpu),) = by_gpu(translated)
+    ((row, gpu_rows),) = by_gpu(translated)
     busy = time_in(levels(translated, ACTIVITY), COMPUTE)[row]
-    assert busy == sum_lengths(unite(of_gpu)) < (of_gpu["end"] - of_gpu["begin"]).sum()
+    assert busy == sum_lengths(unite(gpu_rows)) < (gpu_rows["end"] - gpu_rows["begin"]).sum()
     assert levels(translated, RUNNING)["value"].max() == 2
 
 
@@ -185,7 +188,7 @@ def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_an
     ])  # fmt: skip
     translated = translated_set([report], tmp_path / "trace", "kernels,cuda_api,launch_lines")
     assert QUEUE_DELAY not in translated.trace.types
-    in_flight, running = (levels(translated, each).reset_index(drop=True) for each in (IN_FLIGHT, RUNNING))
+    in_flight, running = (levels(translated, event_type).reset_index(drop=True) for event_type in (IN_FLIGHT, RUNNING))
     assert in_flight.equals(running)
     assert translated.account("launch_lines").written == 0
 
@@ -230,10 +233,10 @@ def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, l
     other = changed(sample, tmp_path / "other.sqlite", moved)
     translated = translated_set([sample, other], tmp_path / "trace", "kernels,cuda_api", derived=True)
     activity = levels(translated, ACTIVITY)
-    ((row, of_gpu),) = ((row, a) for row, a in activity.groupby("row"))
-    outside = of_gpu[of_gpu["value"] == 0]
+    ((row, gpu_rows),) = ((row, a) for row, a in activity.groupby("row"))
+    outside = gpu_rows[gpu_rows["value"] == 0]
     assert len(outside) == stretches - 1
-    longest = (of_gpu[of_gpu["value"] == IDLE]["end"] - of_gpu[of_gpu["value"] == IDLE]["begin"]).max()
+    longest = (gpu_rows[gpu_rows["value"] == IDLE]["end"] - gpu_rows[gpu_rows["value"] == IDLE]["begin"]).max()
     assert (longest > 9 * 10**9) == (stretches == 1)
     events = translated.trace.events
     stretch = events[(events["type"] == IDLE_STRETCH) & (events["row"] == row)]
@@ -249,12 +252,12 @@ def test_of_a_window_the_activity_is_that_of_the_whole(samples: Path, tmp_path: 
     )
     low, high = cut.start + 1, cut.start + cut.trace.duration
     for event_type in (ACTIVITY, RUNNING, IN_FLIGHT):
-        found, before = levels(cut, event_type), levels(whole, event_type)
+        inside_window, before = levels(cut, event_type), levels(whole, event_type)
         inside = before.assign(begin=before["begin"].clip(lower=low), end=before["end"].clip(upper=high))
         inside = inside[(inside["begin"] < inside["end"]) & (inside["value"] != 0)]
         assert len(inside) > 10
-        found = found[found["value"] != 0]
-        assert found.reset_index(drop=True).equals(inside.reset_index(drop=True))
+        inside_window = inside_window[inside_window["value"] != 0]
+        assert inside_window.reset_index(drop=True).equals(inside.reset_index(drop=True))
     idle = levels(cut, ACTIVITY)
     idle = idle[idle["value"] == IDLE]
     stretches = cut.trace.events[cut.trace.events["type"] == IDLE_STRETCH]

@@ -64,18 +64,18 @@ def test_turns(tmp_path: Path) -> None:
     )
     report = export(tmp_path / "a.sqlite", ["kernel"], {**tables, "CUPTI_ACTIVITY_KIND_KERNEL": kernels})
     trace, summary = translate_reports([report], tmp_path / "x.prv", "gpu_contexts,kernels")
-    found = pair_intervals(trace, CONTEXT)
+    turns = pair_intervals(trace, CONTEXT)
     names = trace.values[CONTEXT]
-    assert sorted((trace.names["THREAD"][e.row], e.begin, e.end, names[e.value]) for e in found.itertuples()) == [
+    assert sorted((trace.names["THREAD"][e.row], e.begin, e.end, names[e.value]) for e in turns.itertuples()) == [
         ("Metrics GPU0", 10, 20, "train (77), context 1"),
         ("Metrics GPU0", 20, 30, "other (99), context 2"),
         ("Metrics GPU0", 40, 50, "train (77), context 1"),
         ("Metrics GPU0", 60, 100, "context 4"),
         ("Metrics GPU1", 12, 14, "train (77), context 1"),
     ]
-    told = get_account(summary, "gpu_contexts")
-    assert (told.read, told.written, told.closed_at_end) == (10, 5, 1)
-    assert told.dropped == {
+    account = get_account(summary, "gpu_contexts")
+    assert (account.read, account.written, account.closed_at_end) == (10, 5, 1)
+    assert account.dropped == {
         "a step of the switch itself": 1,
         "start of a turn without its end": 1,
         "end of a turn without its start": 1,
@@ -97,5 +97,5 @@ def test_capture_against_sql(tmp_path: Path) -> None:
     assert len(expected) == 2
     summary = translate([report], tmp_path / "x.prv", TranslationPlan(sources=select_sources("gpu_contexts")))
     start = summary.start_utc_ns - utc
-    found = pair_intervals(read_trace(tmp_path / "x.prv"), CONTEXT)
-    assert sorted((e.begin + start, e.end + start) for e in found.itertuples()) == expected
+    turns = pair_intervals(read_trace(tmp_path / "x.prv"), CONTEXT)
+    assert sorted((e.begin + start, e.end + start) for e in turns.itertuples()) == expected

@@ -21,14 +21,14 @@ CPU_COLUMNS = ("start", "globalPid", "address", "CpuInstruction", "module")
 
 
 def lines(trace: Trace) -> list[tuple[int, str, dict[int, int]]]:
-    """(time, row, value by type) of each line of events."""
+    """Return (time, row, value by type) of each line of events."""
     return [
         (
-            int(of_line["time"].iat[0]),
-            trace.names["THREAD"][of_line["row"].iat[0]],
-            dict(zip(of_line["type"], of_line["value"], strict=False)),
+            int(line["time"].iat[0]),
+            trace.names["THREAD"][line["row"].iat[0]],
+            dict(zip(line["type"], line["value"], strict=False)),
         )
-        for _, of_line in trace.events.groupby("line")
+        for _, line in trace.events.groupby("line")
     ]
 
 
@@ -60,20 +60,20 @@ def test_faults(tmp_path: Path) -> None:
         [export(tmp_path / "a.sqlite", ["add", "libm.so"], tables)], tmp_path / "x.prv", "unified_memory"
     )
     named = {ACCESS: trace.values[ACCESS], FUNCTION: trace.values[FUNCTION]}
-    found = [
+    faults = [
         (time + 10, row, {t: named[t][value] if t in named else value for t, value in pairs.items()})
         for time, row, pairs in lines(trace)
     ]
-    assert found == [
+    assert faults == [
         (10, "Metrics GPU3", {ACCESS: "Write", FAULTS: 5, TOOK: 20, GPU_ADDRESS: 4096}),
         (20, "Metrics GPU1", {ACCESS: "Unknown", TOOK: 20, GPU_ADDRESS: 8192}),
         (50, "process 77", {FUNCTION: "add", CPU_ADDRESS: 4096}),
         (60, "process 77", {FUNCTION: "libm.so"}),
         (70, "process 77", {FUNCTION: "(no name)", CPU_ADDRESS: 1}),
     ]
-    told = get_account(summary, "unified_memory")
-    assert (told.read, told.written) == (9, 5)
-    assert told.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
+    account = get_account(summary, "unified_memory")
+    assert (account.read, account.written) == (9, 5)
+    assert account.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
 
 
 @pytest.mark.skipif(not REPORTS.exists(), reason=NO_REPORTS)
@@ -96,14 +96,14 @@ def test_capture_against_sql(tmp_path: Path) -> None:
     sources = select_sources("unified_memory,memory_operations")
     summary = translate([report], tmp_path / "x.prv", TranslationPlan(sources=sources))
     start, trace = summary.start_utc_ns - utc, read_trace(tmp_path / "x.prv")
-    told = [(time + start, pairs) for time, _, pairs in lines(trace)]
+    events = [(time + start, pairs) for time, _, pairs in lines(trace)]
     types = (ACCESS, FAULTS, TOOK, GPU_ADDRESS)
-    assert sorted((time, *(p[t] for t in types)) for time, p in told if ACCESS in p) == on_gpu
+    assert sorted((time, *(p[t] for t in types)) for time, p in events if ACCESS in p) == on_gpu
     names = trace.values[FUNCTION]
-    assert sorted((time, names[p[FUNCTION]], p[CPU_ADDRESS]) for time, p in told if FUNCTION in p) == on_cpu
-    found = [p[CAUSE] for _, p in told if CAUSE in p]
-    assert [(cause, found.count(cause)) for cause in sorted(set(found))] == causes
-    assert {trace.values[OPERATION][p[OPERATION]] for _, p in told if CAUSE in p} == {
+    assert sorted((time, names[p[FUNCTION]], p[CPU_ADDRESS]) for time, p in events if FUNCTION in p) == on_cpu
+    causes_found = [p[CAUSE] for _, p in events if CAUSE in p]
+    assert [(cause, causes_found.count(cause)) for cause in sorted(set(causes_found))] == causes
+    assert {trace.values[OPERATION][p[OPERATION]] for _, p in events if CAUSE in p} == {
         "Migration host to device",
         "Migration device to host",
     }

@@ -1,4 +1,4 @@
-"""Video, of which no capture is at hand: small exports with NVIDIA's columns."""
+"""Video. No capture is at hand, so the tests make small exports with NVIDIA's columns."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ def test_calls_of_each_library_have_a_type(tmp_path: Path) -> None:
     }
     strings = ["NvEncEncodePicture", "cuvidDecodePicture", "nvjpegDecode"]
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", strings, tables)], tmp_path / "x.prv", "video")
-    found = pair_intervals(trace, ENCODER, DECODER, JPEG)
+    intervals = pair_intervals(trace, ENCODER, DECODER, JPEG)
     assert sorted(
-        (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in found.itertuples()
+        (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in intervals.itertuples()
     ) == [
         (10, 15, 0, JPEG, "nvjpegDecode"),
         (20, 60, 0, ENCODER, "NvEncEncodePicture"),
         (30, 70, 1, DECODER, "cuvidDecodePicture"),
         (40, 50, 1, DECODER, "cuvidDecodePicture"),
     ]
-    told = get_account(summary, "video")
-    assert (told.read, told.written) == (7, 4)
-    assert told.dropped == {"partly overlaps another call on its thread": 1, "ends before it starts": 1, "no thread": 1}
+    account = get_account(summary, "video")
+    assert (account.read, account.written) == (7, 4)
+    assert account.dropped == {
+        "partly overlaps another call on its thread": 1,
+        "ends before it starts": 1,
+        "no thread": 1,
+    }
 
 
 DECODING, ENCODING, ENGINE, LANES = 63000510, 63000520, 63000263, 8
@@ -56,7 +60,7 @@ def work(start: object, end: object, kind: int, process: object, api: int, codec
     return (start, end, 1, kind, engine, 1, 1, process, api, codec)
 
 
-def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
+def test_work_is_on_the_thread_that_made_the_call(tmp_path: Path) -> None:
     tables = {
         "NVVIDEO_DECODER_API": (CALLS, [(10, 12, 66, WORKER, 0, 5)]),
         "NVVIDEO_ENCODER_API": (
@@ -79,9 +83,9 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
         "GPU_VIDEO_ENGINE_MISSING": (("start", "end", "globalEngineId", "rangeCount"), [(1, 2, 1, 3), (1, 2, 1, 4)]),
     }
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    found = pair_intervals(trace, *range(DECODING, DECODING + 40))
+    intervals = pair_intervals(trace, *range(DECODING, DECODING + 40))
     assert sorted(
-        (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in found.itertuples()
+        (e.begin + 10, e.end + 10, e.row, e.type, trace.values[e.type][e.value]) for e in intervals.itertuples()
     ) == [
         (15, 40, 1, DECODING, "H.264"),
         (20, 30, 1, DECODING + 1, "HEVC"),
@@ -91,9 +95,9 @@ def test_work_is_with_the_thread_whose_call_caused_it(tmp_path: Path) -> None:
     engines = trace.events[trace.events["type"] == ENGINE]
     shown = [(e.time + 10, e.row, e.value) for e in engines.itertuples()]
     assert shown == [(15, 1, 1), (20, 1, 0), (25, 0, 0), (50, 0, 0)]
-    told = get_account(summary, "video")
-    assert (told.read, told.written) == (12, 8)
-    assert told.dropped == {
+    account = get_account(summary, "video")
+    assert (account.read, account.written) == (12, 8)
+    assert account.dropped == {
         "an engine of unknown kind": 1,
         "no thread": 1,
         "no start or end": 1,
@@ -110,11 +114,11 @@ def test_work_that_overlaps_is_all_there(tmp_path: Path) -> None:
     rows = [work(int(b), int(e), int(k), PROCESS, 1) for b, e, k in zip(begin, end, kinds, strict=True)]
     tables = {"NVVIDEO_JPEG_API": (COLUMNS, [(5, 6, 67, MAIN, 0)]), "GPU_VIDEO_ENGINE_WORKLOAD": (WORK, rows)}
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    found = pair_intervals(trace, *range(DECODING, DECODING + 40))
-    shown = sorted((e.begin + 5, e.end + 5, (e.type - DECODING) // 10) for e in found.itertuples())
+    intervals = pair_intervals(trace, *range(DECODING, DECODING + 40))
+    shown = sorted((e.begin + 5, e.end + 5, (e.type - DECODING) // 10) for e in intervals.itertuples())
     assert shown == sorted((row[0], row[1], row[3]) for row in rows)
     assert get_account(summary, "video").dropped == {}
-    for _, lane in found.sort_values("begin").groupby("type"):
+    for _, lane in intervals.sort_values("begin").groupby("type"):
         assert (lane["begin"].to_numpy()[1:] >= lane["end"].to_numpy()[:-1]).all()
 
 
@@ -122,6 +126,6 @@ def test_more_work_at_a_time_than_lanes_is_counted(tmp_path: Path) -> None:
     rows = [work(10 + i, 1000, 1, PROCESS, 1) for i in range(LANES + 2)]
     tables = {"NVVIDEO_JPEG_API": (COLUMNS, [(5, 6, 67, MAIN, 0)]), "GPU_VIDEO_ENGINE_WORKLOAD": (WORK, rows)}
     _, summary = translate_reports([export(tmp_path / "a.sqlite", ["call"], tables)], tmp_path / "x.prv", "video")
-    told = get_account(summary, "video")
-    assert (told.read, told.written) == (LANES + 3, LANES + 1)
-    assert told.dropped == {f"more than {LANES} works of a kind of engine at a time": 2}
+    account = get_account(summary, "video")
+    assert (account.read, account.written) == (LANES + 3, LANES + 1)
+    assert account.dropped == {f"more than {LANES} works of a kind of engine at a time": 2}

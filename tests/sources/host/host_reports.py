@@ -1,4 +1,4 @@
-"""Small reports made of given rows, translations of some sources only, and which rows a trace of threads must have."""
+"""Small reports made of given rows, translations of some sources only, and the rows that a trace of threads must have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rows = Iterable[Sequence[object]]
 
 
 def make_tid(process: int, thread: int | None = None) -> int:
-    """globalTid of a thread; of the main thread without one."""
+    """Return the globalTid of a thread, by default the main thread."""
     return 1 << 56 | process << 24 | (process if thread is None else thread)
 
 
@@ -36,16 +36,16 @@ def write_small_report(
     duration: int = 1_000_000,
     environment: str = "",
 ) -> Path:
-    """A report with the rows of tables, by (name, its columns separated by blanks); string ids count from 0."""
+    """Write a report with rows of tables, by (name, columns separated by blanks); string ids count from 0."""
     connection = sqlite3.connect(path)
-    everything: dict[tuple[str, str], Rows] = {
+    all_tables: dict[tuple[str, str], Rows] = {
         ("StringIds", "id value"): list(enumerate(strings)),
         ("TARGET_INFO_SESSION_START_TIME", "utcEpochNs"): [(UTC,)],
         ("ANALYSIS_DETAILS", "duration"): [(duration,)],
         ("META_DATA_CAPTURE", "name value"): [("PROCESS_0:ENVIRONMENT_VARIABLE", environment)],
         **tables,
     }
-    for (table, columns), rows in everything.items():
+    for (table, columns), rows in all_tables.items():
         names = columns.split()
         quoted = ", ".join(f'"{name}"' for name in names)
         connection.execute(f"CREATE TABLE {table} ({quoted})")
@@ -58,7 +58,10 @@ def write_small_report(
 def translate_sources(
     reports: Sequence[Path], folder: Path, sources: str, options: SourceOptions | None = None
 ) -> tuple[TranslationResult, Trace]:
-    """The trace of some sources of these reports, which is sound: nothing that was read is lost without a reason."""
+    """Translate some sources of reports; return the result and the trace.
+
+    The trace must be sound, and every event read must be written or counted as dropped.
+    """
     chosen = TranslationPlan(sources=select_sources(sources), source_options=options or SourceOptions(), force=True)
     summary = translate(reports, folder / "trace.prv", chosen)
     for account in summary.sources:
@@ -72,9 +75,9 @@ def get_account(summary: TranslationResult, source: str) -> SourceAccount:
 
 
 def copy_without_other_calls(report: Path, folder: Path) -> Path:
-    """A copy in which threads make no calls but those of the operating system and of CUDA.
+    """Copy a report without calls of threads, except those of the operating system and of CUDA.
 
-    What is observed of threads that make calls is shown, whether or not the calls are chosen.
+    A trace shows the observations of threads that make calls, whether or not the calls are chosen.
     """
     copy = folder / report.name
     shutil.copyfile(report, copy)
@@ -91,21 +94,21 @@ def copy_without_other_calls(report: Path, folder: Path) -> Path:
 
 
 def collect_in_report_time(trace: Trace, summary: TranslationResult, utc: int, *event_types: int) -> pd.DataFrame:
-    """Intervals with begin and end on the clock of a report whose time 0 is `utc`, and the label of each value."""
-    found = pair_intervals(trace, *event_types)
+    """Return intervals with begin and end on a report's clock (time 0 is `utc`), and the label of each value."""
+    intervals = pair_intervals(trace, *event_types)
     shift = summary.start_utc_ns - utc
-    names = [trace.values[kind][value] for kind, value in zip(found["type"], found["value"], strict=True)]
-    return found.assign(begin=found["begin"] + shift, end=found["end"] + shift, name=names)
+    names = [trace.values[kind][value] for kind, value in zip(intervals["type"], intervals["value"], strict=True)]
+    return intervals.assign(begin=intervals["begin"] + shift, end=intervals["end"] + shift, name=names)
 
 
 def number_thread_rows(tids: Iterable[int]) -> dict[int, int]:
-    """Row of each thread in a trace of one report without GPU: by process, the main thread first."""
+    """Return the row of each thread in a trace of one report without GPU: by process, the main thread first."""
     order = sorted(set(tids), key=lambda t: (t >> 24, t & PID != t >> 24 & PID, t & PID))
     return {thread: row for row, thread in enumerate(order)}
 
 
 def sum_painted(frame: pd.DataFrame) -> dict[tuple[int, int], int]:
-    """Length (ns) of the union of the intervals of each (row, state), by one sweep each."""
+    """Return the length (ns) of the union of the intervals of each (row, state), by one sweep each."""
     lengths: dict[tuple[int, int], int] = {}
     for key, group in frame.groupby(["row", "state"]):
         total, reached = 0, None

@@ -34,7 +34,7 @@ SAMPLES = ("COMPOSITE_EVENTS", "id start cpu threadState globalTid cpuCycles")
 CHAINS = ("SAMPLING_CALLCHAINS", "id symbol module unresolved stackDepth")
 OSRT = ("OSRT_API", "start end eventClass globalTid nameId")
 
-Said = dict[int, str]
+ShownLabels = dict[int, str]
 """Label by event type."""
 
 
@@ -46,34 +46,34 @@ def shown(symbol: str, module: str, unresolved: int | None) -> str:
     return f"({symbol[1:-1]})" if symbol[0] == "[" and symbol[-1] == "]" else symbol
 
 
-def points(trace: Trace, utc: int, start: int) -> list[tuple[int, int, Said]]:
-    """Row, time on a report's clock whose 0 is `utc`, and labels of each line that has a sampled function."""
+def points(trace: Trace, utc: int, start: int) -> list[tuple[int, int, ShownLabels]]:
+    """Return row, time on a report's clock (0 is `utc`) and labels of each line that has a sampled function."""
     events = trace.events
     lines = set(events.loc[events["type"] == FUNCTION, "line"])
-    found: dict[int, tuple[int, int, Said]] = {}
+    samples_by_line: dict[int, tuple[int, int, ShownLabels]] = {}
     for event in events[events["line"].isin(lines)].itertuples():
-        _, _, said = found.setdefault(event.line, (event.row, event.time + start - utc, {}))
-        assert event.type not in said
-        said[event.type] = trace.values[event.type][event.value]
-    return list(found.values())
+        _, _, labels = samples_by_line.setdefault(event.line, (event.row, event.time + start - utc, {}))
+        assert event.type not in labels
+        labels[event.type] = trace.values[event.type][event.value]
+    return list(samples_by_line.values())
 
 
-def comparable(found: Sequence[tuple[int, int, Said]]) -> Counter[object]:
+def comparable(samples: Sequence[tuple[int, int, ShownLabels]]) -> Counter[object]:
     """Labels up to where the .pcf cuts long ones."""
     return Counter(
-        (row, time, tuple(sorted((t, label[:400]) for t, label in said.items()))) for row, time, said in found
+        (row, time, tuple(sorted((t, label[:400]) for t, label in labels.items()))) for row, time, labels in samples
     )
 
 
 def _sampled() -> list[object]:
-    found: list[object] = []
+    reports: list[object] = []
     for path in sorted(REPORTS.glob("*/*.sqlite")):
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         connection.close()
         if {"COMPOSITE_EVENTS", "OSRT_API"} <= tables:
-            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return found or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
+            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
 
 
 @pytest.mark.parametrize("depth", [1, 100])
@@ -85,31 +85,31 @@ def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Pat
     callers = {t for (t,) in connection.execute("SELECT DISTINCT globalTid FROM OSRT_API WHERE eventClass = 27")}
     samples = connection.execute("SELECT id, start, globalTid FROM COMPOSITE_EVENTS").fetchall()
     has_chains = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'SAMPLING_CALLCHAINS'").fetchone()
-    said: dict[int, Said] = {sample: {FUNCTION: NO_CHAIN} for sample, _, _ in samples}
+    labels: dict[int, ShownLabels] = {sample: {FUNCTION: NO_CHAIN} for sample, _, _ in samples}
     if has_chains[0]:
         for sample, level, symbol, module, unresolved in connection.execute(
             """SELECT c.id, stackDepth, s.value, m.value, unresolved FROM SAMPLING_CALLCHAINS c
             JOIN StringIds s ON s.id = symbol JOIN StringIds m ON m.id = module WHERE stackDepth < ?""",
             (depth,),
         ):
-            said[sample][FUNCTION + level] = shown(symbol, module, unresolved)
+            labels[sample][FUNCTION + level] = shown(symbol, module, unresolved)
             if level == 0:
-                said[sample][MODULE] = module.split("/")[-1].strip("[]")
+                labels[sample][MODULE] = module.split("/")[-1].strip("[]")
     connection.close()
 
     options = SourceOptions(osrt_min=0, stack_depth=depth)
     summary, trace = translate_sources(
         [copy_without_other_calls(path, tmp_path)], tmp_path, "os_runtime,cpu_samples", options
     )
-    of_caller = [(sample, time, thread) for sample, time, thread in samples if thread in callers]
+    with_caller = [(sample, time, thread) for sample, time, thread in samples if thread in callers]
     processes = {thread >> 24 for thread in callers}
     no_task = sum(thread >> 24 not in processes for _, _, thread in samples)
-    found = get_account(summary, "cpu_samples")
-    assert (found.read, found.written) == (len(samples), len(of_caller))
-    dropped = {NO_CALL: len(samples) - len(of_caller) - no_task, NO_TASK: no_task}
-    assert found.dropped == {reason: count for reason, count in dropped.items() if count}
+    account = get_account(summary, "cpu_samples")
+    assert (account.read, account.written) == (len(samples), len(with_caller))
+    dropped = {NO_CALL: len(samples) - len(with_caller) - no_task, NO_TASK: no_task}
+    assert account.dropped == {reason: count for reason, count in dropped.items() if count}
     rows = number_thread_rows(callers)
-    expected = [(rows[thread], time, said[sample]) for sample, time, thread in of_caller]
+    expected = [(rows[thread], time, labels[sample]) for sample, time, thread in with_caller]
     assert comparable(points(trace, utc, summary.start_utc_ns)) == comparable(expected)
     assert {t for _, _, s in expected for t in s} <= set(trace.types)
     deepest = max((t - FUNCTION for _, _, s in expected for t in s if t != MODULE), default=0)
@@ -136,21 +136,21 @@ WORK, MAIN, ADDRESS, CUDA, PROG, VDSO, BROKEN, UNKNOWN, ZERO, KERNEL, LIBC, EMPT
 CALLS = [(0, 500_000, 27, make_tid(7), 0)]
 
 
-def of_chains(
+def translate_chains(
     chains: Sequence[Sequence[object]],
     folder: Path,
     depth: int = 100,
     samples: Sequence[Sequence[object]] = (),
     columns: str = CHAINS[1],
-) -> dict[int, Said]:
-    """Labels by time of the samples: one at 100 * id for each chain, unless they are given."""
+) -> dict[int, ShownLabels]:
+    """Return the labels by time of the samples: one at 100 * id for each chain, unless samples are given."""
     ids = sorted({row[0] for row in chains if isinstance(row[0], int)})
     samples = samples or [(i, 100 * i, 0, 1, make_tid(7), 1) for i in ids]
     tables = {SAMPLES: samples, OSRT: CALLS, (CHAINS[0], columns): chains}
     report = write_small_report(folder / "r.sqlite", tables, STRINGS)
     summary, trace = translate_sources([report], folder, "os_runtime,cpu_samples", SourceOptions(stack_depth=depth))
     assert get_account(summary, "cpu_samples").written == len(samples)
-    return {time: said for _, time, said in points(trace, UTC, summary.start_utc_ns)}
+    return {time: labels for _, time, labels in points(trace, UTC, summary.start_utc_ns)}
 
 
 def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
@@ -170,11 +170,11 @@ def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
         (7, MAIN, None, 0, 0),
         (8, 99, 98, 0, 0),
     ]
-    found = of_chains(chains, tmp_path)
+    labels = translate_chains(chains, tmp_path)
     functions = ["work", "(libcuda.so.1)", "(libcuda.so.1)", "(libcuda.so.1)", "(Unknown)", "(Broken backtraces)"]
     functions.append("(prog)")
-    assert found[100] == {MODULE: "prog"} | {FUNCTION + n: label for n, label in enumerate(functions)}
-    assert [found[i * 100] for i in range(2, 9)] == [
+    assert labels[100] == {MODULE: "prog"} | {FUNCTION + n: label for n, label in enumerate(functions)}
+    assert [labels[i * 100] for i in range(2, 9)] == [
         {FUNCTION: "(vdso)", MODULE: "vdso"},
         {FUNCTION: "(kernel.kallsyms)", MODULE: "kernel.kallsyms"},
         {FUNCTION: "(libc.so.6 (deleted))", MODULE: "libc.so.6 (deleted)"},
@@ -187,10 +187,10 @@ def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
 
 def test_levels_are_counted_from_the_function_that_ran(tmp_path: Path) -> None:
     chains = [(1, WORK, PROG, 0, 0), (1, MAIN, PROG, 0, 1), (2, MAIN, PROG, 0, 0)]
-    assert of_chains(chains, tmp_path, 2)[100] == {FUNCTION: "work", FUNCTION + 1: "main", MODULE: "prog"}
+    assert translate_chains(chains, tmp_path, 2)[100] == {FUNCTION: "work", FUNCTION + 1: "main", MODULE: "prog"}
     (tmp_path / "r.sqlite").unlink()
-    found = of_chains(chains, tmp_path, 1)
-    assert found == {100: {FUNCTION: "work", MODULE: "prog"}, 200: {FUNCTION: "main", MODULE: "prog"}}
+    labels = translate_chains(chains, tmp_path, 1)
+    assert labels == {100: {FUNCTION: "work", MODULE: "prog"}, 200: {FUNCTION: "main", MODULE: "prog"}}
 
 
 def test_odd_chains(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_odd_chains(tmp_path: Path) -> None:
         (1, 700, 0, 1, make_tid(7), 1),
         (-(2**63) + 1, 800, 0, 1, make_tid(7), 1),
     ]
-    found = of_chains(chains, tmp_path, samples=samples)
+    labels = translate_chains(chains, tmp_path, samples=samples)
     work = {FUNCTION: "work", MODULE: "prog"}
-    assert found == {
+    assert labels == {
         100: work | {FUNCTION + 99: "main"},
         200: work,
         300: work | {FUNCTION + 2: "main"},
@@ -232,8 +232,8 @@ def test_odd_chains(tmp_path: Path) -> None:
 
 def test_columns_that_some_versions_lack(tmp_path: Path) -> None:
     chains = [(1, WORK, 0), (1, ADDRESS, 1)]
-    found = of_chains(chains, tmp_path, columns="id symbol stackDepth")
-    assert found == {100: {FUNCTION: "work", FUNCTION + 1: "(no name)", MODULE: "no name"}}
+    labels = translate_chains(chains, tmp_path, columns="id symbol stackDepth")
+    assert labels == {100: {FUNCTION: "work", FUNCTION + 1: "(no name)", MODULE: "no name"}}
 
 
 def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
@@ -252,9 +252,9 @@ def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
     report = write_small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
     for sources in ("os_runtime,cpu_samples", "cpu_samples,os_runtime"):
         summary, trace = translate_sources([report], tmp_path, sources)
-        found = get_account(summary, "cpu_samples")
-        assert (found.read, found.written) == (10, 3)
-        assert found.dropped == {
+        account = get_account(summary, "cpu_samples")
+        assert (account.read, account.written) == (10, 3)
+        assert account.dropped == {
             "no thread": 2,
             "no start or end": 2,
             "longer than Paraver can show": 1,
@@ -290,7 +290,7 @@ def test_ranks_share_the_numbers_of_functions_but_not_of_addresses(tmp_path: Pat
 def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
     """Frames of a chain are in two blocks, and rows are in no order."""
     count, levels = 40_000, 6
-    chain, level = (each.ravel() for each in np.mgrid[0:count, 0:levels])
+    chain, level = (column.ravel() for column in np.mgrid[0:count, 0:levels])
     order = np.random.default_rng(7).permutation(chain.size)
     shuffled = zip(chain[order].tolist(), level[order].tolist(), strict=True)
     rows = [(c + 1, WORK if (c + d) % 2 else MAIN, PROG, 0, d) for c, d in shuffled]
@@ -300,20 +300,20 @@ def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
     _, trace = translate_sources([report], tmp_path, "os_runtime,cpu_samples", SourceOptions(stack_depth=3))
     events = trace.events
     for depth in range(3):
-        of_level = events[events["type"] == FUNCTION + depth]
-        numbers = (of_level["time"] // 10).to_numpy()
+        on_level = events[events["type"] == FUNCTION + depth]
+        numbers = (on_level["time"] // 10).to_numpy()
         expected = np.where((numbers + depth) % 2, 2, 1)  # main is 1
-        assert len(of_level) == count
-        assert (of_level["value"].to_numpy() == expected).all()
+        assert len(on_level) == count
+        assert (on_level["value"].to_numpy() == expected).all()
     assert FUNCTION + 3 not in trace.types
 
 
 def test_inspect_counts_samples_and_no_task_of_them(tmp_path: Path) -> None:
     samples = [(1, 100, 0, 1, make_tid(7), 1), (2, 200, 0, 1, make_tid(9), 1)]
     report = write_small_report(tmp_path / "r.sqlite", {SAMPLES: samples, OSRT: CALLS}, STRINGS)
-    found = inspect([report], Progress(), 1)
-    assert (found.reports[0].sources["cpu_samples"], found.tasks) == (2, 1)
-    assert found.reports[0].not_translated == []
+    inspection = inspect([report], Progress(), 1)
+    assert (inspection.reports[0].sources["cpu_samples"], inspection.tasks) == (2, 1)
+    assert inspection.reports[0].not_translated == []
 
 
 @pytest.mark.parametrize(("depth", "limit"), [(0, "at least 1"), (-1, "at least 1"), (101, "at most 100")])

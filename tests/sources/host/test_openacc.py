@@ -1,4 +1,4 @@
-"""OpenACC, of which no capture is at hand: small exports with the columns of real exports that have no events."""
+"""OpenACC. No capture is at hand, so the tests make small exports with the columns of real exports."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ TABLES = {
 @pytest.fixture
 def translated(tmp_path: Path) -> tuple[Trace, dict[str, int], tuple[int, int]]:
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", STRINGS, TABLES)], tmp_path / "x.prv", "openacc")
-    told = get_account(summary, "openacc")
-    return trace, told.dropped, (told.read, told.written)
+    account = get_account(summary, "openacc")
+    return trace, account.dropped, (account.read, account.written)
 
 
 def shown(trace: Trace, *event_types: int) -> list[tuple[int, int, int, str]]:
-    found = pair_intervals(trace, *event_types)
-    return sorted((e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value]) for e in found.itertuples())
+    intervals = pair_intervals(trace, *event_types)
+    return sorted((e.begin + 10, e.end + 10, e.row, trace.values[e.type][e.value]) for e in intervals.itertuples())
 
 
 def test_kinds_of_each_activity(translated: tuple[Trace, dict[str, int], tuple[int, int]]) -> None:
@@ -85,10 +85,10 @@ def test_kinds_of_each_activity(translated: tuple[Trace, dict[str, int], tuple[i
 def test_lines_and_functions_last_as_long(translated: tuple[Trace, dict[str, int], tuple[int, int]]) -> None:
     trace, _, _ = translated
     for i, event_type in enumerate((OTHER, DATA, LAUNCH)):
-        of_kinds = [each[:3] for each in shown(trace, event_type)]
+        intervals = [interval[:3] for interval in shown(trace, event_type)]
         line = "saxpy.c:9" if event_type == DATA else "saxpy.c:12"
-        assert shown(trace, 66100000 + i) == [(*each, line) for each in of_kinds]
-        assert shown(trace, 66200000 + i) == [(*each, "main") for each in of_kinds]
+        assert shown(trace, 66100000 + i) == [(*interval, line) for interval in intervals]
+        assert shown(trace, 66200000 + i) == [(*interval, "main") for interval in intervals]
 
 
 def test_sizes_and_names(translated: tuple[Trace, dict[str, int], tuple[int, int]]) -> None:

@@ -57,7 +57,7 @@ def capture() -> sqlite3.Connection:
 
 
 def _rows(connection: sqlite3.Connection) -> pd.DataFrame:
-    """begin, end, tid, type, value, name of each row that lasts or is a moment of an interval type."""
+    """Return begin, end, tid, type, value and name of each row: intervals, and points of an interval type."""
     parts = []
     for table, kind, event_type, value, label in MEANING:
         where = "" if kind is None else f"WHERE kind = {kind}"
@@ -97,8 +97,8 @@ def test_every_row_of_the_capture_is_there(capture: sqlite3.Connection, tmp_path
     assert task_id.index.is_unique
     tasks = got[got["type"].isin([FUNCTION, TASK])]
     tasks = tasks.assign(task=task_id.reindex(tasks["line"]).to_numpy())
-    of_tasks = expected[expected["type"].isin([FUNCTION, TASK])]
-    assert compare_tables(tasks, of_tasks, ["type", "row", "begin", "end", "task"]) == ""
+    expected_tasks = expected[expected["type"].isin([FUNCTION, TASK])]
+    assert compare_tables(tasks, expected_tasks, ["type", "row", "begin", "end", "task"]) == ""
     points = trace.events[trace.events["type"] == CREATION]
     assert set(points["value"]) == {1}
     points = points.assign(
@@ -116,19 +116,19 @@ def test_threads_wait_where_they_run_no_task(capture: sqlite3.Connection, tmp_pa
     shift = summary.start_utc_ns - utc
     got = trace.states[trace.states["state"] == SYNCHRONIZATION]
     row_of = number_thread_rows(rows["tid"])
-    for thread, of_thread in chosen.groupby("tid"):
+    for thread, thread_rows in chosen.groupby("tid"):
         # What goes on between two neighbouring times: the interval around it that began last.
-        times = np.unique(np.concatenate([of_thread["begin"], of_thread["end"]]))
+        times = np.unique(np.concatenate([thread_rows["begin"], thread_rows["end"]]))
         expected = 0
         for low, high in pairwise(times):
-            around = of_thread[(of_thread["begin"] <= low) & (of_thread["end"] >= high)]
+            around = thread_rows[(thread_rows["begin"] <= low) & (thread_rows["end"] >= high)]
             if len(around):
                 innermost = around.sort_values(["begin", "end"], ascending=[True, False]).iloc[-1]
                 expected += (high - low) if innermost["waits"] else 0
         mine = got[got["row"] == row_of[thread]]
         assert expected > 0
         assert (mine["end"] - mine["begin"]).sum() == expected
-        assert mine["begin"].min() + shift == of_thread.loc[of_thread["waits"], "begin"].min()
+        assert mine["begin"].min() + shift == thread_rows.loc[thread_rows["waits"], "begin"].min()
 
 
 def _table(what: str, columns: str) -> tuple[str, str]:

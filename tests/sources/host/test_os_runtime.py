@@ -54,16 +54,16 @@ STATES = dict.fromkeys(BLOCKING.split(), BLOCKED) | dict.fromkeys(READING_OR_WRI
 
 def _with_calls() -> list[object]:
     paths = [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]
-    found = []
+    reports = []
     for path in paths:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
         has = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'OSRT_API'").fetchone()[0]
         connection.close()
         if has:
-            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
     if not REPORTS.is_dir():
-        found.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
-    return found
+        reports.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
+    return reports
 
 
 def _expected(path: Path) -> tuple[int, pd.DataFrame]:
@@ -121,7 +121,7 @@ def _check_states(trace, expected: pd.DataFrame) -> None:
     lengths = sum_painted(frame)
     spans = expected.groupby("row").agg(begin=("begin", "min"), end=("end", "max"))
     for row, begin, end in spans.itertuples():
-        busy = sum(length for (of_row, _), length in lengths.items() if of_row == row)
+        busy = sum(length for (state_row, _), length in lengths.items() if state_row == row)
         if end - begin > busy:
             lengths[row, RUNNING] = end - begin - busy
     got = trace.states.groupby(["row", "state"]).apply(lambda g: int((g["end"] - g["begin"]).sum()))
@@ -206,7 +206,7 @@ NVTX = ("NVTX_EVENTS", "start end eventType globalTid text textId domainId")
 
 @pytest.mark.parametrize("launcher_calls", [False, True])
 def test_calls_of_a_launcher_do_not_take_the_rank_from_the_program(launcher_calls: bool, tmp_path: Path) -> None:
-    """The launcher becomes a task, but only what is instrumented can be the rank of the environment."""
+    """The launcher becomes a task, but only an instrumented process can be the rank of the environment."""
     calls = [(100_000, 200_000, 27, make_tid(6), 0)] + [(100_000, 900_000, 27, make_tid(5), 0)] * launcher_calls
     ranges = [(10_000, 800_000, 59, make_tid(6), "step", None, 0)]
     report = write_small_report(

@@ -32,13 +32,13 @@ NO_CALL, NO_TASK = "its thread made no traced call", "its process made no traced
 
 
 def _with_overhead() -> list[object]:
-    found: list[object] = []
+    reports: list[object] = []
     for path in [*sorted(SAMPLES.glob("*.sqlite")), *sorted(REPORTS.glob("*/*.sqlite"))]:
         if _overhead(path)[1].size:
-            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
     if not REPORTS.is_dir():
-        found.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
-    return found
+        reports.append(pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS)))
+    return reports
 
 
 def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
@@ -70,15 +70,15 @@ def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
         [copy_without_other_calls(path, tmp_path)], tmp_path, sources, SourceOptions(osrt_min=0)
     )
     processes = {thread >> 24 for thread in callers}
-    of_caller = rows["tid"].isin(callers)
-    of_task = (rows["tid"] // 2**24).isin(processes)
-    drops = {NO_CALL: int((of_task & ~of_caller).sum()), NO_TASK: int((~of_task).sum())}
+    has_caller = rows["tid"].isin(callers)
+    has_task = (rows["tid"] // 2**24).isin(processes)
+    drops = {NO_CALL: int((has_task & ~has_caller).sum()), NO_TASK: int((~has_task).sum())}
     overhead = get_account(summary, "profiler_overhead")
-    assert (overhead.read, overhead.written) == (len(rows), of_caller.sum())
+    assert (overhead.read, overhead.written) == (len(rows), has_caller.sum())
     assert overhead.dropped == {reason: count for reason, count in drops.items() if count}
     if overhead.written == 0:
         return
-    kept = rows[of_caller]
+    kept = rows[has_caller]
     got = collect_in_report_time(trace, summary, utc, OVERHEAD)
     by_rows = _threads_of_rows(trace, callers, path)
     expected = kept.assign(row=kept["tid"].map(by_rows))
@@ -91,7 +91,7 @@ def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
 
 
 def _threads_of_rows(trace, callers: set[int], path: Path) -> dict[int, int]:
-    """Row of each thread. Tasks of CUDA come first, by rank where a report has ranks, then the others by process."""
+    """Return the row of each thread. Tasks of CUDA come first, by rank if a report has ranks, the others by process."""
     connection = sqlite3.connect(path)
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     cuda: set[int] = set()

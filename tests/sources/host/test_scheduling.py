@@ -33,14 +33,14 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _with_switches() -> list[object]:
-    found: list[object] = []
+    reports: list[object] = []
     for path in sorted(REPORTS.glob("*/*.sqlite")):
         connection = _open(path)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         connection.close()
         if "SCHED_EVENTS" in tables:
-            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return found or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
+            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
 
 
 @pytest.mark.parametrize("path", _with_switches())
@@ -64,12 +64,12 @@ def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) ->
     summary, trace = translate_sources(
         [copy_without_other_calls(path, tmp_path)], tmp_path, "os_runtime,scheduling", SourceOptions(osrt_min=0)
     )
-    of_caller = periods["tid"].isin(callers)
-    of_task = (periods["tid"] // 2**24).isin(processes)
-    expected_drops = {NO_CALL: int((of_task & ~of_caller).sum()), NO_TASK: int((~of_task).sum())}
+    has_caller = periods["tid"].isin(callers)
+    has_task = (periods["tid"] // 2**24).isin(processes)
+    expected_drops = {NO_CALL: int((has_task & ~has_caller).sum()), NO_TASK: int((~has_task).sum())}
     scheduling = get_account(summary, "scheduling")
     assert scheduling.read == len(periods)
-    assert scheduling.written == of_caller.sum()
+    assert scheduling.written == has_caller.sum()
     assert scheduling.dropped == {reason: count for reason, count in expected_drops.items() if count}
     assert scheduling.closed_at_end == 0
     if not callers:
@@ -77,7 +77,7 @@ def test_times_on_cores_of_a_report_are_all_there(path: Path, tmp_path: Path) ->
         return
     rows = number_thread_rows(callers)
     assert sum(trace.threads) == len(rows)
-    kept = periods[of_caller]
+    kept = periods[has_caller]
     expected = kept.assign(row=kept["tid"].map(rows), value=kept["cpu"] + 1, name="core " + kept["cpu"].astype(str))
     got = collect_in_report_time(trace, summary, utc, ON_CPU)
     assert compare_tables(got, expected, ["row", "begin", "end", "value", "name"]) == ""

@@ -1,4 +1,4 @@
-"""System calls, of which no capture is at hand: small exports with the documented columns."""
+"""System calls. No capture is at hand, so the tests make small exports with the documented columns."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ROWS = [
 def test_calls_with_names_and_states(tmp_path: Path) -> None:
     report = export(tmp_path / "a.sqlite", STRINGS, {"SYSCALL": (COLUMNS, ROWS)})
     trace, summary = translate_reports([report], tmp_path / "x.prv", "system_calls", SourceOptions(osrt_min=5))
-    found = pair_intervals(trace, SYSTEM_CALL)
-    assert sorted((e.begin + 20, e.end + 20, e.row, trace.values[e.type][e.value]) for e in found.itertuples()) == [
+    intervals = pair_intervals(trace, SYSTEM_CALL)
+    assert sorted((e.begin + 20, e.end + 20, e.row, trace.values[e.type][e.value]) for e in intervals.itertuples()) == [
         (20, 60, 0, "futex"),
         (30, 70, 1, "getpid"),
         (70, 90, 0, "read"),
     ]
-    told = get_account(summary, "system_calls")
-    assert (told.read, told.written) == (6, 3)
-    assert told.dropped == {"no start or end": 1, "no thread": 1, "shorter than the minimum of 5ns": 1}
+    account = get_account(summary, "system_calls")
+    assert (account.read, account.written) == (6, 3)
+    assert account.dropped == {"no start or end": 1, "no thread": 1, "shorter than the minimum of 5ns": 1}
     blocked, input_output, running = 9, 12, 1
     main = trace.states[trace.states["row"] == 0]
     assert [(s.begin + 20, s.end + 20, s.state) for s in main.itertuples()] == [

@@ -16,7 +16,7 @@ from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermo
 from nsys2prv_ng.sources.shared.source import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import UTC, make_tid, number_thread_rows, translate_sources, write_small_report
-from tests.sources.host.test_cpu_samples import Said, shown
+from tests.sources.host.test_cpu_samples import ShownLabels, shown
 from tests.trace_reader import Trace
 
 OS_RUNTIME, PTHREAD, CUDA_API, CALLER = 66400000, 61000000, 63000000, 70000000
@@ -25,35 +25,35 @@ RUNTIME = ("CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid nameId callchainI
 COLUMNS = "id symbol module unresolved stackDepth"
 
 
-def begins(trace: Trace, utc: int, start: int, *of_types: int) -> list[tuple[int, int, Said]]:
-    """Row, begin and the labels of the callers at it, of each call that has some."""
+def begins(trace: Trace, utc: int, start: int, *event_types: int) -> list[tuple[int, int, ShownLabels]]:
+    """Return row, start and labels of the callers of each call that has callers."""
     events = trace.events
-    opening = set(events.loc[events["type"].isin(of_types) & (events["value"] != 0), "line"])
-    of_callers = events[events["type"].between(CALLER, CALLER + 100)]
-    assert set(of_callers["line"]) <= opening
-    found: dict[int, tuple[int, int, Said]] = {}
-    for event in of_callers.itertuples():
-        _, _, said = found.setdefault(event.line, (event.row, event.time + start - utc, {}))
-        said[event.type] = trace.values[event.type][event.value]
-    return list(found.values())
+    opening = set(events.loc[events["type"].isin(event_types) & (events["value"] != 0), "line"])
+    caller_events = events[events["type"].between(CALLER, CALLER + 100)]
+    assert set(caller_events["line"]) <= opening
+    calls_by_line: dict[int, tuple[int, int, ShownLabels]] = {}
+    for event in caller_events.itertuples():
+        _, _, labels = calls_by_line.setdefault(event.line, (event.row, event.time + start - utc, {}))
+        labels[event.type] = trace.values[event.type][event.value]
+    return list(calls_by_line.values())
 
 
-def comparable(found: Sequence[tuple[int, int, Said]]) -> Counter[object]:
+def comparable(calls: Sequence[tuple[int, int, ShownLabels]]) -> Counter[object]:
     return Counter(
-        (row, time, tuple(sorted((t, label[:400]) for t, label in said.items()))) for row, time, said in found
+        (row, time, tuple(sorted((t, label[:400]) for t, label in labels.items()))) for row, time, labels in calls
     )
 
 
 def _with_chains() -> list[object]:
-    found: list[object] = []
+    reports: list[object] = []
     for path in sorted(REPORTS.glob("*/*.sqlite")):
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
         has = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'OSRT_CALLCHAINS'").fetchone()[0]
         some = has and connection.execute("SELECT COUNT(*) FROM OSRT_CALLCHAINS").fetchone()[0]
         connection.close()
         if some:
-            found.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
-    return found or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
+            reports.append(pytest.param(path, id=f"{path.parent.name}/{path.stem}"))
+    return reports or [pytest.param(None, id="large reports", marks=pytest.mark.skip(NO_REPORTS))]
 
 
 @pytest.mark.parametrize(("depth", "shortest"), [(1, 10_000), (100, 1_000_000)])
@@ -72,11 +72,11 @@ def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int
         (depth, shortest),
     ).fetchall()
     connection.close()
-    said: dict[int, Said] = {}
+    labels: dict[int, ShownLabels] = {}
     for call, level, symbol, module, unresolved in frames:
-        said.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
+        labels.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
     rows = number_thread_rows(thread for _, _, thread in calls)
-    expected = [(rows[thread], time, said[call]) for call, time, thread in calls if call in said]
+    expected = [(rows[thread], time, labels[call]) for call, time, thread in calls if call in labels]
     assert expected
 
     summary, trace = translate_sources(
@@ -135,8 +135,8 @@ def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
     summary, trace = translate_sources([report], tmp_path, "os_runtime", SourceOptions(stack_depth=2))
     both = {CALLER + 1: "wait_for_work", CALLER + 2: "main"}
     expected = [(0, 100_000, both), (0, 400_000, both), (0, 700_000, {CALLER + 2: "main"})]
-    found = begins(trace, UTC, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
-    assert sorted(found, key=lambda each: each[1]) == expected
+    calls = begins(trace, UTC, summary.start_utc_ns, OS_RUNTIME, PTHREAD)
+    assert sorted(calls, key=lambda call: call[1]) == expected
     assert set(trace.values[CALLER + 1].values()) == {"wait_for_work", "main"}
     _, trace = translate_sources([report], tmp_path, "os_runtime")
     assert CALLER + 2 not in trace.types
@@ -144,7 +144,7 @@ def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
 
 def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
     """Chains as in NVIDIA's documentation: of a call of the driver that the runtime makes, and others."""
-    of_chain = {
+    frames_of_chain = {
         0: [(ADDRESS, LIBCUDA, 1), (DRIVER, LIBCUDA, 0), (RUNTIME_INSIDE, PROG, 0), (MALLOC, PROG, 0),
             (WRAPPER, PROG, 0), (MAIN, PROG, 0)],
         1: [(ADDRESS, LIBCUDART, 1), (MALLOC, LIBCUDART, 0), (ADDRESS, LIBCUBLAS, 1), (CUBLAS, LIBCUBLAS, 0),
@@ -153,20 +153,20 @@ def test_the_caller_of_cuda_is_outside_of_cuda(tmp_path: Path) -> None:
         3: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0)],
         5: [(ADDRESS, LIBCUDA, 1), (MALLOC, PROG, 0), (OWN, PROG, 0), (MAIN, PROG, 0)],
     }  # fmt: skip
-    chains = [(i, *frame, depth) for i, frames in of_chain.items() for depth, frame in enumerate(frames)]
+    chains = [(i, *frame, depth) for i, frames in frames_of_chain.items() for depth, frame in enumerate(frames)]
     calls = [(100_000 * i, 100_000 * i + 50_000, make_tid(7), MALLOC_CALL, i) for i in range(6)]
     tables = {RUNTIME: calls, ("CUDA_CALLCHAINS", COLUMNS): [*chains[::-1], (1, CUSTOM, PROG, 0, 2)]}
     report = write_small_report(tmp_path / "r.sqlite", tables, STRINGS)
     summary, trace = translate_sources([report], tmp_path, "cuda_api", SourceOptions(stack_depth=3))
-    assert sorted(begins(trace, UTC, summary.start_utc_ns, CUDA_API), key=lambda each: each[1]) == [
+    assert sorted(begins(trace, UTC, summary.start_utc_ns, CUDA_API), key=lambda call: call[1]) == [
         (0, 0, {CALLER + 1: STRINGS[WRAPPER], CALLER + 2: "main"}),
         (0, 100_000, {CALLER + 1: "(libcublas.so.13)", CALLER + 2: "cublasCreate_v2", CALLER + 3: "main"}),
         (0, 200_000, {CALLER + 1: "custom_allocator", CALLER + 2: "(libcuda.so.525.105.17)", CALLER + 3: "main"}),
         (0, 500_000, {CALLER + 1: "cudaMallocChecked", CALLER + 2: "main"}),
     ]
     summary, trace = translate_sources([report], tmp_path, "cuda_api")
-    found = begins(trace, UTC, summary.start_utc_ns, CUDA_API)
-    assert sorted(said[CALLER + 1] for _, _, said in found) == [
+    calls = begins(trace, UTC, summary.start_utc_ns, CUDA_API)
+    assert sorted(labels[CALLER + 1] for _, _, labels in calls) == [
         "(libcublas.so.13)", STRINGS[WRAPPER], "cudaMallocChecked", "custom_allocator"
     ]  # fmt: skip
 
@@ -186,9 +186,9 @@ def test_the_first_frames_of_each_chain(rows: list[tuple[int, int]], count: int)
     chain, depth = np.array(rows, np.int64).reshape(-1, 2).T
     frames, level = _take_innermost(chain, depth, count)
     expected = []
-    for each in sorted(set(chain.tolist())):
-        depths = sorted({d for c, d in rows if c == each})[:count]
-        expected += [(rows.index((each, d)), n) for n, d in enumerate(depths)]
+    for one_chain in sorted(set(chain.tolist())):
+        depths = sorted({d for c, d in rows if c == one_chain})[:count]
+        expected += [(rows.index((one_chain, d)), n) for n, d in enumerate(depths)]
     assert list(zip(frames.tolist(), level.tolist(), strict=True)) == expected
 
 
