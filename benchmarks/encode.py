@@ -33,7 +33,7 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 EVENTS, RUNS, THREADS = 20_000_000, (64, 1000), 8
 ROUNDS = 5

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.job.open_job import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
-    from nsys2prv_ng.sources.shared.source import Source, SourceOptions
+    from nsys2prv_ng.sources.shared.source import Source
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
     from nsys2prv_ng.summary.model import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
     from nsys2prv_ng.translation.translate import TranslationPlan
@@ -177,7 +178,7 @@ def _make_read_options(options: JobOptions) -> ReadOptions:
     from nsys2prv_ng.job.open_job import ReadOptions
     from nsys2prv_ng.job.selection import Selection
     from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
-    from nsys2prv_ng.sources.shared.source import SourceOptions
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),

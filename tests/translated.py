@@ -14,7 +14,7 @@ import pandas as pd
 
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests import report_truth as truth

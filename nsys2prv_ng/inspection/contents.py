@@ -22,7 +22,8 @@ from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.source import EventRows, SourceOptions
+from nsys2prv_ng.sources.shared.source import EventRows
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls; export the report with nsys export --include-blobs=true"

@@ -40,7 +40,8 @@ from nsys2prv_ng.report.files import get_export_size, locate_exports
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.sources.shared.source import JoinResult, Source, SourceOptions
+from nsys2prv_ng.sources.shared.source import JoinResult, Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 _BUFFERED = 1 << 27
 """Bytes of all runs together that are in memory while they are merged; a report has about _RUNS runs."""

@@ -30,7 +30,8 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-from nsys2prv_ng.sources.shared.source import EventRows, Source, SourceOptions
+from nsys2prv_ng.sources.shared.source import EventRows, Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
 

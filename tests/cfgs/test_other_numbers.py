@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPORTS, REPOSITORY
 from tests.report_truth import Report

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
 from tests.trace_reader import pair_intervals
 

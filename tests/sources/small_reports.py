@@ -1,4 +1,4 @@
-"""Small exports made for a test, translated and read back."""
+"""Small exports for a test: their making, their translation, and their trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import Trace, read_trace
@@ -25,7 +25,7 @@ Rows = tuple[Sequence[str], Sequence[Sequence[object]]]
 
 
 def export(path: Path, strings: Sequence[str], tables: Mapping[str, Rows], utc: int = UTC, host: str = "host") -> Path:
-    """An export with these tables, given as columns and rows; ids of strings are their places in `strings`."""
+    """Write an export with tables, given as columns and rows; the id of a string is its place in `strings`."""
     base: dict[str, Rows] = {
         "StringIds": (("id", "value"), list(enumerate(strings))),
         "TARGET_INFO_SESSION_START_TIME": (("utcEpochNs",), [(utc,)]),
@@ -47,17 +47,21 @@ def translate_reports(
     options: SourceOptions = SourceOptions(),  # noqa: B008 (does not change)
     window: tuple[int | None, int | None] | None = None,
 ) -> tuple[Trace, TranslationResult]:
-    """The trace of some reports, which must keep every rule of Paraver, and what the translation says of it."""
-    summary = translate(
+    """Translate reports; return the trace, which must keep every rule of Paraver, and the result.
+
+    Every event read must be written or counted as dropped.
+    """
+    result = translate(
         reports,
         output,
         TranslationPlan(sources=select_sources(sources), source_options=options, selection=Selection(window=window)),
     )
     assert check_trace(output).problems == []
-    for each in summary.sources:
-        assert each.read == each.written + sum(each.dropped.values()), each
-    return read_trace(output), summary
+    for source in result.sources:
+        assert source.read == source.written + sum(source.dropped.values()), source
+    return read_trace(output), result
 
 
-def get_account(summary: TranslationResult, name: str) -> SourceAccount:
-    return next(each for each in summary.sources if each.name == name)
+def get_account(result: TranslationResult, name: str) -> SourceAccount:
+    """Return the account of a source."""
+    return next(account for account in result.sources if account.name == name)

@@ -15,7 +15,8 @@ from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, select_sources
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.source import Source, SourceOptions
+from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 ROWS = list[tuple[object, ...]]
 NCCL_KINDS = {

@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate

@@ -8,7 +8,7 @@ import pytest
 
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.limits import Resources
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import SAMPLES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import pyarrow as pa
 
@@ -13,9 +13,19 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.report.database import Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings
-from nsys2prv_ng.sources.shared.source import Source, SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 T = TypeVar("T")
+
+
+class DeclaredSource(Protocol):
+    """The part of a source's declaration that a reader needs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
 
 
 class ReportReader:
@@ -26,7 +36,7 @@ class ReportReader:
         database: Database,
         metadata: Metadata,
         strings: Strings,
-        sources: Sequence[Source],
+        sources: Sequence[DeclaredSource],
         options: SourceOptions,
     ) -> None:
         self.options = options
@@ -71,7 +81,7 @@ class ReportReader:
         """Call `convert` for the strings of one block of rows after the other, and return its results."""
         return self._database.read_texts_by_block(table, column, convert)
 
-    def apart(self, source: Source) -> ReportReader:
+    def apart(self, source: DeclaredSource) -> ReportReader:
         """Return a reader of the same report for one source, with places and names apart from those of the trace."""
         reader = ReportReader(self._database, self.metadata, self.strings, (source,), self.options)
         for name, table in reader._tables.items():

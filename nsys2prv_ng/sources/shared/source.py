@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +16,8 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import Metadata
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 
 @dataclass(frozen=True)
@@ -109,26 +106,3 @@ class Source:
     """Name of these rows, in the plural."""
     made_of: tuple[tuple[str, ...], ...] = ()
     """For a source that has no such rows: groups of tables of other sources; one of each group must have rows."""
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """Options of single sources."""
-
-    nvtx_domains: tuple[str, ...] = ()
-    """Names of the NVTX domains to show (* and ? as in file names); empty for all."""
-    nvtx_range: str = ""
-    """Text (* and ? likewise) of NVTX ranges: the trace is cut to the time of these ranges."""
-    demangled_names: bool = False
-    """Name kernels by their demangled name, with template arguments, instead of the short one."""
-
-    osrt_min: int = 10_000
-    """Drop calls of the operating system that last less than this (ns); 0 keeps all."""
-
-    stack_depth: int = 1
-    """Number of levels of call stacks to show: for a sample its function and callers, for a call its callers."""
-
-    metrics: tuple[str, ...] = ()
-    """Patterns (* and ?) of the names of GPU metrics; empty for all."""
-    metrics_changes: bool = False
-    """Write a GPU metric only when its value differs from that of the sample before."""

@@ -1,4 +1,4 @@
-"""Small reports made of given rows, translations of some sources only, and the rows that a trace of threads must have."""
+"""Small reports made of given rows, translations of some sources only, and the rows of threads in a trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.trace_reader import Trace, pair_intervals, read_trace

@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared.host_calls import format_duration
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.sources.host.profiler_overhead import mark_profiling
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import (
     UTC,

@@ -23,7 +23,7 @@ from nsys2prv_ng.paraver.families import FAMILIES, make_gpu_metric
 from nsys2prv_ng.report.database import Columns
 from nsys2prv_ng.sources.node import gpu_metrics
 from nsys2prv_ng.sources.shared.samples import join_blocks
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.sources.small_reports import UTC, export, get_account, translate_reports
 from tests.trace_reader import Trace, compare_tables

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost
-from nsys2prv_ng.sources.shared.source import SourceOptions
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.host.host_reports import UTC, make_tid, number_thread_rows, translate_sources, write_small_report
 from tests.sources.host.test_cpu_samples import ShownLabels, shown
