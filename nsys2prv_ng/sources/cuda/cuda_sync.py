@@ -97,7 +97,7 @@ def _add_events(reader: ReportReader, result: Result) -> None:
 
 
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (rows whose call was recorded, thread of the call, its start in ns), and drop the other rows."""
+    """Return (rows with a recorded call, thread of the call, its start in ns), and drop the other rows."""
     process = columns["globalPid"]
     no_process = process == NULL
     result.drop(NO_PROCESS, int(no_process.sum()))

@@ -125,7 +125,7 @@ def _read_depths(reader: ReportReader, table: Table, first: int) -> Chains:
 
 
 def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
-    """Read the frames whose rows `choose` returns for each block, with their depth as level."""
+    """Read the frames in the rows that `choose` returns for each block, with their depth as level."""
     no_names = _find_ids(reader, table, _NO_NAME)
 
     def make_frames(block: Columns) -> Frames:
@@ -229,7 +229,7 @@ def label_function(name: str) -> str:
 
 
 def label_module(path: str) -> str:
-    """Return the name of a module without its folders; what is no file, like [vdso], without its brackets."""
+    """Return the name of a module without its folders; [vdso] and the like, which are no files, without brackets."""
     name = path.rpartition("/")[2]
     match = _BRACKETS.fullmatch(name)
     return (match[1] or match[2] if match else name) or "Unknown"

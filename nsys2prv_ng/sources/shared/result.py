@@ -84,7 +84,7 @@ class Result:
     def add_intervals(
         self, place: IntArray, begin: IntArray, end: IntArray, opening: Sequence[Pair], closing: Sequence[int]
     ) -> None:
-        """Add intervals of n as `make_intervals` takes them; one whose end is NO_END lasts until the trace ends."""
+        """Add n intervals as `make_intervals` takes them; one with the end NO_END lasts until the trace ends."""
         has_no_end = end == NO_END
         if has_no_end.any():
             rows = np.flatnonzero(has_no_end)

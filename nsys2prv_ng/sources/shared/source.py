@@ -53,7 +53,7 @@ class JoinResult:
 
 @dataclass(frozen=True)
 class EventRows:
-    """A table whose rows are a source's events. It shows what a report contains before any event is read."""
+    """A table with the events of a source. It shows what a report contains before any event is read."""
 
     table: str
     process: str = ""

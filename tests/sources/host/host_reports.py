@@ -1,4 +1,4 @@
-"""Small reports made of given rows, translations of some sources only, and the rows of threads in a trace."""
+"""Small reports of given rows, translations of some sources only, and the expected rows of threads in a trace."""
 
 from __future__ import annotations
 
