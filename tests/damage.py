@@ -1,4 +1,7 @@
-"""Ways in which reports get damaged, each by a seeded generator: tables, columns, values, times, ids, names, bytes."""
+"""Ways to damage reports, by a seeded generator: tables, columns, values, times, ids, names, bytes.
+
+Each way returns a description of what it did.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import pyarrow.parquet as pq
 from tests.report.table_folders import KINDS, tables_of, write_folder
 
 KEPT_ROWS = 1500
-"""Rows of each table of a trimmed report."""
+"""Rows left in each table of a trimmed report."""
 
 NAMES = (
     "",
@@ -48,7 +51,7 @@ NAMES = (
     "MPI Rank " + "9" * 5000,
     "cudaProfilerStart",
 )
-"""Names that somebody has to format, match or count."""
+"""Names that the program has to format, match or count."""
 
 INVALID_TEXTS = ("ff", "c328", "61ff62", "eda080", "f8888080", "00", "6100ff")
 """Bytes (hexadecimal) of texts that are not UTF-8, or have a NUL."""
@@ -106,36 +109,37 @@ YEAR = 365 * 86400 * SECOND
 
 
 class Report:
-    """An export to SQLite that is being damaged: its connection, and what is in it."""
+    """An export to SQLite under damage: its connection, its tables, and its random generator."""
 
     def __init__(self, path: Path, rng: random.Random) -> None:
         self.rng = rng
         self.sql = sqlite3.connect(path, isolation_level=None)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "writable_schema = ON"):
             self.sql.execute(f"PRAGMA {pragma}")
-        # Values are to be NULL that the schema does not allow to be.
+        # Values may become NULL where the schema does not allow it.
         self.sql.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE type = 'table'")
         self.sql.execute("PRAGMA writable_schema = RESET")
 
-    def tables(self) -> list[str]:
-        """Names of tables that have rows, but for those that nobody reads."""
-        found = [name for (name,) in self.sql.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+    def list_tables(self) -> list[str]:
+        """Return the names of tables that have rows, except those that the program never reads."""
+        names = [name for (name,) in self.sql.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
         return [
             name
-            for name in found
+            for name in names
             if not name.startswith(("ENUM_", "sqlite_")) and self.sql.execute(f'SELECT 1 FROM "{name}"').fetchone()
         ]
 
-    def table(self, *having: str) -> str:
-        """One of the tables (that have all of some columns), or the empty string."""
-        tables = [name for name in self.tables() if set(having) <= set(self.columns(name))]
+    def choose_table(self, *having: str) -> str:
+        """Choose one of the tables that have all these columns; return the empty string if there is none."""
+        tables = [name for name in self.list_tables() if set(having) <= set(self.list_columns(name))]
         return self.rng.choice(tables) if tables else ""
 
-    def columns(self, table: str) -> list[str]:
+    def list_columns(self, table: str) -> list[str]:
+        """Return the names of the columns of a table."""
         return [name for (name,) in self.sql.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
-    def some_rows(self) -> str:
-        """A condition on rows: all of them, some, one."""
+    def choose_rows(self) -> str:
+        """Return an SQL condition: all rows, some, or one."""
         factor, offset, every = (
             self.rng.randrange(1, 1000, 2),
             self.rng.randrange(100),
@@ -146,14 +150,14 @@ class Report:
         return self.rng.choice(("1", some, one, "rowid = 1"))
 
     def rewrite(self, table: str, select: str) -> None:
-        """A table of other rows under the same name. It has no constraints and no declared types."""
+        """Replace a table by the rows of a query, under the same name. It has no constraints and no declared types."""
         self.sql.execute(f'CREATE TABLE "rewritten" AS {select}')
         self.sql.execute(f'DROP TABLE "{table}"')
         self.sql.execute(f'ALTER TABLE "rewritten" RENAME TO "{table}"')
 
 
-def text_of(value: str) -> str:
-    """A text as SQL has it; by its bytes, since a NUL would end it."""
+def quote_text(value: str) -> str:
+    """Return a text as SQL, by its bytes, since a NUL would end it."""
     return f"CAST(x'{value.encode('utf-8', 'surrogatepass').hex()}' AS TEXT)"
 
 
@@ -161,64 +165,66 @@ def text_of(value: str) -> str:
 
 
 def drop_table(report: Report) -> str:
-    table = report.table()
+    table = report.choose_table()
     report.sql.execute(f'DROP TABLE "{table}"')
     return table
 
 
 def empty_table(report: Report) -> str:
-    table = report.table()
+    table = report.choose_table()
     report.sql.execute(f'DELETE FROM "{table}"')
     return table
 
 
-def one_row(report: Report) -> str:
-    table = report.table()
+def keep_one_row(report: Report) -> str:
+    table = report.choose_table()
     row = report.rng.randrange(50)
     report.rewrite(table, f'SELECT * FROM "{table}" LIMIT 1 OFFSET (SELECT {row} % count(*) FROM "{table}")')
     return table
 
 
 def drop_column(report: Report) -> str:
-    table = report.table()
-    columns = report.columns(table)
+    table = report.choose_table()
+    columns = report.list_columns(table)
     left = columns[:]
     left.remove(report.rng.choice(columns))
     if left:
-        report.rewrite(table, f"SELECT {', '.join(map(quoted, left))} FROM {quoted(table)}")
+        report.rewrite(table, f"SELECT {', '.join(map(quote, left))} FROM {quote(table)}")
     return f"{table}, left {left}"
 
 
 def swap_columns(report: Report) -> str:
-    table = report.table()
-    columns = report.columns(table)
+    table = report.choose_table()
+    columns = report.list_columns(table)
     one, other = report.rng.choice(columns), report.rng.choice(columns)
     with suppress(sqlite3.IntegrityError):
-        report.sql.execute(f'UPDATE "{table}" SET "{one}" = "{other}", "{other}" = "{one}" WHERE {report.some_rows()}')
+        report.sql.execute(
+            f'UPDATE "{table}" SET "{one}" = "{other}", "{other}" = "{one}" WHERE {report.choose_rows()}'
+        )
     return f"{table}.{one} and {other}"
 
 
 def duplicate_rows(report: Report) -> str:
-    table = report.table()
+    table = report.choose_table()
     times = report.rng.choice((2, 2, 3, 20))
     copies = f"(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {times}) SELECT i FROM n)"
-    columns = ", ".join(map(quoted, report.columns(table)))
+    columns = ", ".join(map(quote, report.list_columns(table)))
     limit = 10_000 if times < 20 else 2000
-    report.rewrite(table, f"SELECT {columns} FROM {quoted(table)}, {copies} LIMIT {limit}")
+    report.rewrite(table, f"SELECT {columns} FROM {quote(table)}, {copies} LIMIT {limit}")
     return f"{table} {times} times"
 
 
 def shuffle_rows(report: Report) -> str:
-    table = report.table()
+    table = report.choose_table()
     factor = report.rng.randrange(1, 10**6, 2)
     report.rewrite(table, f'SELECT * FROM "{table}" ORDER BY rowid * {factor} % 65537')
     return table
 
 
-def without_rowid(report: Report) -> str:
-    """A table, or a view, of another kind than nsys writes."""
-    table = report.table()
-    columns = ", ".join(map(quoted, report.columns(table)))
+def remake_table(report: Report) -> str:
+    """Make a table one of another kind than nsys writes, or a view."""
+    table = report.choose_table()
+    columns = ", ".join(map(quote, report.list_columns(table)))
     kind = report.rng.choice(("WITHOUT ROWID", "VIEW", "GENERATED", "UPPER"))
     rows = f'SELECT * FROM "{table}"'
     if kind == "WITHOUT ROWID":
@@ -231,7 +237,7 @@ def without_rowid(report: Report) -> str:
         report.sql.execute(f'CREATE VIEW "{table}" AS SELECT * FROM "{table}_2"')
         return f"{table}, {kind}"
     elif kind == "GENERATED":
-        first = quoted(report.columns(table)[0])
+        first = quote(report.list_columns(table)[0])
         report.sql.execute(f"CREATE TABLE other ({columns}, extra GENERATED ALWAYS AS ({first}) VIRTUAL)")
         report.sql.execute(f"INSERT INTO other ({columns}) {rows}")
     else:
@@ -245,23 +251,23 @@ def without_rowid(report: Report) -> str:
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-def other_values(report: Report) -> str:
-    """Values of another type, or numbers that nobody expects."""
-    table = report.table()
-    column = report.rng.choice(report.columns(table))
+def set_other_values(report: Report) -> str:
+    """Set values of a column to one of another type, or to a number that nobody expects."""
+    table = report.choose_table()
+    column = report.rng.choice(report.list_columns(table))
     value = report.rng.choice((*OTHER_VALUES, *map(str, NUMBERS)))
-    _set(report, table, column, value, report.some_rows())
+    _set(report, table, column, value, report.choose_rows())
     return f"{table}.{column} = {value}"
 
 
-def mixed_values(report: Report) -> str:
-    """Another value in each row of some columns of a table: small numbers, any numbers, or other types among them."""
-    table = report.table()
-    columns = report.columns(table)
-    where = report.some_rows()
+def mix_values(report: Report) -> str:
+    """Set another value in each row of some columns: small numbers, any numbers, or other types among them."""
+    table = report.choose_table()
+    columns = report.list_columns(table)
+    where = report.choose_rows()
     done = []
     for column in report.rng.sample(columns, min(report.rng.choice((1, 1, 3)), len(columns))):
-        name = quoted(column)
+        name = quote(column)
         among = [*report.rng.sample(OTHER_VALUES, 2), *map(str, report.rng.sample(NUMBERS, 3)), name, name]
         cases = " ".join(f"WHEN {i} THEN {value}" for i, value in enumerate(among))
         value = report.rng.choice(
@@ -277,26 +283,26 @@ def mixed_values(report: Report) -> str:
     return f"{table}: {'; '.join(done)} where {where}"
 
 
-def other_values_of_metadata(report: Report) -> str:
-    """The same in the small tables that everything else hangs on."""
+def set_other_metadata(report: Report) -> str:
+    """Set other values in the small tables that everything else depends on."""
     tables = [
         name
-        for name in report.tables()
+        for name in report.list_tables()
         if name.startswith(("TARGET_INFO", "META_DATA", "MPI_RANKS", "MPI_COMM", "ThreadN", "PROCESSES", "ANALYSIS"))
         or name.startswith(("NVTX_PAYLOAD", "GENERIC_EVENT"))
     ]
     table = report.rng.choice(tables)
-    column = report.rng.choice(report.columns(table))
-    value = report.rng.choice((*OTHER_VALUES, *map(str, NUMBERS), *map(text_of, NAMES)))
+    column = report.rng.choice(report.list_columns(table))
+    value = report.rng.choice((*OTHER_VALUES, *map(str, NUMBERS), *map(quote_text, NAMES)))
     where = report.rng.choice(("1", f"rowid % {report.rng.choice((2, 5))} = 0"))
     _set(report, table, column, value, where)
     return f"{table}.{column} = {value[:60]} where {where}"
 
 
-def one_pair(report: Report) -> str:
-    """One of the values of the tables of names and values, by its name."""
+def set_one_pair(report: Report) -> str:
+    """Set one of the values in a table of names and values, by its name."""
     table = report.rng.choice(
-        [name for name in report.tables() if {"name", "value"} <= set(report.columns(name))] or [""]
+        [name for name in report.list_tables() if {"name", "value"} <= set(report.list_columns(name))] or [""]
     )
     known = [
         "EXPORT_SCHEMA_VERSION",
@@ -314,22 +320,23 @@ def one_pair(report: Report) -> str:
     text = number if name.startswith("EXPORT") else f"{variable}={number}"
     text = report.rng.choice((text, text, report.rng.choice(NAMES)))
     report.sql.execute(f'DELETE FROM "{table}" WHERE name = ?', (name,))
-    report.sql.execute(f'INSERT INTO "{table}" (name, value) VALUES (?, {text_of(text)})', (name,))
+    report.sql.execute(f'INSERT INTO "{table}" (name, value) VALUES (?, {quote_text(text)})', (name,))
     return f"{table} {name} = {text[:60]!r}"
 
 
 def _set(report: Report, table: str, column: str, value: str, where: str) -> None:
-    report.sql.execute(f"UPDATE OR IGNORE {quoted(table)} SET {quoted(column)} = {value} WHERE {where}")
+    report.sql.execute(f"UPDATE OR IGNORE {quote(table)} SET {quote(column)} = {value} WHERE {where}")
 
 
-def other_ids(report: Report) -> str:
-    """Ids that refer to nothing, or to something else, or all to the same."""
+def change_ids(report: Report) -> str:
+    """Change ids so that they refer to nothing, to something else, or all to the same."""
     tables = {
-        name: [c for c in report.columns(name) if c.lower().endswith(("id", "tid", "pid"))] for name in report.tables()
+        name: [c for c in report.list_columns(name) if c.lower().endswith(("id", "tid", "pid"))]
+        for name in report.list_tables()
     }
     table = report.rng.choice([name for name, columns in tables.items() if columns])
     column = report.rng.choice(tables[table])
-    name = quoted(column)
+    name = quote(column)
     value = report.rng.choice(
         (
             f"{name} + 1",
@@ -338,26 +345,26 @@ def other_ids(report: Report) -> str:
             f"{name} % 3",
             f"{name} << 24",
             f"{name} & 16777215",
-            f"(SELECT max({name}) FROM {quoted(table)})",
+            f"(SELECT max({name}) FROM {quote(table)})",
             "rowid",
             "-rowid",
             "rowid << 24",
         )
     )
-    _set(report, table, column, value, report.some_rows())
+    _set(report, table, column, value, report.choose_rows())
     return f"{table}.{column} = {value}"
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------
 
 
-def times(report: Report) -> str:
-    """Times that are huge, negative, backward, equal, far away."""
+def change_times(report: Report) -> str:
+    """Change times: huge, negative, backward, equal, far away."""
     column = report.rng.choice(("start", "end", "timestamp", "start"))
-    table = report.table(column)
+    table = report.choose_table(column)
     if not table:
         return "none"
-    name = quoted(column)
+    name = quote(column)
     value = report.rng.choice(
         (
             "0",
@@ -381,38 +388,40 @@ def times(report: Report) -> str:
             str(-(2**62)),
         )
     )
-    where = report.some_rows()
-    columns = [column] if report.rng.random() < 0.5 else [c for c in ("start", "end") if c in report.columns(table)]
-    for each in columns or [column]:
-        _set(report, table, each, value.replace(name, quoted(each)), where)
+    where = report.choose_rows()
+    columns = (
+        [column] if report.rng.random() < 0.5 else [c for c in ("start", "end") if c in report.list_columns(table)]
+    )
+    for changed in columns or [column]:
+        _set(report, table, changed, value.replace(name, quote(changed)), where)
     return f"{table}.{columns} = {value} where {where}"
 
 
 def swap_begin_and_end(report: Report) -> str:
-    table = report.table("start", "end")
+    table = report.choose_table("start", "end")
     if table:
-        report.sql.execute(f'UPDATE "{table}" SET "start" = "end", "end" = "start" WHERE {report.some_rows()}')
+        report.sql.execute(f'UPDATE "{table}" SET "start" = "end", "end" = "start" WHERE {report.choose_rows()}')
     return table
 
 
-def overlapping(report: Report) -> str:
-    """Intervals that neither nest nor follow each other."""
-    table = report.table("start", "end")
+def make_overlapping(report: Report) -> str:
+    """Make intervals that neither nest nor follow each other."""
+    table = report.choose_table("start", "end")
     if table:
         report.sql.execute(f'UPDATE "{table}" SET "end" = "end" + ("end" - "start") * (rowid % 50) + rowid % 5 * 1000')
     return table
 
 
-def one_time(report: Report) -> str:
-    """Thousands of rows with one time."""
+def set_one_time(report: Report) -> str:
+    """Make thousands of rows with one time."""
     column = report.rng.choice(("start", "timestamp"))
-    table = report.table(column)
+    table = report.choose_table(column)
     if not table:
         return "none"
-    columns = report.columns(table)
-    kept = ", ".join(map(quoted, columns))
+    columns = report.list_columns(table)
+    kept = ", ".join(map(quote, columns))
     copies = "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50) SELECT i FROM n)"
-    report.rewrite(table, f"SELECT {kept} FROM {quoted(table)}, {copies} LIMIT 3000")
+    report.rewrite(table, f"SELECT {kept} FROM {quote(table)}, {copies} LIMIT 3000")
     time = f'(SELECT min("{column}") FROM "{table}")'
     if report.rng.random() < 0.5 and "end" in columns:
         report.sql.execute(f'UPDATE "{table}" SET "end" = {time}')
@@ -420,13 +429,13 @@ def one_time(report: Report) -> str:
     return f"{table}.{column}"
 
 
-def clock(report: Report) -> str:
-    """The start of the session: what places a report among others."""
+def change_clock(report: Report) -> str:
+    """Change the start of the session, which places a report among others."""
     table = "TARGET_INFO_SESSION_START_TIME"
-    if table not in report.tables():
+    if table not in report.list_tables():
         return "none"
     column = report.rng.choice(("utcEpochNs", "systemClockNs", "utcTime"))
-    if column not in report.columns(table):
+    if column not in report.list_columns(table):
         return "none"
     value = report.rng.choice(
         (*map(str, NUMBERS), f"{column} + {YEAR}", f"{column} + {200 * SECOND}", "NULL", "9e999", "'x'")
@@ -438,8 +447,8 @@ def clock(report: Report) -> str:
 # ---- names -----------------------------------------------------------------------------------------------------------
 
 
-def names(report: Report) -> str:
-    """Names that are hard to write in one line."""
+def change_names(report: Report) -> str:
+    """Change names to ones that are hard to write in one line."""
     texts = {
         "StringIds": ["value"],
         "NVTX_EVENTS": ["text"],
@@ -450,75 +459,85 @@ def names(report: Report) -> str:
         "NVTX_PAYLOAD_SCHEMA_ENTRIES": ["name", "description"],
         "NVTX_PAYLOAD_SCHEMAS": ["name"],
     }
-    there = [(t, c) for t, columns in texts.items() for c in columns if t in report.tables() and c in report.columns(t)]
-    if not there:
+    pairs = [
+        (t, c)
+        for t, columns in texts.items()
+        for c in columns
+        if t in report.list_tables() and c in report.list_columns(t)
+    ]
+    if not pairs:
         return "none"
-    table, column = report.rng.choice(there[:1] * 4 + there)
-    texts_of = [text_of(name) for name in report.rng.sample(NAMES, 5)]
-    texts_of += [f"CAST(x'{code}' AS TEXT)" for code in report.rng.sample(INVALID_TEXTS, 2)]
-    for i, text in enumerate(texts_of):
+    table, column = report.rng.choice(pairs[:1] * 4 + pairs)
+    values = [quote_text(name) for name in report.rng.sample(NAMES, 5)]
+    values += [f"CAST(x'{code}' AS TEXT)" for code in report.rng.sample(INVALID_TEXTS, 2)]
+    for i, text in enumerate(values):
         _set(report, table, column, text, f"rowid % {report.rng.choice((7, 20))} = {i}")
     return f"{table}.{column}"
 
 
-def name_of_one(report: Report) -> str:
-    """All names are one, or differ in their last character only."""
-    if "value" not in report.columns("StringIds"):
+def make_names_equal(report: Report) -> str:
+    """Make all names equal, or equal but for the last character."""
+    if "value" not in report.list_columns("StringIds"):
         return "none"
-    value = report.rng.choice((text_of(report.rng.choice(NAMES)), f"{text_of('y' * 9000)} || id", "value || char(10)"))
+    value = report.rng.choice(
+        (quote_text(report.rng.choice(NAMES)), f"{quote_text('y' * 9000)} || id", "value || char(10)")
+    )
     _set(report, "StringIds", "value", value, "1")
     return value[:60]
 
 
-def payloads(report: Report) -> str:
-    """NVTX payloads: JSON, and bytes after layouts that may be damaged as well."""
-    if "NVTX_EVENTS" not in report.tables():
+def change_payloads(report: Report) -> str:
+    """Change NVTX payloads: JSON, or bytes after layouts that may be damaged as well."""
+    if "NVTX_EVENTS" not in report.list_tables():
         return "none"
-    column = report.rng.choice([c for c in report.columns("NVTX_EVENTS") if c in ("jsonText", "binaryData")] or [""])
+    column = report.rng.choice(
+        [c for c in report.list_columns("NVTX_EVENTS") if c in ("jsonText", "binaryData")] or [""]
+    )
     if not column:
         return "none"
-    value = text_of(report.rng.choice(JSONS))
+    value = quote_text(report.rng.choice(JSONS))
     if column == "binaryData":
         data = bytes(report.rng.randrange(256) for _ in range(report.rng.choice((0, 1, 7, 40, 100))))
         value = report.rng.choice((f"x'{data.hex()}'", f"substr(binaryData, 1, {report.rng.randrange(60)})"))
-    _set(report, "NVTX_EVENTS", column, value, f"{column} IS NOT NULL AND {report.some_rows()}")
+    _set(report, "NVTX_EVENTS", column, value, f"{column} IS NOT NULL AND {report.choose_rows()}")
     return f"{column} = {value[:60]}"
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
+    """Return a name as SQL has it, in quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
-OF_TABLES: tuple[Callable[[Report], str], ...] = (
+WAYS_OF_TABLES: tuple[Callable[[Report], str], ...] = (
     drop_table,
     empty_table,
-    one_row,
+    keep_one_row,
     drop_column,
     swap_columns,
     duplicate_rows,
     shuffle_rows,
-    without_rowid,
-    other_values,
-    other_values,
-    mixed_values,
-    mixed_values,
-    mixed_values,
-    other_values_of_metadata,
-    other_values_of_metadata,
-    one_pair,
-    other_ids,
-    other_ids,
-    times,
-    times,
-    times,
+    remake_table,
+    set_other_values,
+    set_other_values,
+    mix_values,
+    mix_values,
+    mix_values,
+    set_other_metadata,
+    set_other_metadata,
+    set_one_pair,
+    change_ids,
+    change_ids,
+    change_times,
+    change_times,
+    change_times,
     swap_begin_and_end,
-    overlapping,
-    one_time,
-    clock,
-    names,
-    names,
-    name_of_one,
-    payloads,
+    make_overlapping,
+    set_one_time,
+    change_clock,
+    change_names,
+    change_names,
+    make_names_equal,
+    change_payloads,
 )
 
 
@@ -526,7 +545,7 @@ OF_TABLES: tuple[Callable[[Report], str], ...] = (
 
 
 def damage_bytes(path: Path, rng: random.Random) -> str:
-    """Damage as of a bad disk or a copy that was cut."""
+    """Damage the bytes of a file, as a bad disk or an unfinished copy would."""
     data = bytearray(path.read_bytes())
     kind = rng.choice(("flip", "flip", "flip many", "cut", "zeros", "swap", "noise", "head", "grow", "cells"))
     if len(data) < 200:
@@ -545,7 +564,7 @@ def damage_bytes(path: Path, rng: random.Random) -> str:
         data += bytes(rng.randrange(10**5))
     elif kind == "head":
         data[rng.randrange(100)] = rng.randrange(256)
-    elif kind == "cells":  # the counts and pointers that pages begin with
+    elif kind == "cells":  # the counts and pointers at the start of pages
         for _ in range(rng.choice((1, 5, 30))):
             at = rng.randrange(pages) * page + rng.randrange(20)
             data[at % len(data)] = rng.choice((0, 1, 2, 5, 10, 13, 127, 255))
@@ -564,8 +583,8 @@ def damage_bytes(path: Path, rng: random.Random) -> str:
 # ---- whole reports ---------------------------------------------------------------------------------------------------
 
 
-def trimmed(report: Path, copy: Path) -> None:
-    """A copy of a report with the first rows of each of its tables."""
+def write_trimmed(report: Path, copy: Path) -> None:
+    """Write a copy of a report with the first rows of each table."""
     shutil.copyfile(report, copy)
     copy.chmod(0o600)
     with closing(sqlite3.connect(copy, isolation_level=None)) as sql:
@@ -576,8 +595,8 @@ def trimmed(report: Path, copy: Path) -> None:
         sql.execute("VACUUM")
 
 
-def damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[Path, list[str]]:
-    """A damaged copy of a report, an SQLite file or a folder of tables; and what was done to it."""
+def write_damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[Path, list[str]]:
+    """Write a damaged copy of a report, an SQLite file or a folder of tables; return it, and what was done to it."""
     copy = folder / report.name
     shutil.copyfile(report, copy)
     done = []
@@ -586,12 +605,12 @@ def damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[Path, 
         damaged = Report(copy, rng)
         with closing(damaged.sql):
             for _ in range(rng.choice((1, 1, 2, 3, 5))):
-                way = rng.choice(OF_TABLES)
-                with suppress(sqlite3.Error):  # not after what was done before, as to a view
+                way = rng.choice(WAYS_OF_TABLES)
+                with suppress(sqlite3.Error):  # fails after some earlier damage, as on a view
                     done.append(f"{way.__name__}: {way(damaged)}")
     as_folder = rng.random() < 0.12
     if as_folder:
-        copy = _folder(copy, rng, done)
+        copy = _write_folder(copy, rng, done)
     if kind != "tables":
         file = rng.choice(sorted(copy.iterdir())) if copy.is_dir() else copy
         for _ in range(rng.choice((1, 1, 3))):
@@ -599,8 +618,8 @@ def damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[Path, 
     return copy, done
 
 
-def _folder(report: Path, rng: random.Random, done: list[str]) -> Path:
-    """The report as a folder of tables, some of which have other types."""
+def _write_folder(report: Path, rng: random.Random, done: list[str]) -> Path:
+    """Write a report as a folder of tables, some with columns of other types; return the folder."""
     kind = rng.choice(KINDS)
     _make_uniform(report)
     try:
@@ -633,7 +652,7 @@ def _folder(report: Path, rng: random.Random, done: list[str]) -> Path:
 
 
 def _make_uniform(report: Path) -> None:
-    """Values that are not of the type of their column become NULL: files of tables have columns of one type."""
+    """Set values to NULL that are not of the type of their column: files of tables have columns of one type."""
     with closing(sqlite3.connect(report, isolation_level=None)) as sql:
         sql.execute("PRAGMA journal_mode = OFF")
         columns = sql.execute(
@@ -641,7 +660,7 @@ def _make_uniform(report: Path) -> None:
             " WHERE t.type = 'table' AND t.name NOT LIKE 'ENUM_%'"
         ).fetchall()
         for table, column, kind in columns:
-            table, column = quoted(table), quoted(column)
+            table, column = quote(table), quote(column)
             if kind not in ("integer", "text", "real", "blob"):
                 kinds = f"SELECT typeof({column}) FROM {table} WHERE {column} NOTNULL GROUP BY 1 ORDER BY count(*) DESC"
                 kind = next(iter(sql.execute(kinds)), ("integer",))[0]

@@ -1,6 +1,6 @@
-"""A process that translates damaged reports, a case for each seed that it is given: a crash ends it and not the tests.
+"""A process that translates damaged reports, a case for each seed: a crash ends this process and not the tests.
 
-By hand: `python -m tests.damage_worker samples 17` makes the case of that seed, and tells what it is and how it ended.
+By hand: `python -m tests.damage_worker samples 17` runs the case of that seed, and prints what it is and how it ended.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
-from tests.damage import damaged_copy, trimmed
+from tests.damage import write_damaged_copy, write_trimmed
 from tests.sources.node.node_reports import write_node_reports
 
 SECONDS = 120
-"""Time for a case, of which most take less than one."""
+"""Time for a case; most take less than one."""
 MEMORY = 12 << 30
-"""Address space (bytes): what damage asks for beyond it is a MemoryError and no burden to others."""
+"""Address space (bytes): a larger demand of damaged data is a MemoryError and no burden to other processes."""
 
 
 @cache
-def _of_nodes() -> list[Path]:
-    """Reports with metrics of a node, of which there are none elsewhere."""
+def _write_node_reports() -> list[Path]:
+    """Write reports with metrics of a node: no others exist."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, True)
     return write_node_reports(folder)
 
 
-def bases(kind: str) -> list[list[Path]]:
-    """Reports to damage; those of a group are of one job."""
+def list_bases(kind: str) -> list[list[Path]]:
+    """Return groups of reports to damage, each of one job."""
     if kind == "nodes":
-        return [_of_nodes()]
+        return [_write_node_reports()]
     if kind == "samples":
         return [sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("mpi-4.", "ddp-2x2.", "single-graph")]
     jobs = (
@@ -56,17 +56,19 @@ def bases(kind: str) -> list[list[Path]]:
         "osrt",
         "ompi_all",
     )
-    of_cpu = [sorted(REPORTS.glob(f"cpu/{v}-{job}*")) for v in ("2022.4.2", "2023.4.4", "2024.2.3") for job in jobs]
+    cpu_groups = [sorted(REPORTS.glob(f"cpu/{v}-{job}*")) for v in ("2022.4.2", "2023.4.4", "2024.2.3") for job in jobs]
     names = ("um-1", "autograd-1", "oneproc-4gpu", "mpi-one-report", "single-node")
-    of_gpu = [[REPORTS / f"gpu/{name}.sqlite"] for name in names]
+    gpu_groups = [[REPORTS / f"gpu/{name}.sqlite"] for name in names]
     return [
-        group for group in [*of_cpu, *of_gpu, *([path] for path in sorted(REPORTS.glob("public/*.sqlite")))] if group
+        group
+        for group in [*cpu_groups, *gpu_groups, *([path] for path in sorted(REPORTS.glob("public/*.sqlite")))]
+        if group
     ]
 
 
 @dataclass
 class Case:
-    """Reports in a folder, options of nsys2prv_ng.translate, and what was done, for people."""
+    """Reports in a folder, options of nsys2prv_ng.translate, and a list of what was done, for people."""
 
     reports: list[Path]
     output: Path
@@ -74,14 +76,14 @@ class Case:
     pages: int
     """Least number of pages of the tables that are read without sqlite3."""
     old: bool
-    """Whether a trace of the same name is there before."""
+    """Whether a trace of the same name exists before."""
     done: list[str] = field(default_factory=list)
 
 
 def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
-    """The case of a seed; trimmed reports are kept in the folder `whole`."""
+    """Make the case of a seed; trimmed reports stay in the folder `whole` for further cases."""
     rng = random.Random(f"{kind} {seed}")
-    group = rng.choice(bases(kind))
+    group = rng.choice(list_bases(kind))
     chosen = rng.sample(group, min(rng.choice((1, 1, 1, 2, 4)), len(group)))
     reports, done = [], []
     (folder / "reports").mkdir()
@@ -89,24 +91,24 @@ def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
     for i, path in enumerate(chosen):
         base = whole / path.name
         if not base.exists():
-            trimmed(path, base)
+            write_trimmed(path, base)
         if i == 0 or rng.random() < 0.2:
-            report, ways = damaged_copy(base, folder / "reports", rng)
+            report, ways = write_damaged_copy(base, folder / "reports", rng)
             reports.append(report)
             done += [f"{path.name}: {way}" for way in ways]
         else:
             reports.append(base)
             done.append(f"{path.name}: sound")
-    options = _options(rng, folder)
+    options = _choose_options(rng, folder)
     if "align" in options or "labels_from" in options:
-        _side_files(options, rng, done)
+        _write_side_files(options, rng, done)
     rng.shuffle(reports)
     done.append(f"options {options}")
     name = rng.choice(("out.prv", "out.prv", "out.prv", "out.prv.gz"))
     return Case(reports, folder / "out" / name, options, rng.choice((1, 64)), options["force"], done)
 
 
-def _options(rng: random.Random, folder: Path) -> dict[str, Any]:
+def _choose_options(rng: random.Random, folder: Path) -> dict[str, Any]:
     def sometimes(probability: float, *values: object) -> object:
         return rng.choice(values) if rng.random() < probability else None
 
@@ -128,7 +130,7 @@ def _options(rng: random.Random, folder: Path) -> dict[str, Any]:
         "labels_from": sometimes(0.05, folder / "other.pcf"),
         "memory": sometimes(0.3, 1, 1 << 16, 1 << 20),
         "strict": sometimes(0.05, True),
-        "summary": sometimes(0.3, folder / "out" / "summary.json"),
+        "stats": sometimes(0.3, folder / "out" / "stats.json"),
         "align_report": sometimes(0.3, folder / "out" / "clocks.toml"),
     }
     chosen = {name: value for name, value in some.items() if value is not None}
@@ -140,8 +142,8 @@ HOST = "gpunode02"
 CLOCKS = '[node."{}"]\noffset_us = {}\ndrift_ppm = {}\nsince_utc_ns = 0\n'
 
 
-def _side_files(options: dict[str, Any], rng: random.Random, done: list[str]) -> None:
-    """Files that the options name, themselves damaged."""
+def _write_side_files(options: dict[str, Any], rng: random.Random, done: list[str]) -> None:
+    """Write the files that the options name, damaged or not."""
     sound = {
         "align": (
             "",
@@ -168,7 +170,7 @@ def _side_files(options: dict[str, Any], rng: random.Random, done: list[str]) ->
 
 
 def run_case(case: Case) -> str:
-    """What is wrong with how it ended, or the empty string."""
+    """Translate the reports of a case; return what is wrong with the outcome, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.report import pages
@@ -180,7 +182,7 @@ def run_case(case: Case) -> str:
             (out / f"out.{suffix}").write_text("old")
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     try:
-        summary = nsys2prv_ng.translate(case.reports, case.output, **case.options)
+        result = nsys2prv_ng.translate(case.reports, case.output, **case.options)
     except TranslationError as error:
         line = str(error)
         case.done.append(f"error: {line}")
@@ -189,76 +191,77 @@ def run_case(case: Case) -> str:
         after = {path.name: path.read_bytes() for path in out.iterdir()}
         return "" if after == before else f"left behind: {sorted(after)}"
     case.done.append("translated")
-    return _wrong_with_trace(case, summary)
+    return _check_outputs(case, result)
 
 
-def _wrong_with_trace(case: Case, summary: Any) -> str:
+def _check_outputs(case: Case, result: Any) -> str:
+    """Return what is wrong with the files of a translation or its result, or the empty string."""
     from nsys2prv_ng.paraver.checker.trace import check_trace
 
     out = case.output.parent
     expected = {case.output.name, "out.pcf", "out.row"} | ({"out.prv"} if case.old else set())
-    expected |= {Path(case.options[name]).name for name in ("summary", "align_report") if name in case.options}
+    expected |= {Path(case.options[name]).name for name in ("stats", "align_report") if name in case.options}
     if {path.name for path in out.iterdir()} != expected:
         return f"files are {sorted(path.name for path in out.iterdir())} and not {sorted(expected)}"
     checked = check_trace(case.output)
     if checked.problems:
         return "; ".join(map(str, checked.problems[:3]))
-    counts = {"states": summary.states, "events": summary.events, "communications": summary.communications}
+    counts = {"states": result.states, "events": result.events, "communications": result.communications}
     if any(checked.records[kind] != count for kind, count in counts.items()):
-        return f"the trace has {checked.records} and the summary {counts}"
-    for source in summary.sources:
+        return f"the trace has {checked.records} and the result {counts}"
+    for source in result.sources:
         parts = (source.read, source.written, *source.dropped.values())
         if source.read != source.written + sum(source.dropped.values()) or min(parts) < 0:
             return f"{source.name}: read {source.read}, written {source.written}, dropped {source.dropped}"
-    json.dumps(summary.to_dict()).encode()
-    summary.text(verbose=True).encode()
+    json.dumps(result.to_dict()).encode()
+    result.text(verbose=True).encode()
     return ""
 
 
-def same_bytes(case: Case) -> str:
-    """Whether other jobs and memory give the same files."""
+def compare_bytes(case: Case) -> str:
+    """Translate with other jobs and memory; return what differs in the files, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError
 
-    def files() -> dict[str, bytes]:
+    def read_files() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in case.output.parent.iterdir() if path.suffix != ".json"}
 
-    def ended() -> tuple[str, dict[str, bytes]]:
+    def translate() -> tuple[str, dict[str, bytes]]:
         try:
             nsys2prv_ng.translate(case.reports, case.output, **options)
         except TranslationError as error:
-            return str(error), files()
-        return "", files()
+            return str(error), read_files()
+        return "", read_files()
 
     options = {**case.options, "force": True}
-    first = ended()
+    first = translate()
     options |= {"jobs": 3 - options["jobs"], "memory": 1 << 12 if "memory" not in options else 1 << 30}
-    second = ended()
+    second = translate()
     return "" if first == second else f"other bytes with {options}: {first[0]} {second[0]}"
 
 
 def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
-    """A case, made and run: what was done, and what is wrong."""
+    """Make and run a case; return what was done, and what is wrong."""
     case = None
-    with tempfile.TemporaryDirectory(dir=whole.parent) as folder, _Printed(Path(folder) / "printed") as printed:
+    with tempfile.TemporaryDirectory(dir=whole.parent) as folder, _Capture(Path(folder) / "printed") as capture:
         try:
             case = make_case(kind, seed, whole, Path(folder))
             wrong = run_case(case)
             if not wrong and random.Random(seed).random() < 0.07:
-                wrong = same_bytes(case)
+                wrong = compare_bytes(case)
         except Exception:
             wrong = traceback.format_exc()
-        wrong = wrong or printed.text()
+        wrong = wrong or capture.read_text()
     return {"done": case.done if case else [], "wrong": wrong}
 
 
-class _Printed:
-    """What is printed meanwhile, also by libraries and child processes."""
+class _Capture:
+    """The output printed meanwhile, also by libraries and child processes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __enter__(self) -> _Printed:
+    def __enter__(self) -> _Capture:
         self._before = os.dup(1), os.dup(2)
         descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR)
         for number in (1, 2):
@@ -266,11 +269,11 @@ class _Printed:
         os.close(descriptor)
         return self
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         sys.stdout.flush()
         sys.stderr.flush()
-        said = self.path.read_text(errors="replace")
-        return said and f"printed: {said[:2000]}"
+        output = self.path.read_text(errors="replace")
+        return output and f"printed: {output[:2000]}"
 
     def __exit__(self, *_: object) -> None:
         for number, before in zip((1, 2), self._before, strict=True):
@@ -279,7 +282,7 @@ class _Printed:
 
 
 def main() -> None:
-    """Answer each seed that is a line of standard input with a line, until it ends."""
+    """Answer each seed, a line of standard input, with a line, until the input ends."""
     kind, whole = sys.argv[1], Path(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -291,18 +294,19 @@ def main() -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def by_hand(kind: str, seeds: list[str]) -> None:
+def run_by_hand(kind: str, seeds: list[str]) -> None:
+    """Run the cases of some seeds, and print what they are and how they ended."""
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", DeprecationWarning)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "whole").mkdir()
         for seed in seeds:
-            found = answer(kind, int(seed), Path(folder) / "whole")
-            print(seed, *found["done"], found["wrong"] or "all is well", sep="\n  ")
+            answered = answer(kind, int(seed), Path(folder) / "whole")
+            print(seed, *answered["done"], answered["wrong"] or "all is well", sep="\n  ")
 
 
 if __name__ == "__main__":
     if sys.argv[2].isdigit():
-        by_hand(sys.argv[1], sys.argv[2:])
+        run_by_hand(sys.argv[1], sys.argv[2:])
     else:
         main()

@@ -1,4 +1,4 @@
-"""What reports hold, by plain SQL and plain loops: the truth that traces are compared with."""
+"""The content of reports, by plain SQL and plain loops: the truth that tests compare traces with."""
 
 from __future__ import annotations
 
@@ -48,15 +48,18 @@ class Report:
         self.tables = {name for (name,) in names}
 
     def sql(self, query: str) -> pd.DataFrame:
+        """Return the rows of a query."""
         return pd.read_sql_query(query, self.connection)
 
     def has(self, table: str) -> bool:
         return table in self.tables
 
     def value(self, query: str) -> object:
+        """Return the first value of the first row of a query."""
         return self.connection.execute(query).fetchone()[0]
 
     def count(self, table: str) -> int:
+        """Return the number of rows of a table, 0 if it is missing."""
         return self.connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0] if self.has(table) else 0
 
     # ---- events ------------------------------------------------------------------------------------------------------
@@ -64,22 +67,22 @@ class Report:
     @cached_property
     def operations(self) -> pd.DataFrame:
         """Kernels, copies, sets and graphs traced as a whole: table, begin, end, process, device, context, stream,
-        correlation, name, bytes, and the lane, which is the first one of the stream that is free.
+        correlation, name, bytes, and lane (the first one of the stream that is free).
         """
-        parts = [self._operations(table) for table in OPERATION_TABLES if self.has(f"CUPTI_ACTIVITY_KIND_{table}")]
+        parts = [self._read_operations(table) for table in OPERATION_TABLES if self.has(f"CUPTI_ACTIVITY_KIND_{table}")]
         empty = pd.DataFrame(columns=["table", "begin", "end", *_STREAM, "correlation", "name", "bytes"])
         joined = pd.concat(parts, ignore_index=True) if parts else empty
         lanes = np.zeros(len(joined), np.int64)
-        for _, of_stream in joined.groupby(list(_STREAM)):
+        for _, operations in joined.groupby(list(_STREAM)):
             free_at: list[int] = []
-            in_order = of_stream.sort_values("begin", kind="stable")
+            in_order = operations.sort_values("begin", kind="stable")
             for index, begin, end in zip(in_order.index, in_order["begin"], in_order["end"], strict=True):
                 lane = next((i for i, time in enumerate(free_at) if time <= begin), len(free_at))
                 free_at[lane : lane + 1] = [end]
                 lanes[index] = lane
         return joined.assign(lane=lanes)
 
-    def _operations(self, table: str) -> pd.DataFrame:
+    def _read_operations(self, table: str) -> pd.DataFrame:
         name, size = {
             "KERNEL": ("s.value", "0"),
             "MEMCPY": ("o.copyKind", "o.bytes"),
@@ -99,7 +102,7 @@ class Report:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """CUDA API calls: begin, end, tid, correlation, name without its version."""
+        """CUDA API calls: begin, end, tid, correlation, name without the version."""
         if not self.has("CUPTI_ACTIVITY_KIND_RUNTIME"):
             return pd.DataFrame(columns=["begin", "end", "tid", "correlation", "name"])
         frame = self.sql(
@@ -110,7 +113,7 @@ class Report:
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:
-        """NVTX ranges and marks: begin, end (of a mark: its begin), tid, style, domain, text, category (name or '')."""
+        """NVTX ranges and marks: begin, end (the begin for marks), tid, style, domain, text, category (name or '')."""
         columns = ["begin", "end", "tid", "style", "domain", "text", "category"]
         if not self.has("NVTX_EVENTS"):
             return pd.DataFrame(columns=columns)
@@ -141,9 +144,9 @@ class Report:
 
     @property
     def first_event(self) -> int | None:
-        """Begin of the first event."""
+        """Begin of the first event, None if there is none."""
         begins = [frame["begin"].min() for frame in (self.operations, self.calls, self.nvtx) if len(frame)]
-        # Making a graph and its nodes: in most reports these lie within calls.
+        # The making of a graph and of its nodes: in most reports these events lie within calls.
         for table in ("CUDA_GRAPH_EVENTS", "CUDA_GRAPH_NODE_EVENTS"):
             if self.count(table):
                 begins.append(self.value(f"SELECT MIN(start) FROM {table}"))
@@ -153,7 +156,7 @@ class Report:
     def last_event(self) -> int:
         return int(max(frame["end"].max() for frame in (self.operations, self.calls, self.nvtx) if len(frame)))
 
-    # ---- what the report says of itself ------------------------------------------------------------------------------
+    # ---- metadata ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def utc(self) -> int:
@@ -170,7 +173,7 @@ class Report:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Variables of the captured environment, of which the later schemas keep one in each row."""
+        """Variables of the captured environment; later schemas keep one in each row."""
         if not self.has("META_DATA_CAPTURE"):
             return {}
         rows = self.connection.execute("SELECT value FROM META_DATA_CAPTURE WHERE name LIKE '%ENVIRONMENT_VARIABLE'")
@@ -179,8 +182,8 @@ class Report:
     @cached_property
     def launched_rank(self) -> int | None:
         """Rank in the environment of the process that was launched."""
-        found = [int(self.environment[name]) for name in RANK_VARIABLES if self.environment.get(name)]
-        return found[0] if found else None
+        ranks = [int(self.environment[name]) for name in RANK_VARIABLES if self.environment.get(name)]
+        return ranks[0] if ranks else None
 
     @cached_property
     def mpi_ranks(self) -> dict[int, int]:
@@ -188,7 +191,7 @@ class Report:
             return dict(self.connection.execute("SELECT globalTid >> 24, rank FROM MPI_RANKS").fetchall())
         if not self.has("NVTX_EVENTS"):
             return {}
-        # Before 2023 nsys told the rank only by the name that it gave to a thread.
+        # Before 2023 nsys gave the rank only in the name of a thread.
         query = """SELECT n.globalTid >> 24, replace(coalesce(n.text, s.value), 'MPI Rank ', '') FROM NVTX_EVENTS n
             LEFT JOIN StringIds s ON s.id = n.textId
             WHERE n.eventType = 39 AND coalesce(n.text, s.value) GLOB 'MPI Rank [0-9]*'"""
@@ -199,42 +202,43 @@ class Report:
         """Rank of each process in its largest communicator, by the payload of ncclCommInitRank."""
         if not self.has("NVTX_EVENTS") or "jsonText" not in self.sql("SELECT * FROM NVTX_EVENTS LIMIT 0").columns:
             return {}
-        found: dict[int, tuple[int, int]] = {}
+        size_and_rank: dict[int, tuple[int, int]] = {}
         query = """SELECT n.globalTid >> 24, n.jsonText FROM NVTX_EVENTS n JOIN StringIds s ON s.id = n.textId
             WHERE s.value LIKE 'ncclCommInitRank%' AND n.jsonText IS NOT NULL"""
         for process, text in self.connection.execute(query):
             payload = json.loads(text)
             size = int(payload["No. of ranks"])
-            if size > found.get(process, (0, 0))[0]:
-                found[process] = size, int(payload["Rank"])
-        return {process: rank for process, (_, rank) in found.items()}
+            if size > size_and_rank.get(process, (0, 0))[0]:
+                size_and_rank[process] = size, int(payload["Rank"])
+        return {process: rank for process, (_, rank) in size_and_rank.items()}
 
-    def gpu(self, process: int, device: int) -> int:
-        """nsys's number of the GPU that a process calls `device`."""
+    def find_gpu(self, process: int, device: int) -> int:
+        """Return nsys's number of the GPU that a process calls `device`."""
         if not self.has("TARGET_INFO_CUDA_DEVICE"):
             return device
         query = "SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE WHERE pid = ? AND cudaId = ?"
-        found = self.connection.execute(query, (process & PID, device)).fetchone()
-        return device if found is None else found[0]
+        row = self.connection.execute(query, (process & PID, device)).fetchone()
+        return device if row is None else row[0]
 
-    def gpu_uuid(self, number: int) -> str:
-        """uuid of the GPU with nsys's number; where the export has none, the number has to do."""
+    def find_gpu_uuid(self, number: int) -> str:
+        """Return the uuid of the GPU with nsys's number, or the number where the export has no uuid."""
         query = "SELECT uuid FROM TARGET_INFO_GPU WHERE id = ?"
-        found = self.connection.execute(query, (number,)).fetchone() if self.has("TARGET_INFO_GPU") else None
-        return found[0] if found and found[0] else str(number)
+        row = self.connection.execute(query, (number,)).fetchone() if self.has("TARGET_INFO_GPU") else None
+        return row[0] if row and row[0] else str(number)
 
-    def get_process_name(self, process: int) -> str:
+    def find_process_name(self, process: int) -> str:
+        """Return the name of a process without its folder, or its main thread's, or "process PID"."""
         query = "SELECT name FROM PROCESSES WHERE globalPid >> 24 = ? AND name IS NOT NULL"
-        found = self.connection.execute(query, (process,)).fetchone() if self.has("PROCESSES") else None
-        name = found[0] if found else self._thread_names.get(process << 24 | process & PID, "")
+        row = self.connection.execute(query, (process,)).fetchone() if self.has("PROCESSES") else None
+        name = row[0] if row else self._thread_names.get(process << 24 | process & PID, "")
         return name.rsplit("/", 1)[-1] or f"process {process & PID}"
 
-    def thread_name(self, tid: int) -> str:
-        return self._thread_names.get(tid) or self.get_process_name(tid >> 24)
+    def find_thread_name(self, tid: int) -> str:
+        return self._thread_names.get(tid) or self.find_process_name(tid >> 24)
 
     @cached_property
     def _thread_names(self) -> dict[int, str]:
-        """The operating system's names, and over them those given through NVTX."""
+        """Names of threads: those of the operating system, replaced by those given through NVTX."""
         names: dict[int, str] = {}
         if self.has("ThreadNames"):
             query = "SELECT t.globalTid, s.value FROM ThreadNames t JOIN StringIds s ON s.id = t.nameId"
@@ -255,7 +259,7 @@ _PLACE = (*_STREAM, "lane")
 
 @dataclass
 class ExpectedTask:
-    """A process: what it is called, and its rows, by keys that sort as they do."""
+    """A process: its name, and keys of its rows that sort as the rows do."""
 
     name: str
     report: int
@@ -267,7 +271,7 @@ class ExpectedTask:
 
 
 class Objects:
-    """Tasks and rows that reports of different processes must have, ranks first.
+    """Tasks and rows that a trace of reports of different processes must have, ranks first.
 
     tasks: names. rows: names. thread_row: row by (index of the report, globalTid); stream_row: row by (index of the
     report, process, device, context, stream, lane); device_row: row of the GPU as a whole, on the first task that used
@@ -277,24 +281,24 @@ class Objects:
 
     def __init__(self, reports: Sequence[Report]) -> None:
         self.reports = reports
-        found: list[ExpectedTask] = []
+        tasks: list[ExpectedTask] = []
         order = sorted(range(len(reports)), key=lambda i: (reports[i].utc, reports[i].host, reports[i].path.name))
         for position, index in enumerate(order):
-            found += self._tasks_of(reports[index], index, position)
-        found.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
+            tasks += self._list_tasks(reports[index], index, position)
+        tasks.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
         self.tasks, self.rows, self.hosts = [], [], []
         self.thread_row: dict[tuple[int, int], int] = {}
         self.stream_row: dict[tuple[int, ...], int] = {}
         self.device_row: dict[tuple[int, int], int] = {}
         self._row_of_gpu: dict[tuple[str, str], int] = {}
         self.task_of_process: dict[tuple[int, int], int] = {}
-        names = [task.name for task in found]
-        for task in found:
+        names = [task.name for task in tasks]
+        for task in tasks:
             if names.count(task.name) > 1:
                 task.name += f" {task.process & PID}"
             self._add(task)
 
-    def _tasks_of(self, report: Report, index: int, position: int) -> list[ExpectedTask]:
+    def _list_tasks(self, report: Report, index: int, position: int) -> list[ExpectedTask]:
         threads = {*report.calls["tid"], *report.nvtx["tid"]}
         streams = set(report.operations[list(_PLACE)].itertuples(index=False, name=None))
         nccl = report.nvtx.loc[report.nvtx["domain"] == "NCCL", "tid"]
@@ -304,7 +308,7 @@ class Objects:
             application = called
         tasks = []
         for process in sorted(called):
-            name = report.get_process_name(process)
+            name = report.find_process_name(process)
             is_child = process not in application
             if is_child:
                 rank = None
@@ -317,8 +321,8 @@ class Objects:
                     rank = report.nccl_ranks.get(process)
                 name = f"{name} {process & PID}" if rank is None else f"rank {rank}"
             launched = report.launched_rank
-            of_application = (int(launched is None), launched or 0, position, process)
-            sort_key = (1, position, process) if is_child else (0, *of_application)
+            position_of_rank = (int(launched is None), launched or 0, position, process)
+            sort_key = (1, position, process) if is_child else (0, *position_of_rank)
             task = ExpectedTask(name, index, process, sort_key, rank)
             task.threads = {tid for tid in threads if tid >> 24 == process}
             task.streams = {stream for stream in streams if stream[0] == process}
@@ -332,13 +336,14 @@ class Objects:
         self.hosts.append(report.host)
         # The main thread first, whose id is the process's.
         threads = sorted(task.threads, key=lambda tid: (tid & PID != task.process & PID, tid & PID))
-        names = [report.thread_name(tid) for tid in threads]
+        names = [report.find_thread_name(tid) for tid in threads]
         repeated = Counter(names)
         for tid, name in zip(threads, names, strict=True):
             self.thread_row[task.report, tid] = len(self.rows)
             self.rows.append(f"{name} {tid & PID}" if repeated[name] > 1 else name)
         by_gpu = sorted(
-            (report.gpu(task.process, stream[1]), stream[3], stream[2], stream[4], stream[1]) for stream in task.streams
+            (report.find_gpu(task.process, stream[1]), stream[3], stream[2], stream[4], stream[1])
+            for stream in task.streams
         )
         first_context: dict[tuple[int, int], int] = {}
         for gpu, number, context, _, _ in by_gpu:
@@ -348,7 +353,7 @@ class Objects:
             is_first = context == first_context[gpu, number]
             self.rows.append(f"CUDA-D{gpu}.S{number if is_first else 1000 * number + context}")
         for gpu in sorted({gpu for gpu, *_ in by_gpu}):
-            identity = (report.host, report.gpu_uuid(gpu))
+            identity = (report.host, report.find_gpu_uuid(gpu))
             if identity not in self._row_of_gpu:
                 self._row_of_gpu[identity] = len(self.rows)
                 self.rows.append(f"Metrics GPU{gpu}")
@@ -359,7 +364,7 @@ class Objects:
 
 
 def list_operations(objects: Objects) -> pd.DataFrame:
-    """Device operations of all reports: row, task, and begin and end in UTC besides the columns of `Report`."""
+    """Return the device operations of all reports: row, task, the columns of `Report`; begin and end are UTC."""
     keys = ("process", "device", "context", "stream", "lane")
     return _join_in_utc(
         objects,
@@ -376,58 +381,60 @@ def list_operations(objects: Objects) -> pd.DataFrame:
 
 
 def list_gpu_operations(objects: Objects) -> pd.DataFrame:
-    """`operations` with the row of the GPU as `gpu_row`; kind: 1 compute, 2 communication, 4 memory; and from the call
-    that has the correlation id in the process, `launched` (UTC, of kernels and graphs) and `delay` (ns from its end).
+    """Return `list_operations` with `gpu_row`, the row of the GPU; kind: 1 compute, 2 communication, 4 memory; and from
+    the call that has the correlation id in the process, `launched` (UTC, of kernels and graphs) and `delay` (ns from
+    the end of the call).
     """
-    found = list_operations(objects)
-    devices, calls_of = [], []
+    listed = list_operations(objects)
+    devices, call_times = [], []
     for index, report in enumerate(objects.reports):
         first = report.calls.assign(process=[int(tid) >> 24 for tid in report.calls["tid"]]).sort_values("begin")
         first = first.drop_duplicates(["process", "correlation"])[["process", "correlation", "begin", "end"]]
         first = first.astype({"begin": "Int64", "end": "Int64"})  # a call that is missing must not make them floats
-        of_report = report.operations.merge(first, "left", ["process", "correlation"], suffixes=("", "_call"))
-        calls_of.append(of_report[["begin_call", "end_call"]] + report.utc)
-        pairs = zip(of_report["process"], of_report["device"], strict=True)
-        devices += [objects.device_row[index, report.gpu(*pair)] for pair in pairs]
-    call = pd.concat(calls_of, ignore_index=True).where(found["correlation"] != 0)
-    is_nccl = (found["table"] == "KERNEL") & found["name"].str.startswith("nccl")
-    kind = np.where(found["table"].isin(("MEMCPY", "MEMSET")), 4, np.where(is_nccl, 2, 1))
-    launched = call["begin_call"].fillna(found["begin"]).astype(np.int64)
-    delay = found["begin"] - call["end_call"]
-    launched = np.minimum(launched, found["begin"])
-    return found.assign(gpu_row=devices, kind=kind, launched=launched, delay=delay.where(delay >= 0))
+        with_calls = report.operations.merge(first, "left", ["process", "correlation"], suffixes=("", "_call"))
+        call_times.append(with_calls[["begin_call", "end_call"]] + report.utc)
+        pairs = zip(with_calls["process"], with_calls["device"], strict=True)
+        devices += [objects.device_row[index, report.find_gpu(*pair)] for pair in pairs]
+    call = pd.concat(call_times, ignore_index=True).where(listed["correlation"] != 0)
+    is_nccl = (listed["table"] == "KERNEL") & listed["name"].str.startswith("nccl")
+    kind = np.where(listed["table"].isin(("MEMCPY", "MEMSET")), 4, np.where(is_nccl, 2, 1))
+    launched = call["begin_call"].fillna(listed["begin"]).astype(np.int64)
+    delay = listed["begin"] - call["end_call"]
+    launched = np.minimum(launched, listed["begin"])
+    return listed.assign(gpu_row=devices, kind=kind, launched=launched, delay=delay.where(delay >= 0))
 
 
 def list_calls(objects: Objects) -> pd.DataFrame:
-    """CUDA API calls of all reports: row, and begin and end in UTC besides the columns of `Report`."""
+    """Return the CUDA API calls of all reports: row, the columns of `Report`; begin and end are UTC."""
     return _join_in_utc(
         objects, [_add_thread_rows(objects, i, report.calls) for i, report in enumerate(objects.reports)]
     )
 
 
 def list_nvtx(objects: Objects) -> pd.DataFrame:
-    """NVTX ranges and marks of all reports: row, and begin and end in UTC besides the columns of `Report`."""
+    """Return the NVTX ranges and marks of all reports: row, the columns of `Report`; begin and end are UTC."""
     return _join_in_utc(
         objects, [_add_thread_rows(objects, i, report.nvtx) for i, report in enumerate(objects.reports)]
     )
 
 
 def list_launch_lines(objects: Objects) -> pd.DataFrame:
-    """Lines from calls to what they launched: send_row, send, receive_row, receive (UTC), size, tag.
+    """Return the lines from calls to what they launched: send_row, send, receive_row, receive (UTC), size, tag.
 
-    One for each operation whose call was recorded in its process; of those of a graph, which share the id of its
-    launch, the first on each stream. Kernels and graphs have tag 55001, copies and sets 55002 and their bytes.
+    There is one line for each operation with a recorded call in its process. The operations of a graph share the id of
+    its launch: only the first on each stream has a line. Kernels and graphs have tag 55001, copies and sets 55002 and
+    their bytes.
     """
-    found = []
+    lines = []
     for index, report in enumerate(objects.reports):
-        call_of: dict[tuple[int, int], tuple[int, int]] = {}
+        call_of_launch: dict[tuple[int, int], tuple[int, int]] = {}
         for begin, tid, correlation in sorted(
             zip(report.calls["begin"], report.calls["tid"], report.calls["correlation"], strict=True)
         ):
-            call_of.setdefault((tid >> 24, correlation), (tid, begin))
+            call_of_launch.setdefault((tid >> 24, correlation), (tid, begin))
         launched = set()
         for operation in report.operations.sort_values("begin", kind="stable").itertuples():
-            call = call_of.get((operation.process, operation.correlation))
+            call = call_of_launch.get((operation.process, operation.correlation))
             launch = (operation.process, operation.correlation, operation.device, operation.context, operation.stream)
             if call is None or not operation.correlation or launch in launched:
                 continue
@@ -436,9 +443,9 @@ def list_launch_lines(objects: Objects) -> pd.DataFrame:
             row, stream_row = objects.thread_row[index, call[0]], objects.stream_row[(index, *key)]
             tag = 55002 if operation.table in ("MEMCPY", "MEMSET") else 55001
             times = call[1] + report.utc, operation.begin + report.utc
-            found.append((row, times[0], stream_row, times[1], operation.bytes, tag))
+            lines.append((row, times[0], stream_row, times[1], operation.bytes, tag))
     columns = ["send_row", "send", "receive_row", "receive", "size", "tag"]
-    return pd.DataFrame(found, columns=columns).astype(np.int64)
+    return pd.DataFrame(lines, columns=columns).astype(np.int64)
 
 
 def _add_thread_rows(objects: Objects, index: int, events: pd.DataFrame) -> pd.DataFrame:
@@ -461,14 +468,14 @@ _FINAL = re.compile(r"(.*?)[ :=#]+(-?\d+)", re.ASCII)
 
 
 def split_name(text: str) -> tuple[str, int | None]:
-    """What a text is called in the trace, and the number cut from it: PyTorch's op_id or seq, else a final integer."""
+    """Return the name of a text in the trace, and the number cut off: PyTorch's op_id or seq, or a final integer."""
     name, number = " ".join(text.split()), None
-    found = _PYTORCH.fullmatch(name)
-    if found:
-        fields = dict(re.findall(r", (seq|op_id) = (-?\d+)(?=,|$)", name[len(found[1]) :]))
+    match = _PYTORCH.fullmatch(name)
+    if match:
+        fields = dict(re.findall(r", (seq|op_id) = (-?\d+)(?=,|$)", name[len(match[1]) :]))
         number = fields.get("op_id", fields.get("seq"))
-        name = found[1]
-    found = _FINAL.fullmatch(name)
-    if found and re.search(r"[^-\d :=#]", found[1]):
-        name, number = found[1], number if number is not None else found[2]
+        name = match[1]
+    match = _FINAL.fullmatch(name)
+    if match and re.search(r"[^-\d :=#]", match[1]):
+        name, number = match[1], number if number is not None else match[2]
     return name[:500], None if number is None else int(number)

@@ -1,4 +1,4 @@
-"""Time in which operations run, by plain loops: the truth about activity, overlap and gaps."""
+"""Spans of time in which operations run, by plain loops: the truth about activity, overlap and gaps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spans = list[tuple[int, int]]
 
 
 def unite(operations: pd.DataFrame) -> Spans:
-    """Time in which any of the operations runs, joined where they touch."""
+    """Return the spans in which any of the operations runs, joined where they touch."""
     joined: list[list[int]] = []
     for begin, end in sorted(zip(operations["begin"], operations["end"], strict=True)):
         if joined and begin <= joined[-1][1]:
@@ -25,23 +25,24 @@ def unite(operations: pd.DataFrame) -> Spans:
 
 
 def sum_lengths(spans: Spans) -> int:
+    """Return the sum of the lengths of spans (ns)."""
     return sum(end - begin for begin, end in spans)
 
 
 def sum_common(first: Spans, second: Spans) -> int:
-    """ns in both."""
+    """Return the time that is in both (ns)."""
     either = unite(pd.DataFrame(first + second, columns=["begin", "end"]))
     return sum_lengths(first) + sum_lengths(second) - sum_lengths(either)
 
 
-def find_gaps(of_gpu: pd.DataFrame) -> Spans:
-    """From the i-th smallest end to the (i + 1)-th smallest begin, where that is later: NVIDIA's gpu_gaps."""
-    begins, ends = np.sort(of_gpu["begin"])[1:], np.sort(of_gpu["end"])[:-1]
+def find_gaps(operations: pd.DataFrame) -> Spans:
+    """Return gaps from the i-th smallest end to the (i + 1)-th smallest begin if that is later: NVIDIA's gpu_gaps."""
+    begins, ends = np.sort(operations["begin"])[1:], np.sort(operations["end"])[:-1]
     return list(zip(ends[begins > ends].tolist(), begins[begins > ends].tolist(), strict=True))
 
 
 def list_single_reports() -> Iterator[object]:
-    """Real reports for pytest, one by one and by name: of samples/, and others up to some MB that may be missing."""
+    """Yield real reports for pytest, one by one and by name: samples/, and others up to some MB that may be missing."""
     folders = [SAMPLES, *(REPORTS / kind for kind in ("gpu", "cpu", "public"))]
     for path in sorted(path for folder in folders for path in folder.glob("*.sqlite")):
         name = f"{path.parent.name}/{path.stem}"
@@ -51,7 +52,7 @@ def list_single_reports() -> Iterator[object]:
 
 
 def list_report_sets(sets: dict[str, list[str]]) -> Iterator[object]:
-    """Sets of reports for pytest, by name: of samples/ in the repository, or of a folder that may be missing."""
+    """Yield sets of reports for pytest, by name: from samples/ in the repository, or a folder that may be missing."""
     for name, paths in sets.items():
         folder = REPOSITORY if paths[0].startswith("samples/") else REPORTS
         reports = [folder / path for path in paths]

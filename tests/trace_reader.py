@@ -54,22 +54,22 @@ class Trace:
         return [task for task, count in enumerate(self.threads, 1) for _ in range(count)]
 
     def find_types(self, label: str) -> list[int]:
-        """Event types whose label is or, up to a unit in brackets, begins with this one."""
+        """Return the event types with this label, or with this label and a unit in brackets."""
         return [number for number, text in self.types.items() if text == label or text.startswith(f"{label} [")]
 
     def get_labels(self, event_type: int, values: pd.Series) -> list[str]:
-        """Labels of the values of an event type; one without a label raises KeyError."""
+        """Return the labels of values of an event type. Raises KeyError for a value without a label."""
         table = self.values.get(event_type, {})
         return [table[value] for value in values]
 
     def get_attribute(self, event_type: int) -> pd.Series:
-        """The first value of an event type on each line that has it, by line."""
-        found = self.events[self.events["type"] == event_type]
-        return found.drop_duplicates("line").set_index("line")["value"]
+        """Return the first value of an event type on each line that has it, by line."""
+        events = self.events[self.events["type"] == event_type]
+        return events.drop_duplicates("line").set_index("line")["value"]
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace x.prv or x.prv.gz with x.pcf and x.row."""
+    """Read the trace x.prv or x.prv.gz with x.pcf and x.row."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     stem = path.name.removesuffix(".gz").removesuffix(".prv")
     end = data.index(b"\n")
@@ -103,7 +103,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _read_body(text: bytes, first_line: int, first_row: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """States, events and communications. Every line must consist of integers between colons."""
+    """Return states, events and communications. Every line must consist of integers between colons."""
     characters = np.frombuffer(text, np.uint8)
     is_newline = characters == _NEWLINE
     is_end = is_newline | (characters == _COLON)
@@ -118,29 +118,29 @@ def _read_body(text: bytes, first_line: int, first_row: np.ndarray) -> tuple[pd.
     kind = fields[start]
     assert set(np.unique(kind)) <= {STATE, EVENT, COMMUNICATION}
 
-    def columns(of_kind: int, names: list[str]) -> pd.DataFrame:
-        lines = np.flatnonzero(kind == of_kind)
-        if of_kind != EVENT:
+    def collect_columns(wanted: int, names: list[str]) -> pd.DataFrame:
+        lines = np.flatnonzero(kind == wanted)
+        if wanted != EVENT:
             assert np.all(length[lines] == 1 + len(names))
         table = {name: fields[start[lines] + 1 + i] for i, name in enumerate(names)}
         return pd.DataFrame({"line": lines + first_line, **table})
 
-    def row(frame: pd.DataFrame, prefix: str = "") -> np.ndarray:
+    def number_rows(frame: pd.DataFrame, prefix: str = "") -> np.ndarray:
         assert (frame[f"{prefix}appl"] == 1).all()
         return (first_row[frame[f"{prefix}task"] - 1] + frame[f"{prefix}thread"] - 1).astype(np.int64)
 
-    states = columns(STATE, _STATE_FIELDS)
-    states["row"] = row(states)
-    communications = columns(COMMUNICATION, _COMMUNICATION_FIELDS)
+    states = collect_columns(STATE, _STATE_FIELDS)
+    states["row"] = number_rows(states)
+    communications = collect_columns(COMMUNICATION, _COMMUNICATION_FIELDS)
     for side in ("send_", "receive_"):
-        communications[f"{side}row"] = row(communications, side)
-    of_lines = columns(EVENT, _EVENT_FIELDS)
-    of_lines["row"] = row(of_lines)
+        communications[f"{side}row"] = number_rows(communications, side)
+    event_lines = collect_columns(EVENT, _EVENT_FIELDS)
+    event_lines["row"] = number_rows(event_lines)
     lines = np.flatnonzero(kind == EVENT)
     words = length[lines] - 1 - len(_EVENT_FIELDS)
     assert np.all((words >= 2) & (words % 2 == 0))
     pairs = words // 2
-    events = of_lines.loc[of_lines.index.repeat(pairs)].reset_index(drop=True)
+    events = event_lines.loc[event_lines.index.repeat(pairs)].reset_index(drop=True)
     nth = np.arange(len(events)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
     at = np.repeat(start[lines] + 1 + len(_EVENT_FIELDS), pairs) + 2 * nth
     events["type"], events["value"] = fields[at], fields[at + 1]
@@ -148,6 +148,7 @@ def _read_body(text: bytes, first_line: int, first_row: np.ndarray) -> tuple[pd.
 
 
 def _read_pcf(text: str) -> tuple[dict[int, str], dict[int, dict[int, str]]]:
+    """Return the labels of event types, and of their values. A type or value may be declared only once."""
     types: dict[int, str] = {}
     values: dict[int, dict[int, str]] = {}
     section, block = "", []
@@ -171,6 +172,7 @@ def _read_pcf(text: str) -> tuple[dict[int, str], dict[int, dict[int, str]]]:
 
 
 def read_row(text: str) -> dict[str, list[str]]:
+    """Return the names of each level of a .row."""
     levels: dict[str, list[str]] = {}
     lines = iter(text.splitlines())
     for line in lines:
@@ -182,12 +184,12 @@ def read_row(text: str) -> dict[str, list[str]]:
 
 
 def pair_intervals(trace: Trace, *event_types: int) -> pd.DataFrame:
-    """Intervals of these event types: type, row, begin, end, value, line (of the begin), end_line.
+    """Return the intervals of event types: type, row, begin, end, value, line (of the begin), end_line.
 
     A value other than 0 opens an interval and 0 closes the last open one of its row and type, in the order of the file.
-    A 0 where nothing is open, or an interval that stays open, raises AssertionError.
+    Raises AssertionError for a 0 where nothing is open, and for an interval that stays open.
     """
-    found = []
+    intervals = []
     chosen = trace.events[trace.events["type"].isin(event_types)]
     stacks: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     columns = (chosen[name].tolist() for name in ("type", "row", "time", "value", "line"))
@@ -198,14 +200,16 @@ def pair_intervals(trace: Trace, *event_types: int) -> pd.DataFrame:
         else:
             assert stack, f"{trace.path}:{line}: nothing of type {event_type} is open on row {row}"
             begin, opened, begin_line = stack.pop()
-            found.append((event_type, row, begin, time, opened, begin_line, line))
+            intervals.append((event_type, row, begin, time, opened, begin_line, line))
     still_open = {key: stack for key, stack in stacks.items() if stack}
     assert not still_open, f"{trace.path}: open at the end: {still_open}"
-    return pd.DataFrame(found, columns=["type", "row", "begin", "end", "value", "line", "end_line"]).astype(np.int64)
+    return pd.DataFrame(intervals, columns=["type", "row", "begin", "end", "value", "line", "end_line"]).astype(
+        np.int64
+    )
 
 
 def compare_tables(actual: pd.DataFrame, expected: pd.DataFrame, columns: Iterable[str]) -> str:
-    """What two tables do not have in common, as multisets of rows; empty if they are the same."""
+    """Compare two tables as multisets of rows; return the differences as text, empty if there are none."""
     names = list(columns)
     counts = [table.groupby(names, dropna=False).size() for table in (actual[names], expected[names])]
     both = pd.concat(counts, axis=1, keys=["actual", "expected"]).fillna(0).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What reports say of MPI, by plain SQL and plain loops: calls, communicators, and messages by walking MPI's queues."""
+"""MPI in reports, by plain SQL and plain loops: calls, communicators, and messages by walking MPI's queues."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass
 class Call:
-    """A call: its rows in the order in which they ended."""
+    """A call: its rows by end."""
 
     rows: list[Row]
 
@@ -45,6 +45,8 @@ class Call:
 
 @dataclass
 class Truth:
+    """The rows of calls and the communicators of all reports of a job."""
+
     rows: list[Row] = field(default_factory=list)
     communicators: list[tuple[int, int, int, int, tuple[object, ...]]] = field(default_factory=list)
     """(rank, handle, since, local rank or -1, identity)"""
@@ -58,18 +60,19 @@ class Truth:
         return [Call(sorted(rows, key=lambda row: row.end)) for rows in grouped.values()]
 
     def find_communicator(self, row: Row) -> tuple[object, ...]:
-        """Identity of the communicator of a row."""
+        """Return the identity of the communicator of a row."""
         valid = [c for c in self.communicators if c[0] == row.rank and c[1] == row["commHandle"] and c[2] <= row.begin]
         return max(valid, key=lambda c: c[2])[4]
 
     def map_members(self, identity: tuple[object, ...]) -> dict[int, int]:
-        """World rank by local rank."""
+        """Return the world rank of each local rank of a communicator."""
         while identity[0] == "copy":
             identity = identity[1]  # type: ignore[assignment]
         return {local: rank for rank, _, _, local, other in self.communicators if other == identity}
 
 
 def read(paths: Sequence[Path]) -> Truth:
+    """Read the calls and communicators of reports."""
     truth = Truth()
     for path in paths:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -117,18 +120,18 @@ class Message:
 
 
 def list_ends(truth: Truth) -> tuple[list[Message], list[Message]]:
-    """All sends, and all receives with the end of the call that completed them, each in the order of posting."""
+    """Return all sends, and all receives with the end of the call that completed them, both in the order of posting."""
     sends, receives = [], []
     rows = sorted(truth.rows, key=lambda row: row.begin)
 
-    def message(row: Row, begin: int, end: int | None) -> Message:
+    def make_message(row: Row, begin: int, end: int | None) -> Message:
         identity = truth.find_communicator(row)
         remote = row["remoteRank"]
         assert remote is not None
         partner = None if remote < 0 else truth.map_members(identity)[remote]
         return Message(identity, row.rank, partner, row["tag"], begin, end, row["size"] or 0)
 
-    def completion(row: Row) -> int | None:
+    def find_completion(row: Row) -> int | None:
         later = [
             other
             for other in rows
@@ -142,13 +145,13 @@ def list_ends(truth: Truth) -> tuple[list[Message], list[Message]]:
     for call in truth.calls:
         first, last = call.rows[0], call.rows[-1]
         if first.name.startswith("MPI_Sendrecv"):
-            sends.append(message(first, first.begin, None))
-            receives.append(message(last, last.begin, last.end))
+            sends.append(make_message(first, first.begin, None))
+            receives.append(make_message(last, last.begin, last.end))
         elif first.name in SENDS:
-            sends.append(message(first, first.begin, None))
+            sends.append(make_message(first, first.begin, None))
         elif first.name in RECEIVES:
-            end = first.end if first.name == "MPI_Recv" else completion(first)
-            receives.append(message(first, first.begin, end))
+            end = first.end if first.name == "MPI_Recv" else find_completion(first)
+            receives.append(make_message(first, first.begin, end))
         elif first.name == "MPI_Start":
             made = [
                 row
@@ -159,15 +162,18 @@ def list_ends(truth: Truth) -> tuple[list[Message], list[Message]]:
                 and row.begin < first.begin
             ][-1]
             if made.name == "MPI_Send_init":
-                sends.append(message(made, first.begin, None))
+                sends.append(make_message(made, first.begin, None))
             else:
-                receives.append(message(made, first.begin, completion(first)))
+                receives.append(make_message(made, first.begin, find_completion(first)))
     return sorted(sends, key=lambda m: m.begin), sorted(receives, key=lambda m: m.begin)
 
 
 def match_messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, int]]:
-    """(sender, begin, receiver, end, bytes, tag) of messages, each receive in the order of posting taking the first
-    message that it matches. A receive from any source is taken to be from the only sender of its tag."""
+    """Return (sender, begin, receiver, end, bytes, tag) of all messages, sorted.
+
+    Each receive, in the order of posting, takes the first send that it matches. A receive from any source must be from
+    the only sender of its tag.
+    """
     sends, receives = list_ends(truth)
     messages = []
     waiting = list(sends)
@@ -182,7 +188,7 @@ def match_messages(truth: Truth) -> list[tuple[int, int, int, int | None, int, i
         ]
         if receive.partner is None:
             senders = {s.rank for s in sends if s.partner == receive.rank and s.tag == receive.tag}
-            assert len(senders) <= 1, "this truth does not know who sent"
+            assert len(senders) <= 1, "several ranks may have sent this message"
         if fits:
             send = fits[0]
             waiting.remove(send)

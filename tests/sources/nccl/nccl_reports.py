@@ -1,7 +1,7 @@
 """Small reports with NCCL calls, payloads given as JSON text or as bytes, and kernels.
 
-No capture with binary payloads was at hand: they are laid out here as NVTX's nvToolsExtPayload.h, NCCL's
-nvtx_payload_schemas.h and the tables of exports of schema 3.25 (which hold schemas, but no payloads) say.
+No capture with binary payloads was at hand. Their layout here is that of NVTX's nvToolsExtPayload.h, of NCCL's
+nvtx_payload_schemas.h, and of the tables of exports of schema 3.25 (which hold schemas, but no payloads).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SCHEMAS: dict[str, tuple[int, Schema]] = {
 }
 _PACKED = {INT: "<i", UINT64: "<Q", SIZE_T: "<Q", REDUCTION: "<i"}
 JSON, BLOB, BLOB_OF_SIZE, HEXADECIMAL, NO_PAYLOAD = "json", "blob", "blob of size", "hexadecimal", "no payload"
-"""How a report holds payloads. The last number of a blob's header is said to be an offset, or the whole size."""
+"""Forms of payloads in a report. Descriptions differ on the last number of a blob's header: offset or whole size."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of NCCL with the fields of its payload, on a thread that is given by its process and number."""
+    """A call of NCCL with the fields of its payload, on a thread given by process and number."""
 
     begin: int
     end: int | None
@@ -72,17 +72,18 @@ class Kernel:
 
 
 def make_global_tid(process: int, thread: int) -> int:
+    """Return the globalTid of a thread."""
     return 1 << 48 | process << 24 | thread
 
 
 def pack_payload(name: str, payload: Mapping[str, object], form: str = BLOB, domain: int = 1) -> object:
-    """A payload as bytes: domain, schema, size, offset or whole size; then its fields."""
+    """Return a payload as bytes: domain, schema, size, offset or whole size; then its fields."""
     number, (fields, size) = SCHEMAS[name]
     data = bytearray(size)
     for field_name, kind, offset in fields:
         value = payload[field_name]
-        number_of = OPERATIONS.index(value) if kind == REDUCTION else value  # type: ignore[arg-type]
-        struct.pack_into(_PACKED[kind], data, offset or 0, number_of)
+        packed = OPERATIONS.index(value) if kind == REDUCTION else value  # type: ignore[arg-type]
+        struct.pack_into(_PACKED[kind], data, offset or 0, packed)
     last = 32 + size if form == BLOB_OF_SIZE else 32
     whole = struct.pack("<4Q", domain, FIRST_SCHEMA + number, size, last) + bytes(data)
     return whole.hex() if form == HEXADECIMAL else whole
@@ -98,7 +99,7 @@ def write_nccl_report(
     utc: int = UTC,
     named_domain: bool = True,
 ) -> Path:
-    """A report with these calls and kernels."""
+    """Write a report with calls and kernels; `form` is that of the payloads."""
     strings = ["", "cudaLaunchKernelExC"]
     strings += sorted({call.name for call in calls} | {kernel.name for kernel in kernels})
     nvtx: list[tuple[object, ...]] = []
@@ -139,13 +140,13 @@ def write_nccl_report(
 
 
 def execute(path: Path, statement: str, *values: object) -> None:
-    """Change a report."""
+    """Change a report by an SQL statement."""
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute(statement, values)
 
 
 def make_layout_tables(domains: Sequence[int]) -> dict[str, Rows]:
-    """The tables that tell how payloads are laid out, as nsys writes them: 0 is NULL in them."""
+    """Return the tables of the layouts of payloads, as nsys writes them: NULL stands for 0."""
     schemas, entries, enumerations, values = [], [], [], []
     for domain in domains:
         for number, (fields, size) in SCHEMAS.values():

@@ -1,4 +1,4 @@
-"""What reports say of NCCL, by plain SQL, JSON and loops; and the lines of a trace that are about NCCL, by label."""
+"""NCCL calls and kernels of reports, by plain SQL, JSON and loops; and the lines of a trace about NCCL, by label."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Call:
     name: str
     payload: dict[str, object]
     group: int | None = None
-    """Number of the outermost group that it is in, or begins or ends."""
+    """Number of the outermost group that it is in, or starts or ends."""
     sequence: int = 0
 
     @property
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass
 class Kernel:
-    """A kernel of NCCL, the innermost call in which it was launched, and all calls that it carries out."""
+    """A kernel of NCCL, the innermost call that launched it, and all calls that it carries out."""
 
     process: int
     begin: int
@@ -54,7 +54,7 @@ class Kernel:
 
 @dataclass
 class NcclReport:
-    """Calls and kernels of one report, in the order of their begin."""
+    """Calls and kernels of one report, by begin."""
 
     path: Path
     utc: int
@@ -67,7 +67,7 @@ class NcclReport:
 
 
 def read_nccl_report(path: Path) -> NcclReport:
-    """Calls of the domain that is called NCCL, and kernels by the call of the CUDA API that launched them."""
+    """Read the calls of the domain named NCCL, and kernels with the CUDA API call that launched them."""
     database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     utc = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
     rows = database.execute(
@@ -97,14 +97,15 @@ def _read_kernels(database: sqlite3.Connection, calls: Sequence[Call]) -> list[K
         around = [call for call in calls if call.thread == thread and call.begin <= time <= call.end]
         kernel = Kernel(process, begin, end, name, min(around, key=lambda call: call.end - call.begin, default=None))
         if kernel.launched_in is not None:
-            of = kernel.launched_in
-            in_group = [call for call in calls if call.thread == thread and call.group == of.group and call.payload]
-            kernel.calls = [of] if of.group is None else in_group
+            launch = kernel.launched_in
+            in_group = [call for call in calls if call.thread == thread and call.group == launch.group and call.payload]
+            kernel.calls = [launch] if launch.group is None else in_group
         kernels.append(kernel)
     return kernels
 
 
 def _number_calls(calls: Sequence[Call]) -> None:
+    """Set the group of each call, and its sequence number among the calls of its kind on its communicator."""
     depth: Counter[int] = Counter()
     group: dict[int, int] = {}
     count: Counter[tuple[object, ...]] = Counter()
@@ -124,7 +125,7 @@ def _number_calls(calls: Sequence[Call]) -> None:
 
 
 def list_pairs(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, object], ...]:
-    """Types and values of some calls on one communicator of this label, whose ranks are those of the job."""
+    """Return types and values of calls on a communicator with this label; its ranks must be those of the job."""
     sums: Counter[int] = Counter()
     named: set[tuple[int, object]] = set()
     for call in calls:
@@ -149,7 +150,7 @@ def list_pairs(calls: Sequence[Call], communicator: str) -> tuple[tuple[int, obj
 
 
 def collect_lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[Line]]:
-    """Lines of the trace that begin a payload, and those that end one (all of whose values are 0)."""
+    """Return the lines of the trace that start a payload, and those that end one (all values are 0)."""
     pairs_of_line: dict[int, list[tuple[int, object]]] = defaultdict(list)
     where: dict[int, tuple[str, str, int]] = {}
     chosen = trace.events[trace.events["type"].between(COMMUNICATOR, CALLS)]
@@ -168,5 +169,5 @@ def collect_lines(trace: Trace, start_utc: int) -> tuple[Counter[Line], Counter[
 
 
 def close_pairs(pairs: tuple[tuple[int, object], ...]) -> tuple[tuple[int, object], ...]:
-    """The pairs that end these: bytes alone."""
+    """Return the pairs that end these: bytes alone."""
     return tuple((kind, 0) for kind, _ in pairs if kind in SIZES)

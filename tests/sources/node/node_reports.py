@@ -1,4 +1,4 @@
-"""Tables of metrics of a node with the columns that nsys gives them, and what a trace shows of them."""
+"""Reports with metrics of a node, in tables with the columns that nsys gives them; and readers of their traces."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OTHER_CARD = CARD + 1
 
 
 def make_nic_tables(rows: Sequence[Sequence[object]], columns: Sequence[str] = METRIC) -> dict[str, Rows]:
-    """Metrics of two cards, of which the first has a name."""
+    """Return tables of metrics of two cards; only the first has a name."""
     return {
         "NET_NIC_METRIC": (columns, rows),
         "TARGET_INFO_NETWORK_METRICS": (NETWORK_METRICS, NAMES),
@@ -60,19 +60,22 @@ def make_nic_tables(rows: Sequence[Sequence[object]], columns: Sequence[str] = M
 
 
 def collect_lines(trace: Trace) -> list[tuple[str, int, dict[str, int | str]]]:
-    """Row, time and values (by label, as their own labels where they have some) of each line of events, in order."""
-    found = []
+    """Return row, time and values of each line of events, in order.
+
+    Values are by the label of their type; a value with a label is the label.
+    """
+    lines = []
     for _, line in trace.events.groupby("line"):
         row, time = trace.names["THREAD"][line["row"].iloc[0]], int(line["time"].iloc[0])
-        said = {}
+        values = {}
         for number, value in zip(line["type"].tolist(), line["value"].tolist(), strict=True):
-            said[trace.types[number]] = trace.values.get(number, {}).get(value, value)
-        found.append((row, time, said))
-    return found
+            values[trace.types[number]] = trace.values.get(number, {}).get(value, value)
+        lines.append((row, time, values))
+    return lines
 
 
 def tabulate_events(trace: Trace) -> pd.DataFrame:
-    """Row, label of the type, time and value of each event."""
+    """Return row, label of the type, time and value of each event."""
     events = trace.events
     return pd.DataFrame(
         {
@@ -85,9 +88,9 @@ def tabulate_events(trace: Trace) -> pd.DataFrame:
 
 
 def write_node_reports(folder: Path) -> list[Path]:
-    """Three reports of one node that have all of these tables, two with values of plugins as numbers, one as texts."""
+    """Write three reports of one node with all of these tables, two with plugins' values as numbers, one as texts."""
     call = ("start", "end", "globalTid", "nameId")
-    found = []
+    reports = []
     for i in range(3):
         times = range(1000 + 5000 * i, 20_000 + 5000 * i, 500)
         cards = [
@@ -131,10 +134,12 @@ def write_node_reports(folder: Path) -> list[Path]:
                 "GENERIC_EVENT_TYPES": (OLD_TYPES, [(8, 50, '{"Fields":[{"Name":"rx_bytes"},{"Name":"load"}]}')]),
                 "GENERIC_EVENT_SOURCES": (OLD_SOURCES, [(50, '{"Name":"Counters"}')]),
             }
-        found.append(export(folder / f"node{i}.sqlite", ["cudaFree", "rx_bytes", "tx_bytes", "load"], tables, UTC + i))
-    return found
+        reports.append(
+            export(folder / f"node{i}.sqlite", ["cudaFree", "rx_bytes", "tx_bytes", "load"], tables, UTC + i)
+        )
+    return reports
 
 
 def _make_value(field: int, value: int) -> tuple[object, ...]:
-    """Columns of a value as an integer, signed or not, or a real number."""
+    """Return the columns of a value as an integer, signed or not, or a real number."""
     return tuple(value if column == (0, 1, 3)[field] else None for column in range(4))
