@@ -78,7 +78,8 @@ WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
 def select_sources(names: str | Iterable[str] | None, *, derived: bool = True) -> tuple[Source, ...]:
     """Return sources by their names, or by one text with commas; all of them for None.
 
-    `derived`: also the sources that are computed from the operations that these read. Raises UsageError for a name that no source has.
+    `derived`: also the sources that are computed from the operations that these read. Raises UsageError for a
+    name that no source has.
     """
     selected = SOURCES if names is None else _find_sources(names.split(",") if isinstance(names, str) else names)
     has_operations = any(source in _DERIVED_FROM for source in selected)
