@@ -236,7 +236,7 @@ def _make_plan(options: TranslateOptions) -> TranslationPlan:
 
 def _check_sources(selected: Sequence[Source], options: SourceOptions, shortest: Mapping[str, int]) -> None:
     """Refuse options of sources that are not selected."""
-    names = [source.name for source in selected if not source.derived]
+    names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
         ("nvtx_range", options.nvtx_range, "nvtx"),
         ("nvtx_domain", options.nvtx_domains, "nvtx"),

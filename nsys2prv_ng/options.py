@@ -73,7 +73,19 @@ def _check_window(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions(_Checked):
+class ReadingOptions(_Checked):
+    """What a call that reads reports may use of the machine, and how it shows that."""
+
+    jobs: Annotated[
+        int | None,
+        Option("Number of cores to use.", metavar="N", short="-j", default="all", minimum=1),
+    ] = None
+    progress: Progress | None = None
+    """Shows progress and warnings; None shows nothing. The command line has --quiet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(ReadingOptions):
     """How the reports of a job are read and placed in time."""
 
     align: Annotated[
@@ -97,10 +109,6 @@ class JobOptions(_Checked):
         Option("Only while an NVTX range with this text is open on any rank (* and ? as for files).", metavar="TEXT"),
     ] = ""
     ranks: Annotated[Numbers, Option("Only these ranks.", metavar="0-3,8", default="all")] = None
-    jobs: Annotated[
-        int | None,
-        Option("Number of cores to use.", metavar="N", short="-j", default="all", minimum=1),
-    ] = None
     memory: Annotated[
         int | None,
         Option(
@@ -118,8 +126,6 @@ class JobOptions(_Checked):
     strict: Annotated[
         bool, Option("Stop with an error if one of several reports cannot be read, instead of skipping it.")
     ] = False
-    progress: Progress | None = None
-    """Shows progress and warnings; None shows nothing. The command line has --quiet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,14 +134,8 @@ class SummaryOptions(JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(_Checked):
+class InspectOptions(ReadingOptions):
     """How to look into reports."""
-
-    jobs: Annotated[
-        int | None,
-        Option("Number of cores to use.", metavar="N", short="-j", default="all", minimum=1),
-    ] = None
-    progress: Progress | None = None
 
 
 # ---- translate -------------------------------------------------------------------------------------------------------
@@ -227,6 +227,10 @@ class CheckOptions(_Checked):
         Option("Check a Paraver cfg against the trace as well; can be repeated.", metavar="FILE.cfg", repeats=True),
     ] = None
     progress: Progress | None = None
+
+
+ALL_OPTIONS = (TranslateOptions, SummaryOptions, InspectOptions, CheckOptions)
+"""The options of all calls."""
 
 
 def describe_keywords(options: Callable[..., object]) -> str:

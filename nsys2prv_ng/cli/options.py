@@ -12,14 +12,13 @@ import typer
 from nsys2prv_ng.cli import arguments
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.options import (
+    ALL_OPTIONS,
     AnyPath,
-    CheckOptions,
     MinDurations,
     Names,
     Numbers,
     Paths,
     TimeWindow,
-    TranslateOptions,
     list_options,
 )
 from nsys2prv_ng.text.option import Option
@@ -103,7 +102,7 @@ def spell(error: UsageError) -> str:
 
 def find_flag(parameter: str) -> str:
     """Return the command line's spelling of a parameter."""
-    for declared in (TranslateOptions, CheckOptions):
+    for declared in ALL_OPTIONS:
         if parameter in (described := list_options(declared)):
             return described[parameter][1].get_flag(parameter)
     return parameter

@@ -87,9 +87,9 @@ def _read_contents(database: Database) -> ReportContents:
     places = Places()
     sources: dict[str, int] = {}
     for source in SOURCES:
-        if source.rows:
+        if source.counted_tables:
             sources[source.name] = 0
-        for rows in source.rows:
+        for rows in source.counted_tables:
             if rows.count is not None and count_rows(rows.table) and not any(map(database.list_missing, source.tables)):
                 reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
                 sources[source.name] += rows.count(reader)
@@ -100,7 +100,7 @@ def _read_contents(database: Database) -> ReportContents:
         for source in SOURCES + DERIVED
         if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
     )
-    tables = {rows.table for source in SOURCES for rows in source.rows} & database.tables
+    tables = {rows.table for source in SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
     no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name)
     if sources[nccl.SOURCE.name] and no_payloads:

@@ -134,12 +134,12 @@ class Inspection:
             "sources": {
                 source.name: {
                     "title": source.title,
-                    "row": source.row,
+                    "row": source.noun,
                     "rows": sum(report.sources[source.name] for report in self.reports),
                     "reports": sum(report.sources[source.name] > 0 for report in self.reports),
                 }
                 for source in SOURCES
-                if source.rows
+                if source.counted_tables
             },
             "totals": {
                 "reports": len(self.reports),

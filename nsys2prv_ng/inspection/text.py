@@ -145,13 +145,13 @@ def _format_sources(inspection: Inspection, width: int) -> str:
     lines: list[Row] = [("source", "rows", "reports", "least", "most", "kind of row")]
     absent = []
     for source in SOURCES:
-        if not source.rows:
+        if not source.counted_tables:
             continue
         rows = [report.sources[source.name] for report in inspection.reports]
         present = [number for number in rows if number]
         if present:
             limits = f"{len(present):,}", f"{min(present):,}", f"{max(present):,}"
-            lines.append((source.name, f"{sum(present):,}", *limits, source.row))
+            lines.append((source.name, f"{sum(present):,}", *limits, source.noun))
         else:
             absent.append(source.name)
     derived = [

@@ -228,7 +228,7 @@ def _collect_evidence(reader: ReportReader, results: dict[str, Result]) -> Evide
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:
     """Note threads that made calls which the user did not choose: what was observed of them is shown all the same."""
-    others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.rows)
+    others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.counted_tables)
     for rows in others:
         if not rows.process or rows.names is not None or rows.table not in database.tables:
             continue

@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.idle_causes import shorten_range_name
 from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
 from nsys2prv_ng.text.tables import format_table
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
@@ -19,8 +19,6 @@ NARROWEST, WIDTH, WIDEST = 80, 100, 120
 
 _MOST_GPUS = 16
 _MOST_ROWS = 10
-_ROUNDS_UP = 0.9995
-"""Parts of a unit from which three digits show one whole unit."""
 
 _CAUSES = {
     idle_causes.QUEUED: "(already queued)",
@@ -55,28 +53,6 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
 
 
 # ---- numbers and tables ----------------------------------------------------------------------------------------------
-
-
-def format_time(ns: float) -> str:
-    """Return a time with three digits and a unit."""
-    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= _ROUNDS_UP * length:
-            return f"{_digits(ns / length)} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def format_bytes(size: float | None) -> str:
-    """Return a size with three digits and a decimal unit; a dash for None."""
-    if size is None:
-        return "-"
-    for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= _ROUNDS_UP * length:
-            return f"{_digits(size / length)} {unit}"
-    return f"{size:.0f} B"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def _percent(part: float, whole: float) -> str:

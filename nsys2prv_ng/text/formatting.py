@@ -1,10 +1,13 @@
-"""Formats numbers, times and names for people."""
+"""Formats numbers, times, sizes and names for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from itertools import count
+
+_ROUNDS_UP = 0.9995
+"""Parts of a unit from which three digits show one whole unit."""
 
 
 def count_noun(number: int, noun: str) -> str:
@@ -30,6 +33,36 @@ def format_utc(ns: int) -> str:
         return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
     except (ValueError, OverflowError, OSError):
         return f"{ns} ns"
+
+
+def format_time(ns: float) -> str:
+    """Return a time with three digits and a unit."""
+    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= _ROUNDS_UP * length:
+            return f"{_digits(ns / length)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_bytes(size: float | None) -> str:
+    """Return a size with three digits and a decimal unit; a dash for None."""
+    if size is None:
+        return "-"
+    for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= _ROUNDS_UP * length:
+            return f"{_digits(size / length)} {unit}"
+    return f"{size:.0f} B"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+
+
+def format_duration(ns: int) -> str:
+    """Return a duration as a user writes it on the command line: 10us, 1ms, 1500ns."""
+    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= length and ns % length == 0:
+            return f"{ns // length}{unit}"
+    return f"{ns}ns"
 
 
 def make_unique(names: Sequence[str]) -> list[str]:

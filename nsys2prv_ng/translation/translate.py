@@ -11,11 +11,11 @@ from pathlib import Path
 
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.paraver.configuration import format_pcf
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import KeptLabels, Numbering
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
+from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.files import write_atomically
@@ -23,7 +23,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
-from nsys2prv_ng.translation.extra_outputs import check_extra_outputs, check_reports_stay
+from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.write_records import PlacedRun, write_records
@@ -168,7 +168,7 @@ def _add_up_accounts(
     accounts = [
         _add_up(source.name, source.title, [report.results[source.name] for report in reports])
         for source in sources
-        if not source.derived
+        if not source.accounted_in_join
     ]
     return accounts + [_add_up(name, name, [result]) for part in joined for name, result in part.accounts.items()]
 

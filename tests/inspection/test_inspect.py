@@ -550,8 +550,8 @@ def test_every_source_is_counted_or_made_of_others():
     for source in SOURCES + DERIVED:
         if source is diagnostics.SOURCE:  # messages are counted apart, by their severity
             continue
-        assert bool(source.rows) != bool(source.made_of) and bool(source.rows) == bool(source.row), source.name
-        assert {rows.table for rows in source.rows} <= {table.name for table in source.tables}, source.name
+        assert bool(source.counted_tables) != bool(source.made_of) and bool(source.counted_tables) == bool(source.noun), source.name
+        assert {rows.table for rows in source.counted_tables} <= {table.name for table in source.tables}, source.name
 
 
 def cells(line: str) -> list[str]:

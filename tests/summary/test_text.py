@@ -8,44 +8,14 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.text import format_bytes, format_tables, format_time
+from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import overview_of
 
 
 @pytest.fixture(scope="module")
 def found(samples: Path) -> JobSummary:
     return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
-
-
-@pytest.mark.parametrize(
-    ("ns", "shown"),
-    [
-        (0, "0 ns"),
-        (999, "999 ns"),
-        (1000, "1.00 us"),
-        (9994, "9.99 us"),
-        (9995, "10.0 us"),
-        (99_949, "99.9 us"),
-        (99_950, "100 us"),
-        (999_499, "999 us"),
-        (999_500, "1.00 ms"),
-        (1_234_567, "1.23 ms"),
-        (12_345_678_901, "12.3 s"),
-        (1_234_000_000_000, "1,234 s"),
-    ],
-)
-def test_times_have_three_digits(ns: int, shown: str) -> None:
-    assert format_time(ns) == shown
-
-
-def test_sizes() -> None:
-    assert [format_bytes(size) for size in (None, 0, 999, 1500, 2_774_000_000)] == [
-        "-",
-        "0 B",
-        "999 B",
-        "1.50 kB",
-        "2.77 GB",
-    ]
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_utc, make_unique
+from nsys2prv_ng.text.formatting import (
+    count_noun,
+    format_bytes,
+    format_duration,
+    format_number_ranges,
+    format_time,
+    format_utc,
+    make_unique,
+)
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (1024, "1,024 nodes")])
@@ -31,6 +39,44 @@ def test_times_are_iso_8601_to_the_ns() -> None:
 
 def test_times_beyond_all_calendars_are_numbers() -> None:
     assert format_utc(2**63 * 10**9) == f"{2**63 * 10**9} ns"
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1.00 us"),
+        (9994, "9.99 us"),
+        (9995, "10.0 us"),
+        (99_949, "99.9 us"),
+        (99_950, "100 us"),
+        (999_499, "999 us"),
+        (999_500, "1.00 ms"),
+        (1_234_567, "1.23 ms"),
+        (12_345_678_901, "12.3 s"),
+        (1_234_000_000_000, "1,234 s"),
+    ],
+)
+def test_times_have_three_digits(ns: int, shown: str) -> None:
+    assert format_time(ns) == shown
+
+
+def test_sizes() -> None:
+    assert [format_bytes(size) for size in (None, 0, 999, 1500, 2_774_000_000)] == [
+        "-",
+        "0 B",
+        "999 B",
+        "1.50 kB",
+        "2.77 GB",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(0, "0ns"), (10_000, "10us"), (1_500, "1500ns"), (10**6, "1ms"), (2 * 10**9, "2s")]
+)
+def test_durations_are_written_as_they_are_typed(ns: int, text: str) -> None:
+    assert format_duration(ns) == text
 
 
 def test_unique_names() -> None:

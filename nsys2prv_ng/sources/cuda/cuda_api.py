@@ -55,6 +55,6 @@ SOURCE = Source(
     "CUDA API calls",
     (TABLE, call_chains.CUDA_CALL_CHAINS),
     read,
-    rows=(EventRows(RUNTIME, "globalTid"),),
-    row="calls",
+    counted_tables=(EventRows(RUNTIME, "globalTid"),),
+    noun="calls",
 )

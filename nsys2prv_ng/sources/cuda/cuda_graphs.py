@@ -117,10 +117,10 @@ SOURCE = Source(
     "CUDA graphs",
     (TABLE, GRAPHS_TABLE, NODES_TABLE),
     read,
-    rows=(
+    counted_tables=(
         EventRows(GRAPH, "globalPid", device="deviceId"),
         EventRows(_GRAPHS, "globalTid"),
         EventRows(_NODES, "globalTid"),
     ),
-    row="launches, creations",
+    noun="launches, creations",
 )

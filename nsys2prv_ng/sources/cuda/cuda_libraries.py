@@ -28,6 +28,6 @@ SOURCE = Source(
     "cuBLAS and cuDNN calls",
     (CUBLAS_TABLE, CUDNN_TABLE),
     read,
-    rows=(EventRows(CUBLAS_TABLE.name, "globalTid"), EventRows(CUDNN_TABLE.name, "globalTid")),
-    row="calls",
+    counted_tables=(EventRows(CUBLAS_TABLE.name, "globalTid"), EventRows(CUDNN_TABLE.name, "globalTid")),
+    noun="calls",
 )

@@ -212,6 +212,6 @@ SOURCE = Source(
     (TABLE, contexts.TABLE, calls.TABLE),
     read,
     join,
-    rows=(EventRows(USAGE, "globalPid"),),
-    row="allocations, frees",
+    counted_tables=(EventRows(USAGE, "globalPid"),),
+    noun="allocations, frees",
 )

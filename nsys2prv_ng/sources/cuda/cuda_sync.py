@@ -128,6 +128,6 @@ SOURCE = Source(
     "CUDA events and synchronization",
     (SYNCHRONIZATION_TABLE, EVENT_TABLE, contexts.TABLE, calls.TABLE),
     read,
-    rows=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # tasks are those of their calls
-    row="waits, events",
+    counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # tasks are those of their calls
+    noun="waits, events",
 )

@@ -188,6 +188,6 @@ SOURCE = Source(
     (calls.TABLE,),
     read,
     join,
-    derived=True,
+    accounted_in_join=True,
     made_of=((KERNEL, MEMCPY, MEMSET, GRAPH),),
 )

@@ -84,6 +84,6 @@ SOURCE = Source(
     "CUDA kernels",
     (TABLE,),
     read,
-    rows=(EventRows(KERNEL, "globalPid", device="deviceId"),),
-    row="kernels",
+    counted_tables=(EventRows(KERNEL, "globalPid", device="deviceId"),),
+    noun="kernels",
 )

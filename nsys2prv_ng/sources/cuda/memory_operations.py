@@ -98,6 +98,6 @@ SOURCE = Source(
     "Memory copies and sets",
     (MEMCPY_TABLE, MEMSET_TABLE),
     read,
-    rows=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
-    row="copies, sets",
+    counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in (MEMCPY, MEMSET)),
+    noun="copies, sets",
 )

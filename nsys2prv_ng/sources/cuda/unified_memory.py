@@ -91,6 +91,6 @@ SOURCE = Source(
     "Page faults of unified memory",
     (GPU_FAULTS, CPU_FAULTS),
     read,
-    rows=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
-    row="faults",
+    counted_tables=(EventRows(GPU_FAULTS.name), EventRows(CPU_FAULTS.name, "globalPid")),
+    noun="faults",
 )

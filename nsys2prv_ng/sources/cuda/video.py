@@ -101,6 +101,6 @@ SOURCE = Source(
     "Video encoding and decoding",
     (*_CALL_TABLES, WORK, MISSING),
     read,
-    rows=(*(EventRows(table, "globalTid") for table in CALLS), EventRows(WORK.name)),
-    row="calls, works of engines",
+    counted_tables=(*(EventRows(table, "globalTid") for table in CALLS), EventRows(WORK.name)),
+    noun="calls, works of engines",
 )

@@ -55,6 +55,6 @@ SOURCE = Source(
     "CPU samples",
     (TABLE, call_chains.SAMPLE_CHAINS),
     read,
-    rows=(EventRows(SAMPLES),),
-    row="samples",
+    counted_tables=(EventRows(SAMPLES),),
+    noun="samples",
 )

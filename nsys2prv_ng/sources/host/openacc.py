@@ -103,6 +103,6 @@ SOURCE = Source(
     "OpenACC",
     TABLES,
     read,
-    rows=tuple(EventRows(table.name, "globalTid") for table in TABLES),
-    row="events",
+    counted_tables=tuple(EventRows(table.name, "globalTid") for table in TABLES),
+    noun="events",
 )

@@ -204,6 +204,6 @@ SOURCE = Source(
     "OpenMP",
     TABLES,
     read,
-    rows=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
-    row="regions, tasks, waits",
+    counted_tables=tuple(EventRows(table.name, "globalTid", application=False) for table in TABLES),
+    noun="regions, tasks, waits",
 )

@@ -95,6 +95,6 @@ SOURCE = Source(
     "OS runtime calls",
     (TABLE, call_chains.OS_CALL_CHAINS),
     read,
-    rows=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
-    row="calls",
+    counted_tables=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
+    noun="calls",
 )

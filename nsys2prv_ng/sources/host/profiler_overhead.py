@@ -87,6 +87,6 @@ SOURCE = Source(
     "Profiler overhead",
     TABLES,
     read,
-    rows=tuple(EventRows(table.name) for table in TABLES),
-    row="stretches",
+    counted_tables=tuple(EventRows(table.name) for table in TABLES),
+    noun="stretches",
 )

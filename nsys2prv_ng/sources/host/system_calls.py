@@ -37,6 +37,6 @@ SOURCE = Source(
     "System calls",
     (TABLE, call_chains.SYSTEM_CALL_CHAINS),
     read,
-    rows=(EventRows(TABLE.name, "globalTid", application=False, system_calls=True),),
-    row="calls",
+    counted_tables=(EventRows(TABLE.name, "globalTid", application=False, system_calls=True),),
+    noun="calls",
 )

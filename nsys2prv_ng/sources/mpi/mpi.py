@@ -283,9 +283,9 @@ SOURCE = Source(
     (*TABLES, COMMUNICATORS, nvtx_ranges.TABLE),
     read,
     join,
-    rows=(
+    counted_tables=(
         *(EventRows(table.name, "globalTid") for table in TABLES),
         EventRows(nvtx_ranges.NVTX, "globalTid", names=nvtx_ranges.NAMES, otherwise=True),
     ),
-    row="calls",
+    noun="calls",
 )

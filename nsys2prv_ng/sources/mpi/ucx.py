@@ -151,6 +151,6 @@ SOURCE = Source(
     (CALLS, SUBMISSIONS, TRANSFERS, WORKERS),
     read,
     join,
-    rows=tuple(EventRows(table.name, "globalTid") for table in (CALLS, SUBMISSIONS, TRANSFERS)),
-    row="calls and transfers",
+    counted_tables=tuple(EventRows(table.name, "globalTid") for table in (CALLS, SUBMISSIONS, TRANSFERS)),
+    noun="calls and transfers",
 )

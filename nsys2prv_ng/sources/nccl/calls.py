@@ -72,8 +72,8 @@ class NcclCalls:
 
     ranges: NcclRanges
     names: list[str]
-    launch: IntArray
-    """Number of the launch of each call: one for each group, and one for each call outside groups."""
+    group: IntArray
+    """Number of the group that launches each call's kernels; a call outside groups is a group of its own."""
     shown: IntArray
     """Indices of the calls with a payload that is understood."""
     payload: Payloads
@@ -112,7 +112,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     kept = kept[np.lexsort((-end[kept], begin[kept], tid[kept]))]
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
-    return NcclCalls(ranges, names, _find_launches(ranges, names), shown, payload.take(kept[shown]))
+    return NcclCalls(ranges, names, _find_groups(ranges, names), shown, payload.take(kept[shown]))
 
 
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:
@@ -154,7 +154,7 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
             "begin": ranges.begin,
             "end": ranges.end,
             "name": ranges.name,
-            "launch": calls.launch[calls.shown],
+            "group": calls.group[calls.shown],
             "is_message": is_message,
             "direction": np.where(has_peer, np.where(names == RECEIVE, RECEIVING, SENDING), COLLECTIVE),
             **{name: getattr(payload, name) for name in _PAYLOAD_COLUMNS},
@@ -166,22 +166,22 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> pd.DataFrame:
     return table
 
 
-def _find_launches(ranges: NcclRanges, names: list[str]) -> IntArray:
-    """Return the number of the launch of each range."""
+def _find_groups(ranges: NcclRanges, names: list[str]) -> IntArray:
+    """Return the number of the group of each range."""
     role = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(name, 0) for name in names], np.int64)
-    return np.asarray(_number_launches(ranges.global_tid, role[ranges.name]), np.int64)
+    return np.asarray(_number_groups(ranges.global_tid, role[ranges.name]), np.int64)
 
 
 @compiled
-def _number_launches(tid: IntArray, step: IntArray) -> IntArray:
-    """Number launches. Groups nest: one lasts from the outermost start (step 1) of a thread to its end (step -1)."""
-    launch = np.empty(tid.size, np.int64)
+def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
+    """Number groups. They nest: one lasts from the outermost start (step 1) of a thread to its end (step -1)."""
+    group = np.empty(tid.size, np.int64)
     depth, count = 0, 0
     for i in range(tid.size):
         if i == 0 or tid[i] != tid[i - 1]:
             depth = 0
         if depth == 0:
             count += 1
-        launch[i] = count - 1
+        group[i] = count - 1
         depth = max(depth + step[i], 0)
-    return launch
+    return group

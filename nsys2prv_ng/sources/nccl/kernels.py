@@ -93,7 +93,7 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
 class SharedCalls(NamedTuple):
     """n calls, in the order in which they were made."""
 
-    launch: IntArray
+    group: IntArray
     function: IntArray
     kind: IntArray
     """Any number, the same for calls that agree in name and payload."""
@@ -104,8 +104,8 @@ class SharedCalls(NamedTuple):
 class SharedKernels(NamedTuple):
     """n kernels."""
 
-    launch: IntArray
-    """The launch that the kernel belongs to."""
+    group: IntArray
+    """The group that launched the kernel."""
     function: IntArray
     device: IntArray
     begin: IntArray
@@ -114,37 +114,37 @@ class SharedKernels(NamedTuple):
 
 def assign_calls(calls: SharedCalls, kernels: SharedKernels) -> tuple[IntArray, IntArray]:
     """Return n pairs (index of a kernel, index of a call that it carries out), sorted by kernel and call."""
-    call = pd.DataFrame(calls._asdict()).assign(call=np.arange(calls.launch.size))
-    kernel = pd.DataFrame({"launch": kernels.launch, "function": kernels.function})
+    call = pd.DataFrame(calls._asdict()).assign(call=np.arange(calls.group.size))
+    kernel = pd.DataFrame({"group": kernels.group, "function": kernels.function})
     kernel["kernel"] = np.arange(len(kernel))
-    kernel = kernel.iloc[np.lexsort((kernels.begin, kernels.device, kernels.launch))]
+    kernel = kernel.iloc[np.lexsort((kernels.begin, kernels.device, kernels.group))]
 
-    # Candidates: kernels of the same function, or all of the launch for a call with a function that no kernel has.
-    group = ["launch", "function"]
-    by_function = pd.MultiIndex.from_frame(kernel[group])
-    named = pd.MultiIndex.from_frame(call[group]).isin(by_function)
+    # Candidates: kernels of the same function, or all of the group for a call with a function that no kernel has.
+    keys = ["group", "function"]
+    by_function = pd.MultiIndex.from_frame(kernel[keys])
+    named = pd.MultiIndex.from_frame(call[keys]).isin(by_function)
     call.loc[~named, "function"] = NO_FUNCTION - 1
     candidates = pd.concat([kernel, kernel.assign(function=NO_FUNCTION - 1)])
-    candidates = candidates[pd.MultiIndex.from_frame(candidates[group]).isin(pd.MultiIndex.from_frame(call[group]))]
-    candidates["position"] = candidates.groupby(group).cumcount()
-    sizes = candidates.groupby(group).size().rename("kernels").reset_index()
-    call = call.merge(sizes, on=group)  # drops calls without a kernel
+    candidates = candidates[pd.MultiIndex.from_frame(candidates[keys]).isin(pd.MultiIndex.from_frame(call[keys]))]
+    candidates["position"] = candidates.groupby(keys).cumcount()
+    sizes = candidates.groupby(keys).size().rename("kernels").reset_index()
+    call = call.merge(sizes, on=keys)  # drops calls without a kernel
 
-    call["position"] = _find_positions(call, group)
-    one = call[call["position"] >= 0].merge(candidates, on=[*group, "position"])
-    every = call[call["position"] < 0].drop(columns="position").merge(candidates, on=group)
+    call["position"] = _find_positions(call, keys)
+    one = call[call["position"] >= 0].merge(candidates, on=[*keys, "position"])
+    every = call[call["position"] < 0].drop(columns="position").merge(candidates, on=keys)
     pairs = pd.concat([one, every])[["kernel", "call"]].sort_values(["kernel", "call"])
     return pairs["kernel"].to_numpy(np.int64), pairs["call"].to_numpy(np.int64)
 
 
-def _find_positions(call: pd.DataFrame, group: list[str]) -> IntArray:
+def _find_positions(call: pd.DataFrame, keys: list[str]) -> IntArray:
     """Return the position, among its candidates, of the kernel that carries out each call; -1 for all of them."""
-    groups = call.groupby(group)
+    groups = call.groupby(keys)
     among, order = call["kernels"], groups.cumcount()
-    equal = call.groupby([*group, "kind"])
-    even = (equal["call"].transform("size") % among == 0).groupby([call[name] for name in group]).transform("all")
-    first = call.groupby([*group, "communicator"])["call"].transform("min")
-    by_communicator = first.groupby([call[name] for name in group]).rank(method="dense").astype(np.int64) - 1
+    equal = call.groupby([*keys, "kind"])
+    even = (equal["call"].transform("size") % among == 0).groupby([call[name] for name in keys]).transform("all")
+    first = call.groupby([*keys, "communicator"])["call"].transform("min")
+    by_communicator = first.groupby([call[name] for name in keys]).rank(method="dense").astype(np.int64) - 1
     communicators = groups["communicator"].transform("nunique")
     part = groups["call"].transform("size") // among
     equal_parts = groups["call"].transform("size") % among == 0

@@ -75,13 +75,13 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     function = np.array([parse_function(name) for name in calls.names], np.int64)
     position, call = assign_calls(
         SharedCalls(
-            launch=table["launch"].to_numpy(np.int64),
+            group=table["group"].to_numpy(np.int64),
             function=function[table["name"].to_numpy(np.int64)] if len(table) else np.zeros(0, np.int64),
             kind=kind.to_numpy(np.int64),
             communicator=table["communicator"].to_numpy(np.int64),
         ),
         SharedKernels(
-            launch=calls.launch[kernels.range[within]],
+            group=calls.group[kernels.range[within]],
             function=kernels.function[within],
             device=kernels.device[within],
             begin=kernels.begin[within],
@@ -98,6 +98,6 @@ SOURCE = Source(
     (nvtx_events.TABLE, *payload.TABLES, launch_calls.TABLE, cuda_kernels.TABLE),
     read,
     join,
-    rows=(EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),),
-    row="calls",
+    counted_tables=(EventRows(nvtx_events.NVTX, "globalTid", names=COMMUNICATING),),
+    noun="calls",
 )

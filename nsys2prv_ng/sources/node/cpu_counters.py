@@ -164,6 +164,6 @@ SOURCE = Source(
     "Counters of CPU cores and of the system on chip",
     (*RAW, *METRIC, METRICS, COMPONENTS, PMU, PMU_VALUES, PMU_NAMES, SOC, SOC_NAMES),
     read,
-    rows=tuple(EventRows(table.name) for table in (*RAW, *METRIC, PMU, SOC)),
-    row="values",
+    counted_tables=tuple(EventRows(table.name) for table in (*RAW, *METRIC, PMU, SOC)),
+    noun="values",
 )

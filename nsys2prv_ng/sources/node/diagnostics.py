@@ -78,4 +78,4 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     return JoinResult({DIAGNOSTIC.names: values} if values else {}, accounts={SOURCE.name: result} if shared else {})
 
 
-SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, derived=True)
+SOURCE = Source("diagnostics", "Warnings and errors of nsys", (MESSAGES,), read, join, accounted_in_join=True)

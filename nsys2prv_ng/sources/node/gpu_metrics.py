@@ -197,6 +197,6 @@ SOURCE = Source(
     (TABLE, NAMES, GENERIC, GENERIC_TYPES, GENERIC_SOURCES),
     read,
     join,
-    rows=(EventRows(METRICS),),
-    row="values",
+    counted_tables=(EventRows(METRICS),),
+    noun="values",
 )

@@ -148,6 +148,6 @@ SOURCE = Source(
     "Metrics of network cards and InfiniBand switches",
     (NIC_METRIC, SWITCH_METRIC, METRICS, NIC_IDS, NICS, SWITCHES, CONGESTION, CONGESTION_KINDS),
     read,
-    rows=(EventRows(NIC_METRIC.name), EventRows(SWITCH_METRIC.name), EventRows(CONGESTION.name)),
-    row="values",
+    counted_tables=(EventRows(NIC_METRIC.name), EventRows(SWITCH_METRIC.name), EventRows(CONGESTION.name)),
+    noun="values",
 )

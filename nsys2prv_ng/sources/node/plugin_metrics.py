@@ -397,6 +397,6 @@ SOURCE = Source(
     "Metrics of nsys's plugins",
     (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
     read,
-    rows=(EventRows(EVENTS.name, count=count_plugin_rows),),
-    row="events",
+    counted_tables=(EventRows(EVENTS.name, count=count_plugin_rows),),
+    noun="events",
 )

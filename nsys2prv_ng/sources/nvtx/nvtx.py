@@ -203,6 +203,6 @@ SOURCE = Source(
     (TABLE,),
     read,
     join,
-    rows=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
-    row="ranges, marks, names",
+    counted_tables=(EventRows(NVTX, "globalTid", application=False, no_task=("eventType", NAMING)),),
+    noun="ranges, marks, names",
 )

@@ -17,6 +17,7 @@ from nsys2prv_ng.sources.shared import call_chains
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, OVERLAPS_CALL, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.text.formatting import format_duration
 
 
 class NumberedCalls(NamedTuple):
@@ -100,14 +101,6 @@ def _drop_short_calls(reader: ReportReader, result: Result, begin: IntArray, end
     is_long = end[rows] - begin[rows] >= shortest
     result.drop(f"shorter than the minimum of {format_duration(shortest)}", int((~is_long).sum()))
     return rows[is_long]
-
-
-def format_duration(ns: int) -> str:
-    """Return a duration as a user writes it on the command line: 10us, 1ms, 1500ns."""
-    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= length and ns % length == 0:
-            return f"{ns // length}{unit}"
-    return f"{ns}ns"
 
 
 def select_sound_calls(result: Result, begin: IntArray, end: IntArray, global_tid: IntArray) -> IntArray:

@@ -99,10 +99,11 @@ class Source:
     tables: tuple[Table, ...]
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
-    derived: bool = False
-    """Computed from what other sources read: only its join has an account."""
-    rows: tuple[EventRows, ...] = ()
-    row: str = ""
-    """Name of these rows, in the plural."""
+    accounted_in_join: bool = False
+    """Only its join has an account: its events need all reports together."""
+    counted_tables: tuple[EventRows, ...] = ()
+    """The tables with a row for each of its events."""
+    noun: str = ""
+    """What these rows are, in the plural."""
     made_of: tuple[tuple[str, ...], ...] = ()
-    """For a source that has no such rows: groups of tables of other sources; one of each group must have rows."""
+    """For a source without such tables: groups of tables of other sources; one of each group must have rows."""

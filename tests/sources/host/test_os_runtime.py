@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
-from nsys2prv_ng.sources.shared.host_calls import format_duration
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
@@ -139,13 +138,6 @@ def test_states_of_calls() -> None:
     assert choose_call_state("read") == choose_call_state("fwrite") == choose_call_state("__read_chk") == INPUT_OUTPUT
     for name in ("pthread_mutex_trylock", "pthread_spin_lock", "pthread_cond_signal", "ioctl", "mmap", "fork"):
         assert choose_call_state(name) == -1
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"), [(0, "0ns"), (10_000, "10us"), (1_500, "1500ns"), (10**6, "1ms"), (2 * 10**9, "2s")]
-)
-def test_durations_are_written_as_they_are_typed(ns: int, text: str) -> None:
-    assert format_duration(ns) == text
 
 
 def test_rows_that_are_no_calls_or_cannot_be_shown(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""The .pcf of a trace: labels of states, event types and values, in the form that Paraver's parser accepts.
+
+BSC's BasicAnalysis takes a trace for one of nsys's reports if no line of its .pcf is `STATES` alone and the text holds
+`NCCL kernel` or `CUDA memcpy kernel`. So one blank precedes STATES, which Paraver trims (since 4.10.3), and every .pcf
+declares the type of NCCL's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nsys2prv_ng.paraver.event_type import EventType, to_one_line
+from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
+from nsys2prv_ng.paraver.labels import Numbering
+
+ALWAYS_DECLARED = (NCCL_KERNEL,)
+"""Event types that a .pcf declares even if the trace has no event of them; they then have no VALUES."""
+
+
+def format_pcf(numbering: Numbering) -> str:
+    """Return the whole .pcf. Types that share a name space form one block, so that their values are written once."""
+    return "\n".join(_list_lines(numbering)) + "\n"
+
+
+def _list_lines(numbering: Numbering) -> Iterator[str]:
+    yield " STATES"
+    for state, (label, _) in STATES.items():
+        yield f"{state} {label}"
+    yield ""
+    yield "STATES_COLOR"
+    for state, (_, (red, green, blue)) in STATES.items():
+        yield f"{state} {{{red},{green},{blue}}}"
+    types = _declared_types(numbering)
+    titles = _make_titles(types)
+    used = set(numbering.types)
+    for block in _group_blocks(types):
+        yield ""
+        yield "EVENT_TYPE"
+        for event_type in block:
+            yield f"0 {numbering.number(event_type)} {titles[event_type]}"
+        first = block[0]
+        if first.precision:
+            yield f"PRECISION {first.precision}"
+        values = _label_values(first, numbering) if first in used else {}
+        if values:
+            yield "VALUES"
+            for value, label in values.items():
+                yield f"{value} {to_one_line(label)}"
+
+
+def _declared_types(numbering: Numbering) -> list[EventType]:
+    """Return the types of the trace and those that are always declared, in the order of their numbers.
+
+    A number that `--labels-from` gave to another type stays with that type.
+    """
+    used = {numbering.number(event_type) for event_type in numbering.types}
+    absent = [event_type for event_type in ALWAYS_DECLARED if event_type.number not in used]
+    return sorted([*numbering.types, *absent], key=numbering.number)
+
+
+def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
+    """Return a unique line for each type: domains and metrics may differ only in characters that no line shows."""
+    titles: dict[str, EventType] = {}
+    for event_type in types:
+        title = plain = to_one_line(event_type.title)
+        number = 1
+        while title in titles:
+            number += 1
+            title = f"{plain} ({number})"
+        titles[title] = event_type
+    return {event_type: title for title, event_type in titles.items()}
+
+
+def _group_blocks(types: list[EventType]) -> list[list[EventType]]:
+    """Return types in the order of their numbers, each with those that share its names and its kind of end."""
+    blocks: dict[object, list[EventType]] = {}
+    for event_type in types:
+        shared = (event_type.names, event_type.interval) if event_type.names else event_type
+        blocks.setdefault(shared, []).append(event_type)
+    return list(blocks.values())
+
+
+def _label_values(event_type: EventType, numbering: Numbering) -> dict[int, str]:
+    """Return the labels of a type's values: 0 of an interval, fixed values, then names."""
+    values = {0: "End"} if event_type.interval else {}
+    values.update(event_type.values or {})
+    values.update(sorted(numbering.values.get(event_type.names, {}).values()))
+    return values
