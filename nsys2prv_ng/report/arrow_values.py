@@ -1,8 +1,8 @@
-"""Values of Arrow arrays as SQLite has them.
+"""Values of Arrow arrays, as SQLite has them.
 
 SQLite knows signed integers of 64 bits, floating point numbers, text and bytes. Parquet and Arrow know many more types,
-and files of one table may have others in another version of nsys: unsigned integers, dictionaries, booleans, times.
-What comes from files is checked before it is used: offsets that lead out of a buffer would end the program.
+and the files of one table may have other types in another version of nsys: unsigned integers, dictionaries, booleans,
+times. Arrays from files are checked before use: offsets that lead out of a buffer would end the program.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def check_values(array: pa.Array) -> pa.Array:
-    """An array from a file, without its dictionary. Raises pa.ArrowInvalid where it is damaged."""
+    """Return an array from a file without its dictionary. Raises pa.ArrowInvalid where it is damaged."""
     if types.is_dictionary(array.type):
         array.indices.validate(full=True)
         return check_values(array.dictionary).take(array.indices)
     if _is_text(array.type) or _is_bytes(array.type):
-        _bytes(array).validate(full=True)  # as bytes, because text need not be UTF-8
+        _as_bytes(array).validate(full=True)  # as bytes, because text need not be UTF-8
     else:
         array.validate(full=True)
     return array
 
 
 def read_integers(array: pa.Array) -> IntArray:
-    """A new array of integers: as SQLite casts real numbers, times in ns, and NULL for what is no number."""
+    """Return a new array of integers: real numbers as SQLite casts them, times in ns, NULL for other values."""
     if types.is_floating(array.type):
-        return _truncated(array.to_numpy(zero_copy_only=False).astype(np.float64))
+        return _truncate(array.to_numpy(zero_copy_only=False).astype(np.float64))
     if types.is_decimal(array.type):
-        return np.array([NULL if value is None else _signed(int(value)) for value in array.to_pylist()], np.int64)
-    whole = _whole(array)
+        return np.array([NULL if value is None else _make_signed(int(value)) for value in array.to_pylist()], np.int64)
+    whole = _read_whole(array)
     if whole is None:
         return np.full(len(array), NULL, np.int64)
     return np.array(whole.fill_null(NULL).to_numpy(zero_copy_only=False), np.int64)
 
 
 def read_reals(array: pa.Array) -> FloatArray:
-    """A new array of floating point numbers; what is no number is not a number."""
+    """Return a new array of floating point numbers; other values are not a number (NaN)."""
     if types.is_floating(array.type):
         return np.array(array.to_numpy(zero_copy_only=False), np.float64)
     if types.is_decimal(array.type):
         return np.array([np.nan if value is None else float(value) for value in array.to_pylist()], np.float64)
-    whole = _whole(array)
+    whole = _read_whole(array)
     if whole is None:
         return np.full(len(array), np.nan)
-    found = whole.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    found[whole.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return found
+    reals = whole.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    reals[whole.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return reals
 
 
 def read_texts(array: pa.Array) -> pa.Array:
-    """Strings, with a sign of replacement for what is not UTF-8 (nsys writes names in the code page of a locale)."""
+    """Return strings, with U+FFFD for what is not UTF-8 (nsys writes names in the code page of a locale)."""
     if not _is_text(array.type):
         return pa.nulls(len(array), pa.string())
-    as_bytes = _bytes(array)
+    as_bytes = _as_bytes(array)
     try:
         return as_bytes.cast(pa.string())
     except pa.ArrowInvalid:
@@ -73,38 +73,38 @@ def read_texts(array: pa.Array) -> pa.Array:
 
 
 def read_blobs(array: pa.Array) -> pa.Array:
-    """Bytes, those of text as well."""
+    """Return bytes, also those of text."""
     if _is_text(array.type) or _is_bytes(array.type):
-        return _bytes(array)
+        return _as_bytes(array)
     return pa.nulls(len(array), pa.binary())
 
 
 def read_objects(array: pa.Array) -> list[object]:
-    """Values of any kind: int, float, str, bytes or None."""
+    """Return values of any kind: int, float, str, bytes or None."""
     if types.is_floating(array.type):
         return array.to_pylist()
     if types.is_decimal(array.type):
-        return [None if value is None else _number(value) for value in array.to_pylist()]
+        return [None if value is None else _read_decimal(value) for value in array.to_pylist()]
     if _is_text(array.type):
         return read_texts(array).to_pylist()
     if _is_bytes(array.type):
-        return _bytes(array).to_pylist()
-    whole = _whole(array)
+        return _as_bytes(array).to_pylist()
+    whole = _read_whole(array)
     return [None] * len(array) if whole is None else whole.to_pylist()
 
 
 def select_among(array: pa.Array, values: list[int]) -> pa.Array:
-    """Whether each value is one of some integers, as SQL's IN."""
+    """Return whether each value is one of the given integers, as SQL's IN."""
     if types.is_floating(array.type) or types.is_decimal(array.type):
         return pa.array(np.isin(read_reals(array), np.array(values, np.int64)))
-    whole = _whole(array)
+    whole = _read_whole(array)
     if whole is None:
         return pa.array(np.zeros(len(array), np.bool_))
     return pc.is_in(whole, pa.array(values, pa.int64()))
 
 
-def _whole(array: pa.Array) -> pa.Array | None:
-    """Integers of 64 bits, None for types that are none. SQLite keeps unsigned ones of 64 bits by their bits."""
+def _read_whole(array: pa.Array) -> pa.Array | None:
+    """Return integers of 64 bits; None for other types. SQLite keeps unsigned integers of 64 bits by their bits."""
     kind = array.type
     if types.is_uint64(kind):
         return array.view(pa.int64())
@@ -121,23 +121,23 @@ def _whole(array: pa.Array) -> pa.Array | None:
     return pc.multiply(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64()), unit)
 
 
-def _truncated(values: FloatArray) -> IntArray:
-    with np.errstate(invalid="ignore"):  # what is out of range is set after
+def _truncate(values: FloatArray) -> IntArray:
+    with np.errstate(invalid="ignore"):  # values out of range are set below
         whole = values.astype(np.int64)
     whole[values >= 2.0**63] = _LARGEST
     whole[~(values >= -(2.0**63))] = NULL  # also what is not a number
     return whole
 
 
-def _signed(value: int) -> int:
-    """By its bits as SQLite keeps unsigned integers, larger ones as it casts real numbers."""
+def _make_signed(value: int) -> int:
+    """Keep the bits of an unsigned integer as SQLite does; limit larger ones as it casts real numbers."""
     if _LARGEST < value < 2**64:
         return value - 2**64
     return min(max(value, NULL), _LARGEST)
 
 
-def _number(value: Decimal) -> int | float:
-    return _signed(int(value)) if value == int(value) else float(value)
+def _read_decimal(value: Decimal) -> int | float:
+    return _make_signed(int(value)) if value == int(value) else float(value)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -153,13 +153,13 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _bytes(array: pa.Array) -> pa.Array:
-    """Text or bytes as bytes."""
+def _as_bytes(array: pa.Array) -> pa.Array:
+    """Return text or bytes as bytes."""
     kind = array.type
     if types.is_binary(kind):
         return array
     if types.is_large_string(kind):
-        array = array.cast(pa.large_binary())  # which does not ask whether it is UTF-8
+        array = array.cast(pa.large_binary())  # without a check that it is UTF-8
     elif str(kind) == "string_view":
         array = array.cast(pa.binary_view())
     return array.cast(pa.binary())

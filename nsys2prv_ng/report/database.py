@@ -1,7 +1,7 @@
 """An nsys export of any kind, opened without touching it: columns of numbers, columns of text, small tables.
 
 Exports differ by version: tables are written only when they have rows, columns come and go, and values may be NULL or
-of another type than declared. So everything is selected by column name, and what is not a number reads as NULL.
+of another type than declared. So everything is selected by column name, and a value that is not a number reads as NULL.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Table:
-    """What a source needs of a table: columns that must be there, columns that may be missing, columns of text."""
+    """The columns of a table that a source needs: those that must exist, those that may be missing, those of text."""
 
     name: str
     required: tuple[str, ...]
     optional: Mapping[str, int] = field(default_factory=dict)
     """Default of each integer column that some schema versions do not have; it also replaces NULL."""
     text: tuple[str, ...] = ()
-    """Columns of text, which may be missing and then hold only NULL."""
+    """Columns of text; those that are missing hold only NULL."""
     real: tuple[str, ...] = ()
     """Columns of floating point numbers, likewise."""
     blob: tuple[str, ...] = ()
-    """Columns of bytes, likewise. Text in them is given as its bytes."""
+    """Columns of bytes, likewise. Text in them reads as its bytes."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """Columns of a table, each of `rows` values in the order of the rows.
 
-    NULL is `NULL` among integers, null among strings and bytes, and not a number among floats.
+    NULL is `NULL` among integers, null among strings and bytes, and not a number (NaN) among floats.
     """
 
     rows: int
@@ -61,7 +61,7 @@ class Columns:
 class Database:
     """A read-only nsys export: an SQLite file, or a folder of Parquet or Arrow files.
 
-    Raises ReportError for one that is no export, or is damaged.
+    Raises ReportError for a file or folder that is not an export, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class Database:
         self._table_reader.close()
 
     def list_columns(self, table: str) -> frozenset[str]:
-        """Names of a table's columns; empty where the report has no such table."""
+        """Return the names of a table's columns; empty where the report has no such table."""
         if table not in self.tables:
             return frozenset()
         if table not in self._columns:
@@ -89,36 +89,36 @@ class Database:
         return self._columns[table]
 
     def count_rows(self, table: str) -> int:
-        """Number of a table's rows, counted without reading them; 0 where the report has no such table."""
+        """Return the number of a table's rows without reading them; 0 where the report has no such table."""
         return self._table_reader.count_rows(table) if table in self.tables else 0
 
     def list_missing(self, table: Table) -> list[str]:
-        """Columns that a table must have and does not; none where the report has no such table."""
+        """Return the columns that a table must have and lacks; none where the report has no such table."""
         present = self.list_columns(table.name)
         return [name for name in table.required if name not in present] if present else []
 
     def read_frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
-        """A small table, or its rows that have one of some integers in each column of `among`.
+        """Read a small table, or its rows that have one of the given integers in each column of `among`.
 
-        Columns that the export does not have hold None; a missing table has no rows, and no row has one of the integers
-        in a missing column.
+        Columns that the export lacks hold None; a missing table has no rows, and no row has one of the integers in a
+        missing column.
         """
-        there = self.list_columns(table)
-        present = [name for name in columns if name in there]
-        if not present or not set(among or ()) <= there:
+        existing = self.list_columns(table)
+        present = [name for name in columns if name in existing]
+        if not present or not set(among or ()) <= existing:
             return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
         frame = self._table_reader.read_frame(table, present, among or {})
         return frame.reindex(columns=list(columns)).astype(object).where(lambda f: f.notna(), None)
 
     def read(self, table: Table, schema_version: str) -> Columns:
-        """Columns of a large table. A table that the export does not have has no rows."""
-        present = self._present(table, schema_version)
+        """Read columns of a large table. A table that the export lacks has no rows."""
+        present = self._check_columns(table, schema_version)
         if not present:
-            return _no_rows(table)
-        numbers = self._numbers(table, present)
+            return _make_no_rows(table)
+        numbers = self._read_numbers(table, present)
         rows = next(iter(numbers.values())).size
         texts, blobs = (
-            {name: read(table.name, name) if name in present else _nulls(rows, kind) for name in names}
+            {name: read(table.name, name) if name in present else _make_nulls(rows, kind) for name in names}
             for names, read, kind in (
                 (table.text, self._table_reader.read_texts, pa.string()),
                 (table.blob, self._table_reader.read_blobs, pa.binary()),
@@ -131,31 +131,32 @@ class Database:
         return Columns(rows, numbers, texts, blobs, reals)
 
     def read_by_block(self, table: Table, schema_version: str, convert: Callable[[Columns], T]) -> list[T]:
-        """What `convert` makes of some rows of a large table after the other, which are gone when it returns.
+        """Return what `convert` makes of each block of rows of a large table, which are gone when it returns.
 
         The table has columns of integers only.
         """
-        present = self._present(table, schema_version)
+        present = self._check_columns(table, schema_version)
         if not present:
             return []
-        names = _integers_of(table, present)
+        names = _choose_integers(table, present)
 
-        def convert_block(found: Sequence[IntArray]) -> T:
-            numbers = _with_defaults(table, names, found)
-            return convert(Columns(found[0].size, numbers, {}))
+        def convert_block(integers: Sequence[IntArray]) -> T:
+            numbers = _fill_defaults(table, names, integers)
+            return convert(Columns(integers[0].size, numbers, {}))
 
         return self._table_reader.read_by_block(table.name, names, convert_block)
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """What `convert` makes of the strings of some rows of a large table after the other; nulls where the export
+        """Return what `convert` makes of the strings of each block of rows of a large table; nulls where the export
         lacks the column."""
         if column not in self.list_columns(table):
             rows = self.count_rows(table)
             return [convert(pa.nulls(rows, pa.string()))] if rows else []
         return self._table_reader.read_texts_by_block(table, column, convert)
 
-    def _present(self, table: Table, schema_version: str) -> frozenset[str]:
-        """Columns that the export has of a table, of which it must have all that are required, or no table at all."""
+    def _check_columns(self, table: Table, schema_version: str) -> frozenset[str]:
+        """Return the columns that the export has of a table. Raises ReportError if it has the table, but lacks required
+        columns."""
         present = self.list_columns(table.name)
         missing = self.list_missing(table)
         if missing:
@@ -165,9 +166,9 @@ class Database:
             )
         return present
 
-    def _numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
-        names = _integers_of(table, present)
-        return _with_defaults(table, names, self._table_reader.read_integers(table.name, names))
+    def _read_numbers(self, table: Table, present: frozenset[str]) -> dict[str, IntArray]:
+        names = _choose_integers(table, present)
+        return _fill_defaults(table, names, self._table_reader.read_integers(table.name, names))
 
 
 def load_libraries(exports: Iterable[Path]) -> None:
@@ -184,24 +185,24 @@ def _open_tables(path: Path) -> TableReader:
     return SqliteFile(path)
 
 
-def _integers_of(table: Table, present: frozenset[str]) -> list[str]:
-    """Columns of integers to read: at least one, to know how many rows there are."""
+def _choose_integers(table: Table, present: frozenset[str]) -> list[str]:
+    """Return the columns of integers to read: at least one, to know the number of rows."""
     return [*table.required, *(name for name in table.optional if name in present)] or [min(present)]
 
 
-def _with_defaults(table: Table, names: Sequence[str], found: Sequence[IntArray]) -> dict[str, IntArray]:
-    """Columns by their names; those that were read are changed."""
-    numbers = dict(zip(names, found, strict=True))
+def _fill_defaults(table: Table, names: Sequence[str], integers: Sequence[IntArray]) -> dict[str, IntArray]:
+    """Return columns by their names, with defaults for what is missing; changes those that were read."""
+    numbers = dict(zip(names, integers, strict=True))
     for name, default in table.optional.items():
         column = numbers.get(name)
         if column is None:
-            numbers[name] = np.full(found[0].size, default, np.int64)
+            numbers[name] = np.full(integers[0].size, default, np.int64)
         elif default != NULL:
             column[column == NULL] = default
     return numbers
 
 
-def _no_rows(table: Table) -> Columns:
+def _make_no_rows(table: Table) -> Columns:
     return Columns(
         0,
         {name: np.zeros(0, np.int64) for name in (*table.required, *table.optional)},
@@ -211,5 +212,5 @@ def _no_rows(table: Table) -> Columns:
     )
 
 
-def _nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+def _make_nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([pa.nulls(rows, kind)])

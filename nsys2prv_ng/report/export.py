@@ -1,7 +1,7 @@
 """From a report (.nsys-rep) to its export, made by the nsys of this machine.
 
-The export stays beside the report, so that the next translation need not make it again. It is written in a folder of
-its own and renamed when it is complete: a failed or interrupted export leaves nothing.
+The export stays beside the report, so that the next translation can use it again. It is written in a folder of its own
+and renamed when it is complete: a failed or interrupted export leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
 """Kinds of export and the ends of their names, by preference.
 
 benchmarks/exports.py measures export and reading together: Parquet is written faster than SQLite and, where there is
-text, read faster. Arrow saves little more time and is several times as large. Which of them there are is for nsys to
-say: 2022.4 has SQLite alone, 2023.4 all.
+text, read faster. Arrow saves little more time and is several times as large. The version of nsys decides which kinds
+exist: 2022.4 has SQLite alone, 2023.4 all.
 """
 
-# Options that newer versions have and that keep what they drop by default: the option and, in the export's own
-# metadata, whether it was given.
+# Options of newer versions, which keep data that they drop by default: the option, and the entry in the export's own
+# metadata that records it.
 _COMPLETE = {"--include-blobs": "EXPORT_PARAM_INCLUDE_BLOBS", "--include-json": "EXPORT_PARAM_INCLUDE_JSON"}
 _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
-"""Not empty where only a part of the report was exported."""
+"""Entries that are not empty if only a part of the report was exported."""
 _METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-"""What the export says of itself: from 2023 on, and before."""
+"""The export's own metadata: from 2023 on, and before."""
 
 _CAPTURE = "META_DATA_CAPTURE"
-"""Of how the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
+"""How the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
 
 OnOutput = Callable[[bytes], object]
 
 
 @dataclass(frozen=True)
 class _About:
-    """What an export says of itself, and its tables."""
+    """An export's own metadata, and its tables."""
 
     values: dict[str, str | None]
     tables: frozenset[str]
@@ -59,16 +59,16 @@ class _About:
 
 
 def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:
-    """A good export of any kind that is there already.
+    """Return a good export of any kind that exists already; None if there is none.
 
-    It is `<report's stem>` and the end of its kind, beside the report or in `out_folder`, there with a hash of the
-    report's path in its name, since reports of several folders may have one name. It is good if it is newer than the
-    report, of the whole report, and made by the same version of nsys with all that this version can export; without any
-    nsys, being newer and whole is enough.
+    Its name is `<report's stem>` and the ending of its kind. It is beside the report or in `out_folder`, where the name
+    also has a hash of the report's path, since reports of several folders may have one name. It is good if it is newer
+    than the report, covers the whole report, and was made by the same version of nsys with everything that this version
+    can export; without any nsys, newer and whole is enough.
     """
     if not report.is_file():
         raise ReportError(f"{report}: no such report")
-    candidates = (path for stem in _stems(report.absolute(), out_folder) for path in _places(stem))
+    candidates = (path for stem in _make_stems(report.absolute(), out_folder) for path in _list_places(stem))
     return next((path for path in candidates if _is_good(path, report, nsys)), None)
 
 
@@ -81,18 +81,18 @@ def make_export(
     *,
     keep: bool = True,
 ) -> Path:
-    """The path of a new export of the best kind that `nsys` offers, beside the report or else in `out_folder`.
+    """Make an export of the best kind that `nsys` offers, beside the report or else in `out_folder`; return its path.
 
     Without `keep` it is in `out_folder` in any case, whose owner removes it.
 
-    An export that is there already is replaced; what is none is never overwritten, and makes another kind do where nsys
-    has one. `on_output` is given what nsys prints. Raises TranslationError with a remedy if the report cannot be
+    An older export is replaced. Anything else in its place is never overwritten; another kind of export is made if nsys
+    has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the report cannot be
     exported.
     """
     report = report.absolute()
-    beside, elsewhere = _stems(report, out_folder)
+    beside, elsewhere = _make_stems(report, out_folder)
     if nsys is None:
-        raise _no_nsys(report, beside)
+        raise _make_no_nsys_error(report, beside)
     maker = _Maker(report, nsys, children or Children(), on_output)
     if keep and (made := maker.make(beside)):
         return made
@@ -114,7 +114,7 @@ class _Maker:
     on_output: OnOutput
 
     def make(self, stem: Path) -> Path | None:
-        """The export, or None where its folder cannot be written."""
+        """Make the export; return None where its folder cannot be written."""
         try:
             # A folder of its own also takes the files that SQLite keeps beside its database.
             work = Path(tempfile.mkdtemp(prefix=".nsys2prv-export-", dir=stem.parent))
@@ -125,7 +125,7 @@ class _Maker:
                 f"{self.report}: cannot write its export in {stem.parent}: {error.strerror}"
             ) from error
         try:
-            kind, target = self._free_place(stem)
+            kind, target = self._find_place(stem)
             made = work / target.name
             self._export(kind, made)
             if kind != "sqlite":
@@ -139,13 +139,15 @@ class _Maker:
             shutil.rmtree(work, ignore_errors=True)
         return target
 
-    def _free_place(self, stem: Path) -> tuple[str, Path]:
-        """The first kind that nsys offers and whose place is not taken by something else."""
-        offered = {kind: _named(stem, end) for kind, end in KINDS.items() if kind in self._help or kind == "sqlite"}
+    def _find_place(self, stem: Path) -> tuple[str, Path]:
+        """Return the first kind that nsys offers with a place that nothing else takes."""
+        offered = {
+            kind: _add_ending(stem, end) for kind, end in KINDS.items() if kind in self._help or kind == "sqlite"
+        }
         for kind, target in offered.items():
             if not _is_foreign(target):
                 return kind, target
-        raise self._foreign(next(iter(offered.values())))
+        raise self._make_foreign_error(next(iter(offered.values())))
 
     def _export(self, kind: str, output: Path, *options: str) -> None:
         """Let nsys write `output`; raises TranslationError unless it is there, whole."""
@@ -156,7 +158,7 @@ class _Maker:
             raise describe_failure(self.report, self.nsys, code, text)
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
-        """What a folder lacks of SQLite's tables. It is exported by itself, which takes a tenth of the time."""
+        """Add the table that a folder lacks and SQLite has. Exporting it alone takes a tenth of the time."""
         suffix = next(path.suffix for path in folder.iterdir())
         target = folder / (_CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
@@ -166,10 +168,10 @@ class _Maker:
 
         table_reader = SqliteFile(apart)
         try:
-            there = _CAPTURE in table_reader.tables
-            columns = sorted(table_reader.list_columns(_CAPTURE)) if there else ["name", "value"]
+            is_present = _CAPTURE in table_reader.tables
+            columns = sorted(table_reader.list_columns(_CAPTURE)) if is_present else ["name", "value"]
             values = {
-                name: table_reader.read_texts(_CAPTURE, name) if there else pa.array([], pa.string())
+                name: table_reader.read_texts(_CAPTURE, name) if is_present else pa.array([], pa.string())
                 for name in columns
             }
         finally:
@@ -177,11 +179,11 @@ class _Maker:
         _write(pa.table(values), target)
 
     def _put(self, made: Path, target: Path, work: Path) -> None:
-        """Show a complete export."""
+        """Move a complete export to its place."""
         if _is_good(target, self.report, self.nsys):
-            return  # another translation has made it meanwhile, and may be reading it
+            return  # another translation has made it meanwhile and may be reading it
         if _is_foreign(target):  # an export takes minutes
-            raise self._foreign(target)
+            raise self._make_foreign_error(target)
         if not made.is_dir():
             made.replace(target)
             return
@@ -195,7 +197,7 @@ class _Maker:
                 old.rename(target)
             raise
 
-    def _foreign(self, target: Path) -> ReportError:
+    def _make_foreign_error(self, target: Path) -> ReportError:
         return ReportError(
             f"{target}: not an nsys export, but in the place of the export of {self.report.name};"
             " move it away or delete it"
@@ -206,24 +208,24 @@ class _Maker:
         return read_export_help(self.nsys.path)
 
 
-def _stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
-    """Where exports of a report are, without the ends of their names."""
+def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
+    """Return the two places of a report's exports, without the endings of their names."""
     digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
     return report.with_name(report.stem), out_folder.absolute() / f"{report.stem}-{digest}"
 
 
-def _places(stem: Path) -> list[Path]:
-    return [_named(stem, end) for end in KINDS.values()]
+def _list_places(stem: Path) -> list[Path]:
+    return [_add_ending(stem, end) for end in KINDS.values()]
 
 
-def _named(stem: Path, end: str) -> Path:
+def _add_ending(stem: Path, end: str) -> Path:
     return stem.with_name(stem.name + end)
 
 
 def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
-    if not export.exists() or _made_at(export) <= report.stat().st_mtime_ns:
+    if not export.exists() or _find_time(export) <= report.stat().st_mtime_ns:
         return False
-    about = _about(export)
+    about = _read_about(export)
     if about is None or about.is_part:
         return False
     if nsys is None:
@@ -237,14 +239,14 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
     return not any(option in offered for option, name in _COMPLETE.items() if about.values.get(name) == "false")
 
 
-def _made_at(export: Path) -> int:
-    """When an export was written (ns): of a folder its oldest table, since recipes add tables to folders."""
+def _find_time(export: Path) -> int:
+    """Return when an export was written (ns): for a folder its oldest table, since recipes add tables to folders."""
     paths = [path for path in export.iterdir() if path.suffix in SUFFIXES] if export.is_dir() else [export]
     return min((path.stat().st_mtime_ns for path in paths), default=0)
 
 
-def _about(path: Path) -> _About | None:
-    """What an export says of itself, None if this is no nsys export."""
+def _read_about(path: Path) -> _About | None:
+    """Return an export's own metadata; None if the path is not an nsys export."""
     try:
         database = Database(path)
     except TranslationError:
@@ -262,8 +264,8 @@ def _about(path: Path) -> _About | None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether nsys wrote all of an export: on a full disk it ends with exit code 0 and leaves cut files in folders."""
-    if _about(path) is None:
+    """Return whether nsys wrote all of an export: on a full disk it leaves cut files in folders, with exit code 0."""
+    if _read_about(path) is None:
         return False
     database = Database(path)
     try:
@@ -275,15 +277,15 @@ def _is_whole(path: Path) -> bool:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether something is there that must not be overwritten."""
+    """Return whether a path holds something that must not be overwritten."""
     if not os.path.lexists(path):
         return False
-    strange = path.is_dir() and any(each.suffix not in SUFFIXES or not each.is_file() for each in path.iterdir())
-    return strange or _about(path) is None
+    strange = path.is_dir() and any(file.suffix not in SUFFIXES or not file.is_file() for file in path.iterdir())
+    return strange or _read_about(path) is None
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """A file of a table, of the kind that its suffix says."""
+    """Write a table to a file of the kind that its suffix names."""
     if path.suffix == ".parquet":
         pq.write_table(table, path)
         return
@@ -291,21 +293,21 @@ def _write(table: pa.Table, path: Path) -> None:
         writer.write_table(table)
 
 
-def _no_nsys(report: Path, beside: Path) -> TranslationError:
+def _make_no_nsys_error(report: Path, beside: Path) -> TranslationError:
     home = os.environ.get("NSYS_HOME")
     looked = f"NSYS_HOME ({home or 'not set'}), PATH, /opt/nvidia, /usr/local/cuda*, /usr/lib/nsight-systems"
     by_hand = f'nsys export --type sqlite --output "{beside.name}.sqlite" "{report.name}"'
-    there = "".join(f"; {path.name} {why}" for path in _places(beside) if (why := _why_not_used(path)))
+    existing = "".join(f"; {path.name} {why}" for path in _list_places(beside) if (why := _explain_unused(path)))
     return TranslationError(
-        f"{report}: no nsys to export it with (looked in {looked}){there}; load the nsight-systems module, "
+        f"{report}: no nsys to export it with (looked in {looked}){existing}; load the nsight-systems module, "
         f"set NSYS_HOME to its folder, or export it where nsys is: {by_hand}"
     )
 
 
-def _why_not_used(export: Path) -> str:
+def _explain_unused(export: Path) -> str:
     if not export.exists():
         return ""
-    about = _about(export)
+    about = _read_about(export)
     if about is None:
         return "is not an nsys export"
     if about.is_part:

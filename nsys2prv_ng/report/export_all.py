@@ -1,4 +1,4 @@
-"""Several reports exported at once."""
+"""Exports several reports at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nsys2prv_ng.runtime.progress import Progress, Step
 
 _PERCENT = re.compile(rb"(\d{1,3})%")
 _BETWEEN_LOOKS = 0.2
-"""Seconds after which progress is looked at."""
+"""Seconds between two looks at the progress."""
 
 
 def export_all(
@@ -27,20 +27,20 @@ def export_all(
     returned: tuple[type[TranslationError], ...] = (),
     keep: bool = True,
 ) -> dict[Path, Path | TranslationError]:
-    """The export of each report; those that have no good one are exported, up to `jobs` at once.
+    """Return the export of each report; export those that have no good one, up to `jobs` at once.
 
-    Of several that cannot be exported, the TranslationError of the first is raised, when those that run have ended.
-    Errors that are to be `returned` are in the place of the export, and the others are exported. An interrupt kills
-    them. `keep` is that of `make_export`.
+    If several reports cannot be exported, raises the TranslationError of the first when the running exports have ended.
+    Errors of the types `returned` take the place of the export, and the other reports are exported. An interrupt kills
+    running exports. `keep` is that of `make_export`.
     """
     nsys = find_nsys()
-    found = {report: find_export(report, out_folder, nsys) for report in reports}
-    there: dict[Path, Path | TranslationError] = {
-        report: export for report, export in found.items() if export is not None
-    }
-    missing = [report for report in reports if report not in there]
+    exports: dict[Path, Path | TranslationError] = {}
+    for report in reports:
+        if export := find_export(report, out_folder, nsys):
+            exports[report] = export
+    missing = [report for report in reports if report not in exports]
     if not missing:
-        return there
+        return exports
     title = f"exporting {len(missing)} of {len(reports)} reports" + (f" with nsys {nsys.version}" if nsys else "")
     with progress.step(title, 100 * len(missing), "%") as step:
         children = Children()
@@ -49,7 +49,7 @@ def export_all(
             return make_export(report, out_folder, nsys, children, percent.see, keep=keep)
 
         made = _export(missing, make, children, jobs, step, returned)
-        return there | dict(zip(missing, made, strict=True))
+        return exports | dict(zip(missing, made, strict=True))
 
 
 def _export(
@@ -60,12 +60,12 @@ def _export(
     step: Step,
     returned: tuple[type[TranslationError], ...],
 ) -> list[Path | TranslationError]:
-    """New exports of reports, in their order."""
+    """Make new exports of reports; return them in the order of the reports."""
     failed = Event()
     percents = [_Percent() for _ in reports]
 
     def export(report: Path, percent: _Percent) -> Path | TranslationError | None:
-        # Exports start in the order of the reports, so that what is not started any more is behind what failed.
+        # Exports start in the order of the reports, so that all that never start come after the one that failed.
         if failed.is_set():
             return None
         try:
@@ -78,30 +78,30 @@ def _export(
 
     with ThreadPoolExecutor(max(1, min(jobs, len(reports)))) as pool:
         try:
-            running = [pool.submit(export, *each) for each in zip(reports, percents, strict=True)]
+            running = [pool.submit(export, report, percent) for report, percent in zip(reports, percents, strict=True)]
             _follow(running, percents, step)
         except BaseException:
             children.end()  # and with them the threads that wait for them, for which the pool waits
             raise
-    exports = [each.result() for each in running]
+    exports = [future.result() for future in running]
     return [export for export in exports if export is not None]
 
 
 def _follow(
     running: Sequence[Future[Path | TranslationError | None]], percents: Sequence[_Percent], step: Step
 ) -> None:
-    """Show how far exports are until all have ended."""
+    """Show the progress of exports until all have ended."""
     shown, waiting = 0, set(running)
     while waiting:
         waiting = wait(waiting, _BETWEEN_LOOKS).not_done
-        now = sum(100 if each.done() else percent.latest for each, percent in zip(running, percents, strict=True))
+        now = sum(100 if future.done() else percent.latest for future, percent in zip(running, percents, strict=True))
         if now > shown:
             step.update(now - shown)
             shown = now
 
 
 class _Percent:
-    """How far an export is, by what nsys prints."""
+    """The progress of an export, by what nsys prints."""
 
     def __init__(self) -> None:
         self.latest = 0

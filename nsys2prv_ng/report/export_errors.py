@@ -1,4 +1,4 @@
-"""What to tell of an export that failed: what nsys said, and what helps. Its words are those of 2022.4 and 2023.4."""
+"""Errors of exports that failed: the output of nsys, and the remedy. The patterns match nsys 2022.4 and 2023.4."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _REMEDIES = (
     ),
     (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
 )
-"""A pattern of what nsys says, and what helps. The first that fits counts."""
+"""Patterns of the output of nsys, and their remedies. The first that matches counts."""
 
-_OF_SIGNALS = {
+_SIGNAL_REMEDIES = {
     int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`",
 }
 _INCOMPLETE = re.compile(r"^\W*Error writing", re.IGNORECASE | re.MULTILINE)
@@ -33,32 +33,33 @@ _PROGRESS = re.compile(r"\[=|\d%|^Processing\b|^Generating\b|^Exporting\b")
 
 
 def wrote_incompletely(text: str) -> bool:
-    """Whether nsys says that it could not write, which it may do and yet end with exit code 0."""
+    """Return whether nsys reports that it could not write; it may do so and still end with exit code 0."""
     return _INCOMPLETE.search(text) is not None
 
 
 def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
-    """Why an export failed, from the exit code and all output of nsys: a ReportError, unless the disk is full."""
-    line, remedy = _what_it_said(text)
+    """Return the error of an export by the exit code and all output of nsys: a ReportError, unless the disk is full."""
+    line, remedy = _find_reason(text)
     # A shell between us and nsys reports a signal as 128 + its number.
     killed = -code if code < 0 else code - 128 if 128 < code < 160 else 0
     if killed:
         name = signal.Signals(killed).name if killed in set(signal.Signals) else str(killed)
         what = f"nsys {nsys.version} was killed by signal {name}"
-        remedy = remedy or _OF_SIGNALS.get(killed, "often for lack of memory: export it on a machine with more")
+        remedy = remedy or _SIGNAL_REMEDIES.get(killed, "often for lack of memory: export it on a machine with more")
     else:
         what = (
             f"nsys {nsys.version} failed (exit code {code})" if code else f"nsys {nsys.version} wrote no whole export"
         )
     remedy = remedy or "see what `nsys export --type sqlite` says of it; a report that was cut off cannot be read"
     kind = TranslationError if remedy == _FULL else ReportError
-    return kind(f"{report}: {what}: {line or 'it said nothing'}; {remedy}")
+    return kind(f"{report}: {what}: {line or 'it printed nothing'}; {remedy}")
 
 
-def _what_it_said(text: str) -> tuple[str, str]:
-    """The line that tells most, and the remedy if it is known: empty if not.
+def _find_reason(text: str) -> tuple[str, str]:
+    """Return the most informative line, and the remedy if it is known, else an empty text.
 
-    nsys calls what ended it an exportation error, after whatever else went wrong, and redraws progress after a return.
+    nsys calls the error that ended it an exportation error and prints it after all others; it redraws progress after a
+    carriage return.
     """
     lines = [line.strip() for line in re.split(r"[\r\n]+", text)]
     lines = [line for line in lines if re.search(r"\w", line) and not _PROGRESS.search(line)]

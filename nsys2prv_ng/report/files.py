@@ -1,4 +1,4 @@
-"""From the files that a user names to exports that can be read."""
+"""Turns the files that a user names into exports that can be read."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from nsys2prv_ng.runtime.progress import Progress
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.parquet(dir)?|\.arrow(s|dir)?)$")
-"""What nsys, or who names its output, adds to the name of a report to name an export."""
+"""Endings that nsys, or whoever names its output, adds to the name of a report to name an export."""
 
 _CELL = 8
-"""Bytes of a value in memory. In SQLite they are 2.8 (NVTX, most of it NULL) to 5.8 (GPU metrics), and more of text."""
+"""Bytes of a value in memory. In SQLite a value takes 2.8 (NVTX, mostly NULL) to 5.8 (GPU metrics), and text more."""
 
 
 def get_report_name(path: Path) -> str:
-    """The name that a report and all of its exports share."""
+    """Return the name that a report and all of its exports share."""
     return _ENDING.sub("", path.name)
 
 
 def is_report_name(path: Path) -> bool:
-    """Whether a file or folder is named like a report or an export."""
+    """Return whether a file or folder is named like a report or an export."""
     return get_report_name(path) != path.name
 
 
 def get_export_size(export: Path) -> int:
-    """Bytes of an export, which may be a folder; of Parquet those of its values, since it packs them.
+    """Return the bytes of an export, which may be a folder; for Parquet the bytes of its values, since it packs them.
 
-    0 if it cannot be seen, which is told where it is read.
+    Return 0 if it cannot be accessed: reading it reports why.
     """
     try:
         files = export.iterdir() if export.is_dir() else [export]
-        return sum(max(file.stat().st_size, _unpacked(file)) for file in files if file.is_file())
+        return sum(max(file.stat().st_size, _compute_unpacked_size(file)) for file in files if file.is_file())
     except OSError:
         return 0
 
 
 def get_report_size(path: Path) -> int:
-    """Bytes of a file, or of the files in a folder; 0 if it cannot be seen."""
+    """Return the bytes of a file, or of the files in a folder; 0 if it cannot be accessed."""
     try:
         files = path.iterdir() if path.is_dir() else [path]
         return sum(file.stat().st_size for file in files if file.is_file())
@@ -54,13 +54,16 @@ def get_report_size(path: Path) -> int:
         return 0
 
 
-def _unpacked(file: Path) -> int:
-    """SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory."""
+def _compute_unpacked_size(file: Path) -> int:
+    """Return the bytes of the values of a Parquet file, else 0.
+
+    SQLite's files are up to ten times as large as Parquet's, and reading either takes the same memory.
+    """
     if file.suffix != ".parquet":
         return 0
     try:
         metadata = pq.read_metadata(file)
-    except (pa.ArrowException, OSError, ValueError):  # what is wrong with it is told where it is read
+    except (pa.ArrowException, OSError, ValueError):  # reading it reports what is wrong
         return 0
     return int(metadata.num_rows * metadata.num_columns * _CELL)
 
@@ -72,12 +75,12 @@ def locate_exports(
     jobs: int | None = None,
     skipped: dict[Path, ReportError] | None = None,
 ) -> list[Path]:
-    """The export of each report; reports as nsys writes them are exported first, unless they were before.
+    """Return the export of each report; reports as nsys writes them are exported first, unless they were before.
 
-    At most `jobs` run at once, by default one on each core that we may use. Folders are taken for exports. Reports that
-    are missing or cannot be exported are noted in `left_out`, unless there would be no other. Raises UsageError for a
-    report named twice, TranslationError where the machine is at fault, and ReportError where all reports are or
-    `left_out` is not given: of several the first, and what was exported by then stays.
+    At most `jobs` exports run at once, by default one on each core that we may use. Folders are treated as exports.
+    Reports that are missing or cannot be exported are noted in `skipped`, unless no report would be left. Raises
+    UsageError for a report named twice, TranslationError where the machine is at fault, and ReportError if all reports
+    are at fault or `skipped` is not given: the error of the first one, and what was exported by then stays.
     """
     returned = (ReportError,) if skipped is not None else ()
     exports = []
@@ -100,40 +103,42 @@ def export_each(
     returned: tuple[type[TranslationError], ...],
     keep: bool = True,
 ) -> dict[Path, Path | TranslationError]:
-    """The export of each report, in their order, or why it has none where that is an error that is to be `returned`.
+    """Return the export of each report, in their order, or its error if that has one of the types `returned`.
 
     Without `keep`, new exports are in `out_folder` in any case. Raises as `locate_exports` does.
     """
     _refuse_twice(reports)
-    found: dict[Path, Path | TranslationError] = {report: report for report in reports}
+    exports: dict[Path, Path | TranslationError] = {report: report for report in reports}
     for report in reports:
         if not report.exists():
             error = ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
             if not isinstance(error, returned):
                 raise error
-            found[report] = error
+            exports[report] = error
     to_export = [report for report in reports if needs_export(report)]
     if to_export:
-        found |= export_all(to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep)
-    exports = [export for export in found.values() if isinstance(export, Path)]
-    _refuse_twice(exports)
-    load_libraries(exports)
-    return found
+        exports |= export_all(
+            to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep
+        )
+    made = [export for export in exports.values() if isinstance(export, Path)]
+    _refuse_twice(made)
+    load_libraries(made)
+    return exports
 
 
 def needs_export(report: Path) -> bool:
-    """Whether a file is a report as nsys writes them. Folders are taken for exports, whatever their name."""
+    """Return whether a file is a report as nsys writes them. Folders are treated as exports, whatever their name."""
     return report.suffix in REPORT_SUFFIXES and report.exists() and not report.is_dir()
 
 
 def refuse_no_reports(left: Sequence[object], skipped: Mapping[Path, ReportError] | None) -> None:
-    """Raise the first of the errors if nothing is left besides what was left out."""
+    """Raise the first of the errors if no report is left besides those that were skipped."""
     if skipped and not left:
         raise next(iter(skipped.values()))
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
-    """Exports of one report to several kinds of file lie beside each other, and differ in the end of the name only."""
+    """Raise UsageError if two paths are one report: its exports lie side by side and differ in their endings."""
     seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:
         real = path.resolve()

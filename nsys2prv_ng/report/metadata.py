@@ -1,7 +1,7 @@
-"""What a report says of itself: versions, time base, host, processes, threads, ranks and GPUs.
+"""The metadata of a report: versions, time base, host, processes, threads, ranks and GPUs.
 
-Identifiers: globalTid is <hardware:8><VM:8><process:24><thread:24> (globalPid the same with thread 0). A process is
-known here by globalTid >> 24, which is unique within a report; its pid is the low 24 bits of that.
+Identifiers: globalTid is <hardware:8><VM:8><process:24><thread:24> (globalPid the same with thread 0). The key of a
+process is globalTid >> 24, which is unique within a report; its pid is the low 24 bits of the key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALLOWED_ENVIRONMENT = re.compile(
     r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
     r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
 )
-"""All that may be read of a captured environment, which can hold secrets."""
+"""The only variables that may be read of a captured environment, which can hold secrets."""
 
 _NVTX_THREAD_NAME = 39
 
@@ -42,20 +42,20 @@ _RANK_VARIABLES = {
     "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
     "PMI_RANK": ("PMI_SIZE",),
 }
-"""What launchers call the number of a process, by preference, and how many they say that there are."""
+"""Variables in which launchers store the rank of a process, by preference, and those of the number of processes."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 MOST_RANKS = 2**22
-"""More than any job has had: higher numbers are damage, and nobody counts up to them."""
+"""More ranks than any job has had: higher numbers are damage, and nothing counts up to them."""
 
 
 def get_process(global_tid: IntArray) -> IntArray:
-    """Process keys of globalTid or globalPid values."""
+    """Return the process keys of globalTid or globalPid values."""
     return global_tid >> 24
 
 
 def get_main_thread(process: Keys) -> Keys:
-    """globalTid of the main thread of each process, by the key of the process."""
+    """Return the globalTid of the main thread of each process, by the key of the process."""
     return process << 24 | process & PID_MASK
 
 
@@ -69,7 +69,7 @@ class Gpu:
 
 
 class Launched(NamedTuple):
-    """What a launcher told the process that nsys launched: its number, of how many (if said), and in which variable."""
+    """The rank that a launcher gave to the process that nsys launched, the number of ranks if known, the variable."""
 
     rank: int
     size: int | None
@@ -78,7 +78,7 @@ class Launched(NamedTuple):
 
 @dataclass
 class Metadata:
-    """What a report says of itself. Times in ns; `utc_of_zero` is the UTC of timestamp 0."""
+    """The metadata of a report. Times in ns; `utc_of_zero` is the UTC of timestamp 0."""
 
     schema_version: str
     nsys_version: str
@@ -87,29 +87,29 @@ class Metadata:
     duration: int
     """Length of the capture."""
     boot_utc: int | None
-    """UTC at which the machine started, where the export tells: the fingerprint of a node."""
+    """UTC at which the machine started, where the export records it: the fingerprint of a node."""
     environment: dict[str, str]
     processes: dict[int, str]
     threads: dict[int, str]
     ranks: dict[int, int]
-    """MPI's rank of each process."""
+    """Rank of each process in MPI."""
     nccl_ranks: dict[int, int]
     """Rank of each process in the largest NCCL communicator that it initialised."""
     gpus: dict[int, Gpu]
     gpu_of_device: dict[tuple[int, int], int]
     """(pid, the process's CUDA ordinal) -> number of the GPU."""
     begin: int = 0
-    """Timestamp at which the capture began: 0, unless the export was normalised or shifted."""
+    """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     warnings: list[str] = field(default_factory=list)
 
     def number(self, variable: str) -> int | None:
-        """Value of a variable of the captured environment, where that is a number of ranks or the like."""
+        """Return the number in a variable of the captured environment; None if it does not hold one."""
         value = self.environment.get(variable, "")
         return int(value) if _NUMBER.fullmatch(value) else None
 
     @property
     def launched(self) -> Launched | None:
-        """By the captured environment, which is that of the process that nsys launched."""
+        """The rank in the captured environment, which is the environment of the process that nsys launched."""
         numbers = {name: number for name in self.environment if (number := self.number(name)) is not None}
         for variable, sizes in _RANK_VARIABLES.items():
             if variable in numbers:
@@ -119,17 +119,17 @@ class Metadata:
 
     @property
     def rank(self) -> int | None:
-        """Rank by the captured environment."""
+        """The rank in the captured environment."""
         return self.launched.rank if self.launched is not None else None
 
     def get_process_name(self, process: int) -> str:
-        """Name of a process: PROCESSES misses some that were profiled, whose main thread is named."""
+        """Return the name of a process. PROCESSES lacks some profiled processes, but their main threads have names."""
         pid = process & PID_MASK
         name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
         return name.rsplit("/", 1)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:
-        """The GPU that a process calls `device`: CUDA's ordinals are the process's own."""
+        """Return the GPU that a process calls `device`: CUDA's ordinals differ from process to process."""
         number = self.gpu_of_device.get((process & PID_MASK, device), device)
         return self.gpus.get(number) or Gpu(number, "", "")
 
@@ -160,16 +160,16 @@ class Strings:
 
 
 def read_metadata(database: Database, strings: Strings) -> Metadata:
-    """All metadata of an export; what a schema version does not have stays empty."""
-    exported = _pairs(database, "META_DATA_EXPORT") or _pairs(database, "EXPORT_META_DATA")
+    """Read all metadata of an export; fields that its schema version lacks stay empty."""
+    exported = _read_pairs(database, "META_DATA_EXPORT") or _read_pairs(database, "EXPORT_META_DATA")
     system = database.read_frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
     start = database.read_frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc = _time(start["utcEpochNs"].iloc[0]) if len(start) else None
-    system_clock = _time(start["systemClockNs"].iloc[0]) if len(start) else None
+    utc = _parse_time(start["utcEpochNs"].iloc[0]) if len(start) else None
+    system_clock = _parse_time(start["systemClockNs"].iloc[0]) if len(start) else None
 
-    threads = _thread_names(database, strings)
-    utc_of_zero = _utc_of_zero(utc, exported)
+    threads = _read_thread_names(database, strings)
+    utc_of_zero = _compute_utc_of_zero(utc, exported)
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
@@ -177,37 +177,38 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
         duration=max(
-            (_time(d) or 0 for d in database.read_frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0
+            (_parse_time(d) or 0 for d in database.read_frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0
         ),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
-        environment=_environment(database, str(system_values.get("DeviceEnvironment") or "")),
-        processes=_names(database.read_frame("PROCESSES", ["globalPid", "name"])),
+        environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
+        processes=_read_process_names(database.read_frame("PROCESSES", ["globalPid", "name"])),
         threads=threads,
-        ranks=_mpi_ranks(database, threads),
-        nccl_ranks=_nccl_ranks(database, strings),
-        gpus=_gpus(database),
-        gpu_of_device=_cuda_devices(database),
+        ranks=_read_mpi_ranks(database, threads),
+        nccl_ranks=_read_nccl_ranks(database, strings),
+        gpus=_read_gpus(database),
+        gpu_of_device=_read_cuda_devices(database),
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
-    metadata.warnings += _version_warnings(metadata.schema_version)
+    metadata.warnings += _check_version(metadata.schema_version)
     return metadata
 
 
-def _utc_of_zero(utc_of_start: int | None, exported: dict[str, str]) -> int | None:
-    """UTC (ns) of timestamp 0 in an export that may have been made with --ts-normalize or --ts-shift.
+def _compute_utc_of_zero(utc_of_start: int | None, exported: dict[str, str]) -> int | None:
+    """Return the UTC (ns) of timestamp 0 in an export that may have been made with --ts-normalize or --ts-shift.
 
-    The one adds the UTC of the start to every timestamp, the other a number of ns; neither changes the session's start.
+    The former adds the UTC of the start to every timestamp, the latter a number of ns; neither changes the session's
+    start.
     """
     normalized = exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
     shift = exported.get("EXPORT_PARAM_TIME_SHIFT", exported.get("EXPORT_CONFIG_TIME_SHIFT", ""))
-    shifted_by = (_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
+    shifted_by = (_parse_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
     if normalized:
         return -shifted_by
-    return None if utc_of_start is None else _time(utc_of_start - shifted_by)
+    return None if utc_of_start is None else _parse_time(utc_of_start - shifted_by)
 
 
-def _version_warnings(version: str) -> list[str]:
+def _check_version(version: str) -> list[str]:
     parts = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", version)
     if parts and (int(parts[1]), int(parts[2])) > NEWEST_SCHEMA:
         newest = ".".join(map(str, NEWEST_SCHEMA))
@@ -215,43 +216,43 @@ def _version_warnings(version: str) -> list[str]:
     return []
 
 
-def _pairs(database: Database, table: str) -> dict[str, str]:
+def _read_pairs(database: Database, table: str) -> dict[str, str]:
     frame = database.read_frame(table, ["name", "value"])
     return {str(name): str(value) for name, value in zip(frame["name"], frame["value"], strict=True)}
 
 
-def _environment(database: Database, device_environment: str) -> dict[str, str]:
-    """The allowed variables of the captured environment."""
+def _read_environment(database: Database, device_environment: str) -> dict[str, str]:
+    """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
-    found = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
+    variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
     captured = database.read_frame("META_DATA_CAPTURE", ["name", "value"])
     for name, value in zip(captured["name"], captured["value"], strict=True):
         if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
-            found[variable] = content.strip('"')
-    return {name: value for name, value in found.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
+            variables[variable] = content.strip('"')
+    return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
 
 
-def _names(frame: pd.DataFrame) -> dict[int, str]:
+def _read_process_names(frame: pd.DataFrame) -> dict[int, str]:
     pairs = zip(frame["globalPid"], frame["name"], strict=True)
-    return {int(pid) >> 24: str(name) for pid, name in pairs if _integer(pid) is not None and name}
+    return {int(pid) >> 24: str(name) for pid, name in pairs if _parse_integer(pid) is not None and name}
 
 
-def _thread_names(database: Database, strings: Strings) -> dict[int, str]:
-    """Names by globalTid: the operating system's, and over them those given through NVTX (eventType 39)."""
-    frame = _integers(database, "ThreadNames", ["globalTid", "nameId"])
+def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
+    """Return names by globalTid: those of the operating system, replaced by those given through NVTX (eventType 39)."""
+    frame = _read_integers(database, "ThreadNames", ["globalTid", "nameId"])
     threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
     given = database.read_frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
-        known_tid, known_id = _integer(tid), _integer(text_id)
+        known_tid, known_id = _parse_integer(tid), _parse_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
         if name and known_tid is not None:
             threads[known_tid] = str(name)
     return threads
 
 
-def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
-    """From the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
+def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
+    """Read ranks from the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
     ids = strings.find_ids("ncclCommInitRank")
     if not ids:
         return {}
@@ -270,7 +271,7 @@ def _nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
 
 class _PayloadDecoder:
-    """Fields of binary payloads; their layout is read with the first one."""
+    """Decodes the fields of binary payloads; their layout is read with the first one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -285,9 +286,9 @@ class _PayloadDecoder:
         return self._layout.fields(blob.encode() if isinstance(blob, str) else blob) or {}
 
 
-def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
-    """From MPI_RANKS, or from the name that nsys gives to a thread of MPI in reports that do not have the table."""
-    frame = _integers(database, "MPI_RANKS", ["globalTid", "rank"])
+def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
+    """Read ranks from MPI_RANKS; in reports without it, from the name that nsys gives to a thread of MPI."""
+    frame = _read_integers(database, "MPI_RANKS", ["globalTid", "rank"])
     if len(frame):
         ranks = ((int(tid) >> 24, int(rank)) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True))
         return {process: rank for process, rank in ranks if 0 <= rank < MOST_RANKS}
@@ -295,36 +296,36 @@ def _mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
     return {tid >> 24: int(match[1]) for tid, match in named if match}
 
 
-def _gpus(database: Database) -> dict[int, Gpu]:
+def _read_gpus(database: Database) -> dict[int, Gpu]:
     frame = database.read_frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
     rows = zip(frame["id"], frame["name"], frame["uuid"], frame["busLocation"], strict=True)
-    known = ((_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
+    known = ((_parse_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
     return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
 
 
-def _cuda_devices(database: Database) -> dict[tuple[int, int], int]:
-    frame = _integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
+def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
+    frame = _read_integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
     rows = zip(frame["pid"], frame["cudaId"], frame["gpuId"], strict=True)
     return {(int(pid), int(device)): int(gpu) for pid, device, gpu in rows}
 
 
-def _integers(database: Database, table: str, columns: list[str]) -> pd.DataFrame:
-    """Rows of a small table in which all of some columns are integers."""
+def _read_integers(database: Database, table: str, columns: list[str]) -> pd.DataFrame:
+    """Read the rows of a small table in which all of the columns are integers."""
     frame = database.read_frame(table, columns)
-    return frame[frame.map(lambda value: _integer(value) is not None).all(axis=1)]
+    return frame[frame.map(lambda value: _parse_integer(value) is not None).all(axis=1)]
 
 
-def _time(value: object) -> int | None:
-    """A time in ns, None for what is none."""
-    time = _integer(value)
+def _parse_time(value: object) -> int | None:
+    """Return a time in ns; None for a value that cannot be one."""
+    time = _parse_integer(value)
     return time if time is not None and abs(time) < FARTHEST else None
 
 
-def _integer(value: object) -> int | None:
-    is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # what is not a number is not
+def _parse_integer(value: object) -> int | None:
+    is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # NaN is not
     return int(value) if is_integer else None  # type: ignore[call-overload]
 
 
 def _is_whole(value: object) -> bool:
     """Return whether a value is a real number that equals an integer of 64 bits."""
-    return isinstance(value, float) and _integer(value) == value
+    return isinstance(value, float) and _parse_integer(value) == value

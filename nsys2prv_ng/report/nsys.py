@@ -1,4 +1,4 @@
-"""The nsys of this machine: finding it, and running it so that it can be ended."""
+"""The nsys of this machine: how to find it, and how to run it so that it can be ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
 
-# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute bring one of their own.
+# Where installers put nsys. CUDA, the HPC SDK and Nsight Compute include one of their own.
 INSTALL_PATTERNS = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems/*/target-linux-*/nsys",
@@ -34,26 +34,26 @@ INSTALL_PATTERNS = (
 _HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
 
 _VERSION_TIMEOUT = 120
-"""Seconds that `nsys --version` may take: on a cluster's file system the first start is slow."""
+"""Seconds that `nsys --version` may take: the first start is slow on a cluster's file system."""
 
 
 @dataclass(frozen=True)
 class Nsys:
-    """An nsys that runs on this machine. `version` is all of its numbers, such as 2024.2.3.38."""
+    """An nsys that runs on this machine. `version` has all of its numbers, such as 2024.2.3.38."""
 
     path: Path
     version: str
 
     @property
     def release(self) -> tuple[int, ...]:
-        """Year, number and update: what decides the form of an export."""
+        """Year, number and update: they decide the form of an export."""
         return parse_release(self.version)
 
 
 def find_nsys() -> Nsys | None:
-    """The nsys to export with, or None: that of NSYS_HOME, else of PATH, else the newest of the usual install folders.
+    """Return the nsys of NSYS_HOME, else of PATH, else the newest in the usual install folders; None if there is none.
 
-    Programs that do not tell their version (another architecture, a broken install) do not count.
+    Programs that do not print their version (another architecture, a broken install) do not count.
     """
     home = os.environ.get("NSYS_HOME")
     if home:
@@ -65,12 +65,12 @@ def find_nsys() -> Nsys | None:
     if on_path and (nsys := _ask_version(Path(on_path))):
         return nsys
     installed = {path.resolve(): path for pattern in INSTALL_PATTERNS for path in sorted(_glob(pattern))}
-    found = [nsys for path in installed.values() if (nsys := _ask_version(path))]
-    return max(found, key=lambda nsys: _numbers(nsys.version), default=None)
+    working = [nsys for path in installed.values() if (nsys := _ask_version(path))]
+    return max(working, key=lambda nsys: _parse_numbers(nsys.version), default=None)
 
 
 class Children:
-    """Programs that run for us, in any thread, so that an interrupt can end all of them."""
+    """The programs that run for us, in any thread, so that an interrupt can end all of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class Children:
         self._ended = False
 
     def end(self) -> None:
-        """Kill them with all that they started; none can be started from now on."""
+        """Kill them with everything that they started; none can be started from now on."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -90,9 +90,9 @@ class Children:
         timeout: float | None = None,
         on_output: Callable[[bytes], object] = lambda _: None,
     ) -> tuple[int, str]:
-        """Exit code (-N for signal N, which the end of `timeout` seconds is, too) and all output of a command.
+        """Run a command; return its exit code (-N for signal N, also after `timeout` seconds) and all of its output.
 
-        `on_output` is given each piece of the output. If we are interrupted, the program is killed. Raises
+        `on_output` is called with each piece of the output. If we are interrupted, the program is killed. Raises
         TranslationError for a command that cannot be started.
         """
         process = self._start(command)
@@ -137,7 +137,7 @@ class Children:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With all of its group, also when it has ended itself: it is not waited for before its output has ended."""
+    """Kill a program with its group, even if it has ended itself: nothing waits for it before its output has ended."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -145,12 +145,12 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @functools.lru_cache(maxsize=8)
 def read_export_help(nsys: Path) -> str:
-    """What `nsys export` says of its options."""
+    """Return the text in which `nsys export` describes its options."""
     return Children().run([str(nsys), "export", "--help"])[1]
 
 
 def _ask_version(path: Path) -> Nsys | None:
-    """The nsys at `path`, or None if it does not tell its version."""
+    """Return the nsys at `path`; None if it does not print its version."""
     if not (path.is_file() and os.access(path, os.X_OK)):
         return None
     try:
@@ -165,10 +165,10 @@ def _glob(pattern: str) -> list[Path]:
     return list(Path("/").glob(pattern.lstrip("/")))
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _parse_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def parse_release(version: str) -> tuple[int, ...]:
-    """The first three numbers: 2025.3.2.0 and 2025.3.2 export the same."""
-    return (*_numbers(version), 0, 0, 0)[:3]
+    """Return the first three numbers of a version: 2025.3.2.0 and 2025.3.2 export the same."""
+    return (*_parse_numbers(version), 0, 0, 0)[:3]

@@ -1,8 +1,8 @@
-"""NVTX payloads as exports hold them in NVTX_EVENTS.binaryData: bytes as they were in the program's memory.
+"""NVTX payloads as exports hold them in NVTX_EVENTS.binaryData: the bytes of the program's memory.
 
 Exports from schema 3.24 on have them if they were made with --include-blobs. A header of four 64-bit numbers (domain,
 schema, size of the payload, and a fourth that is its offset by some accounts and the whole size by others) comes before
-the payload. Where its fields lie is told by NVTX_PAYLOAD_SCHEMA_ENTRIES, with the type codes and flags of NVTX's
+the payload. NVTX_PAYLOAD_SCHEMA_ENTRIES holds the places of its fields, with the type codes and flags of NVTX's
 nvToolsExtPayload.h.
 """
 
@@ -38,7 +38,7 @@ _FORMATS = dict(enumerate("bBhHiIqQqQbBhHiIqQfd", 1)) | {22: "Q", 23: "Q", 32: "
 _NO_PLAIN_VALUE = 0xFE
 """Entry flags of pointers, offsets and arrays: the entry does not hold the value itself."""
 _FIRST_SCHEMA = 1 << 24
-"""Types from here on are ids of schemas and enumerations."""
+"""Types from this number on are ids of schemas and enumerations."""
 
 
 _Key = tuple[int, int]
@@ -53,16 +53,16 @@ class _Entry(NamedTuple):
 
 
 class PayloadLayout:
-    """Where the fields of each schema lie.
+    """The places of the fields of each schema.
 
-    `columns` gives the columns of each of LAYOUT_TABLES. Domains are numbered by process, so that a domain and schema
-    may have several definitions: the one with a field named `wanted` is taken, else the first.
+    `columns` reads the columns of each of LAYOUT_TABLES. Domains are numbered by process, so that a domain and schema
+    may have several definitions: the one with a field named `wanted` is used, else the first.
     """
 
     def __init__(self, columns: Callable[[str], Columns], wanted: str) -> None:
         schemas, enums = columns(SCHEMAS.name), columns(ENUMS.name)
-        alignment = _by_key(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
-        sizes = _by_key(enums["domainId"], enums["schemaId"], enums["size"])
+        alignment = _map_keys(schemas["domainId"], schemas["schemaId"], schemas["alignTo"])
+        sizes = _map_keys(enums["domainId"], enums["schemaId"], enums["size"])
         values: dict[_Key, dict[int, str]] = {key: {} for key in sizes}
         entries = columns(ENUM_ENTRIES.name)
         named = entries.texts["name"].to_pylist()
@@ -71,12 +71,12 @@ class PayloadLayout:
             values.setdefault((domain, schema), {})[value] = name or f"value {value}"
 
         self._schemas: dict[_Key, list[_Entry]] = {}
-        for key, definitions in _definitions(columns(ENTRIES.name)).items():
+        for key, definitions in _group_definitions(columns(ENTRIES.name)).items():
             definition = next((d for d in definitions if wanted in {row.name for row in d}), definitions[0])
-            self._schemas[key] = _entries(key, definition, alignment, sizes, values)
+            self._schemas[key] = _place_entries(key, definition, alignment, sizes, values)
 
     def fields(self, blob: object) -> Fields | None:
-        """Fields of a payload; None for one that is no payload or whose schema is not known."""
+        """Return the fields of a payload; None for bytes that are not a payload, or of an unknown schema."""
         data = bytes(blob) if isinstance(blob, bytes) else b""
         hexadecimal = _HEXADECIMAL.fullmatch(data)  # a raw header has bytes of 0
         data = bytes.fromhex(hexadecimal[1].decode()) if hexadecimal else data
@@ -104,39 +104,39 @@ class _Row(NamedTuple):
     name: str
 
 
-def _definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
-    """Rows of each schema, in the order of its fields: a list for each time that it was registered."""
+def _group_definitions(columns: Columns) -> dict[_Key, list[list[_Row]]]:
+    """Return the rows of each schema, in the order of its fields: a list for each time that it was registered."""
     names = [name or "" for name in columns.texts["name"].to_pylist()]
     numbers = [columns[name].tolist() for name in ("domainId", "schemaId", "idx", "type", "flags", "offset")]
-    found: dict[_Key, list[dict[int, _Row]]] = {}
+    definitions_by_key: dict[_Key, list[dict[int, _Row]]] = {}
     for domain, schema, position, kind, flags, offset, name in zip(*numbers, names, strict=True):
         row = _Row(position, kind, flags, offset, name)
-        definitions = found.setdefault((domain, schema), [])
-        # It continues the latest definition that has come just so far, else (rows may come in any order) one that lacks
-        # it; or it begins a new one.
+        definitions = definitions_by_key.setdefault((domain, schema), [])
+        # The row continues the latest definition that ends just before it, else (rows may be in any order) one that
+        # lacks it; otherwise it starts a new one.
         lacking = [d for d in reversed(definitions) if position not in d]
         continued = next((d for d in lacking if len(d) == position), lacking[-1] if lacking else None)
         if continued is None:
             definitions.append(continued := {})
         continued[position] = row
-    return {key: [sorted(d.values()) for d in definitions] for key, definitions in found.items()}
+    return {key: [sorted(d.values()) for d in definitions] for key, definitions in definitions_by_key.items()}
 
 
-def _entries(
+def _place_entries(
     key: _Key,
     definition: Sequence[_Row],
     alignment: dict[_Key, int],
     enum_sizes: dict[_Key, int],
     enum_values: dict[_Key, dict[int, str]],
 ) -> list[_Entry]:
-    """Entries that hold plain values. One without an offset follows the one before, at the alignment of its type."""
+    """Return entries that hold plain values. One without an offset follows the one before, aligned to its type."""
     entries = []
     end: int | None = 0
     for row in definition:
-        of_type = (key[0], row.type)
+        type_key = (key[0], row.type)
         kind = _FORMATS.get(row.type, "")
-        if row.type >= _FIRST_SCHEMA and of_type not in alignment:  # no schema, so an enumeration
-            kind = {1: "b", 2: "h", 8: "q"}.get(enum_sizes.get(of_type, 4), "i")
+        if row.type >= _FIRST_SCHEMA and type_key not in alignment:  # no schema, so an enumeration
+            kind = {1: "b", 2: "h", 8: "q"}.get(enum_sizes.get(type_key, 4), "i")
         if not kind or row.flags & _NO_PLAIN_VALUE:
             end = None  # its size is not known
             continue
@@ -148,10 +148,10 @@ def _entries(
             offset = -(-end // step) * step
         else:
             continue
-        entries.append(_Entry(row.name, offset, kind, enum_values.get(of_type)))
+        entries.append(_Entry(row.name, offset, kind, enum_values.get(type_key)))
         end = offset + size
     return entries
 
 
-def _by_key(domain: IntArray, schema: IntArray, value: IntArray) -> dict[_Key, int]:
+def _map_keys(domain: IntArray, schema: IntArray, value: IntArray) -> dict[_Key, int]:
     return dict(zip(zip(domain.tolist(), schema.tolist(), strict=True), value.tolist(), strict=True))

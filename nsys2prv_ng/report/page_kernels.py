@@ -2,7 +2,8 @@
 
 The layout is that of https://www.sqlite.org/fileformat2.html (1.6 "B-tree Pages", 2.1 "Record Format"). Numbers in a
 file are big-endian. `data` holds whole pages, one after the other, and `SLACK` bytes. Offsets count from the start of a
-page, positions (`at`, `start`, `end`) from that of `data`. All is int64: numba makes floats of uint64 mixed with int64.
+page, positions (`at`, `start`, `end`) from the start of `data`. All numbers are int64: numba makes floats of uint64
+mixed with int64.
 
 A damaged page can hold any bytes, so no number in it becomes a position unchecked: pointers must lie in the cell area
 of their page, and records and values end before their page does. Only the end of a varint is checked after reading
@@ -20,7 +21,7 @@ LEAF, INTERIOR = 13, 5
 """First byte of a page of a table's b-tree."""
 
 NOT_READ = -1
-"""Instead of a number of rows or pages: damaged, or a case that is left to sqlite3."""
+"""Replaces a number of rows or pages: the page is damaged, or a case that is left to sqlite3."""
 
 SLACK = 16
 """Bytes after the last page: a varint (at most 9) or an integer (8) that starts in a page is read whole."""
@@ -47,13 +48,13 @@ def _four_bytes(data: ByteArray, at: int) -> int:
 
 @inlined
 def _integer(data: ByteArray, at: int, size: int) -> int:
-    """A signed integer of 1 to 8 bytes; always reads 8."""
+    """Return a signed integer of 1 to 8 bytes; always read 8."""
     return ((_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)) >> (64 - 8 * size)
 
 
 @inlined
 def _varint(data: ByteArray, at: int) -> tuple[int, int]:
-    """A varint of up to 64 bits (9 bytes, all 8 bits of the last), and the position after it."""
+    """Return a varint of up to 64 bits (9 bytes, all 8 bits of the last), and the position after it."""
     value = np.int64(0)
     for i in range(8):
         byte = _byte(data, at + i)
@@ -65,9 +66,9 @@ def _varint(data: ByteArray, at: int) -> tuple[int, int]:
 
 @inlined
 def _short_varint(data: ByteArray, at: int) -> tuple[int, int]:
-    """A varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
+    """Return a varint below 2**28 and the position after it; for a longer one, NOT_READ and its own position.
 
-    Sizes and serial types are this small in every sane file, and SQLite reads longer ones not always in the same way.
+    Sizes and serial types are this small in every sane file, and SQLite does not always read longer ones the same way.
     """
     value = np.int64(0)
     for i in range(4):
@@ -80,7 +81,7 @@ def _short_varint(data: ByteArray, at: int) -> tuple[int, int]:
 
 @inlined
 def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -> tuple[int, int]:
-    """Number of cells of the page at a position, and the least offset they can have; NOT_READ if it is not sound.
+    """Return the number of cells of a page and the least offset they can have; NOT_READ if the page is not sound.
 
     A page without cells is sound only as the root of an empty table, which is not worth reading here.
     """
@@ -98,7 +99,7 @@ def _cells(data: ByteArray, page: int, kind: int, page_size: int, usable: int) -
 
 @compiled
 def count_cells(data: ByteArray, pages: int, kind: int, page_size: int, usable: int) -> int:
-    """Number of cells of all pages, which are of the kind."""
+    """Return the number of cells of all pages, which are of one kind."""
     total = np.int64(0)
     for i in range(pages):
         cells, _ = _cells(data, i * page_size, kind, page_size, usable)
@@ -110,7 +111,7 @@ def count_cells(data: ByteArray, pages: int, kind: int, page_size: int, usable: 
 
 @compiled
 def read_children(data: ByteArray, pages: int, page_size: int, usable: int, out: IntArray) -> int:
-    """Numbers of the pages below interior pages into `out`, in the order of their rows; how many they are."""
+    """Write the numbers of the pages below interior pages to `out`, in the order of rows; return their count."""
     n = np.int64(0)
     for i in range(pages):
         page = i * page_size
@@ -141,7 +142,7 @@ def read_leaves(
     out: IntArray,
     row: int,
 ) -> int:
-    """Asked integers of the rows in leaf pages into out[:, row:]; the row after the last.
+    """Write the requested integers of the rows in leaf pages to out[:, row:]; return the row after the last.
 
     `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
     the column that stands for the rowid, or -1. Rows that lack a column of `has_default` are left to sqlite3.
@@ -171,7 +172,7 @@ def read_leaves(
 
 @inlined
 def _local_bytes(payload: int, usable: int) -> int:
-    """How much of a record is in its leaf page; the rest is in overflow pages (1.6, "Cell Payload Overflow Pages")."""
+    """Return the bytes of a record in its leaf page; the others overflow (1.6 "Cell Payload Overflow Pages")."""
     largest = usable - 35
     if payload <= largest:
         return payload
@@ -192,7 +193,10 @@ def _read_record(
     out: IntArray,
     row: int,
 ) -> bool:
-    """Asked integers of a record, the first `local` of its `payload` bytes being in the page; False: NOT_READ."""
+    """Write the requested integers of a record, whose first `local` of `payload` bytes are in the page.
+
+    Return False for NOT_READ.
+    """
     end = start + local
     header, at = _short_varint(data, start)
     header_end = value = start + header

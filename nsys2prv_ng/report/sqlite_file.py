@@ -33,11 +33,11 @@ from nsys2prv_ng.report.table_reader import (
 
 _MAGIC = b"SQLite format 3\x00"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
-"""How a file of one table starts: Parquet, Arrow, Arrow as a stream."""
+"""First bytes of a file of one table: Parquet, Arrow, Arrow as a stream."""
 _BLOCK_ROWS = 1 << 16
 
 _ERRORS = (sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError)
-"""Of damaged files; the last where sqlite3's own message quotes what is no text."""
+"""Errors of damaged files; the last occurs where sqlite3's own message quotes invalid text."""
 
 T = TypeVar("T")
 
@@ -105,22 +105,22 @@ class SqliteFile:
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
         try:
-            found = self._pages.read_by_block(self._connection, table, columns, NULL, convert)
-            return [convert(list(self._integers(table, columns)))] if found is None else found
+            answers = self._pages.read_by_block(self._connection, table, columns, NULL, convert)
+            return [convert(list(self._integers(table, columns)))] if answers is None else answers
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
-        """Columns of integers as an array (columns, rows), by sqlite3."""
-        statement = f"SELECT {', '.join(map(_number, columns))} FROM {quote(table)} ORDER BY rowid"
+        """Read columns of integers with sqlite3; return an array (columns, rows)."""
+        statement = f"SELECT {', '.join(map(_select_integer, columns))} FROM {quote(table)} ORDER BY rowid"
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 
     def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        return self._values(table, _text(column), pa.string())
+        return self._values(table, _select_text(column), pa.string())
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        return [convert(block) for block in self._blocks(table, _text(column), pa.string(), TEXT_BLOCK_ROWS)]
+        return [convert(block) for block in self._blocks(table, _select_text(column), pa.string(), TEXT_BLOCK_ROWS)]
 
     def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         quoted = quote(column)
@@ -136,11 +136,11 @@ class SqliteFile:
         return pa.chunked_array(list(self._blocks(table, value, kind, _BLOCK_ROWS)), kind)
 
     def _blocks(self, table: str, value: str, kind: pa.DataType, rows: int) -> Iterator[pa.Array]:
-        """Values of up to so many rows after the other."""
+        """Yield the values of at most `rows` rows at a time."""
         try:
             cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
             while rows_read := cursor.fetchmany(rows):
-                block = pa.array([each for (each,) in rows_read], kind)
+                block = pa.array([item for (item,) in rows_read], kind)
                 del rows_read
                 # Strings of more than 2 GiB come in several arrays.
                 yield from block.chunks if isinstance(block, pa.ChunkedArray) else [block]
@@ -150,7 +150,7 @@ class SqliteFile:
 
 def _check_file(path: Path) -> None:
     if path.exists() and not path.is_file():
-        raise ReportError(f"{path}: is a device or a pipe; write what it gives to a file")
+        raise ReportError(f"{path}: is a device or a pipe; write its content to a file")
     try:
         with path.open("rb") as file:
             start = file.read(len(_MAGIC))
@@ -174,12 +174,12 @@ def _check_file(path: Path) -> None:
             )
 
 
-def _text(name: str) -> str:
+def _select_text(name: str) -> str:
     quoted = quote(name)
     return f"CASE typeof({quoted}) WHEN 'text' THEN {quoted} END"
 
 
-def _number(name: str) -> str:
+def _select_integer(name: str) -> str:
     quoted = quote(name)
     return (
         f"CASE typeof({quoted}) WHEN 'integer' THEN {quoted} WHEN 'real' THEN CAST({quoted} AS INTEGER) ELSE {NULL} END"

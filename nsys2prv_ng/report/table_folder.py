@@ -1,7 +1,7 @@
 """An export to a folder with a file for each table: TABLE.parquet (parquetdir) or TABLE.arrow (arrowdir).
 
-Only files of tables that are asked for are opened, and of these only the columns that are asked for are read, a block
-of rows at a time. Nothing is mapped into memory: a map of a file that someone cuts kills the program that touches it.
+Only the files of requested tables are opened, and only the requested columns are read, a block of rows at a time.
+Nothing is mapped into memory: if someone truncates the file, touching a map kills the program.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from nsys2prv_ng.report import arrow_values
 from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
 
 SUFFIXES = (".parquet", ".arrow", ".arrows")
-"""Of files of tables; the last is what others call an Arrow stream."""
+"""Suffixes of files of tables; other programs use the last one for Arrow streams."""
 
 _PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
-"""How files of tables start."""
+"""First bytes of files of tables."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _BLOCK_ROWS = 1 << 17
 
@@ -35,28 +35,28 @@ Block = dict[str, pa.Array]
 
 
 class TableFolder:
-    """A Room. Raises ReportError for a folder that holds no tables, or files of two kinds."""
+    """The TableReader of a folder. Raises ReportError for a folder that holds no tables, or files of two kinds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._files = _table_files(path)
+        self._files = _find_files(path)
         self.tables = frozenset(self._files)
 
     def close(self) -> None:
         """Files are open only while they are read."""
 
     def list_columns(self, table: str) -> frozenset[str]:
-        with _opened(self._files[table]) as file:
-            names = _column_names(file)
+        with _open(self._files[table]) as file:
+            names = _read_column_names(file)
             if len(set(names)) < len(names):
                 raise pa.ArrowInvalid("two columns have one name")
             return frozenset(names)
 
     def count_rows(self, table: str) -> int:
-        with _opened(self._files[table]) as file:
-            if _start(file).startswith(_PARQUET):
+        with _open(self._files[table]) as file:
+            if _read_start(file).startswith(_PARQUET):
                 return int(pq.ParquetFile(file).metadata.num_rows)
-            return sum(batch.num_rows for batch in _arrow_batches(file, _column_names(file)[:1]))
+            return sum(batch.num_rows for batch in _read_arrow_batches(file, _read_column_names(file)[:1]))
 
     def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
         def values(block: Block) -> list[list[object]]:
@@ -91,11 +91,9 @@ class TableFolder:
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
         def parts(block: Block) -> list[T]:
             rows = range(0, len(block[column]), TEXT_BLOCK_ROWS)
-            return [
-                convert(arrow_values.read_texts(_copied(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows
-            ]
+            return [convert(arrow_values.read_texts(_copy(block[column].slice(row, TEXT_BLOCK_ROWS)))) for row in rows]
 
-        return [part for of_block in self._read(table, [column], parts) for part in of_block]
+        return [part for block_parts in self._read(table, [column], parts) for part in block_parts]
 
     def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
         parts = self._read(table, [column], lambda block: arrow_values.read_blobs(block[column]))
@@ -106,18 +104,18 @@ class TableFolder:
         return np.concatenate(parts or [np.zeros(0)])
 
     def _read(self, table: str, columns: Sequence[str], convert: Callable[[Block], T]) -> list[T]:
-        """What `convert` makes of each block of rows."""
-        with _opened(self._files[table]) as file:
-            return [convert(block) for block in _blocks(file, list(dict.fromkeys(columns)))]
+        """Return what `convert` makes of each block of rows."""
+        with _open(self._files[table]) as file:
+            return [convert(block) for block in _read_blocks(file, list(dict.fromkeys(columns)))]
 
 
-def _copied(array: pa.Array) -> pa.Array:
-    """A slice by itself: its offsets would else be those in the whole array, which may need 64 bits."""
+def _copy(array: pa.Array) -> pa.Array:
+    """Copy a slice: otherwise its offsets would be those in the whole array, which may need 64 bits."""
     return array.take(pa.array(np.arange(len(array))))
 
 
-def _table_files(folder: Path) -> dict[str, Path]:
-    """The file of each table."""
+def _find_files(folder: Path) -> dict[str, Path]:
+    """Return the file of each table."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -130,18 +128,18 @@ def _table_files(folder: Path) -> dict[str, Path]:
             f"{folder}: is a folder, but holds no tables of an export (TABLE.parquet or TABLE.arrow);"
             " name the reports in it"
         )
-    first_of = {path.suffix: path.name for path in reversed(files)}
-    if len(first_of) > 1:
+    first_by_suffix = {path.suffix: path.name for path in reversed(files)}
+    if len(first_by_suffix) > 1:
         raise ReportError(
-            f"{folder}: holds tables of several exports ({', '.join(sorted(first_of.values()))});"
+            f"{folder}: holds tables of several exports ({', '.join(sorted(first_by_suffix.values()))});"
             " export the report again into a folder of its own"
         )
     return {path.stem: path for path in files}
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A file of a table, while it is read; whatever is wrong with it becomes a ReportError."""
+def _open(path: Path) -> Iterator[BinaryIO]:
+    """Open the file of a table; turn every error of reading it into a ReportError."""
     try:
         with path.open("rb") as file:
             if not file.peek(1):
@@ -158,22 +156,22 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise make_damage_error(path, error) from None
 
 
-def _start(file: BinaryIO) -> bytes:
+def _read_start(file: BinaryIO) -> bytes:
     file.seek(0)
     start = file.read(8)
     file.seek(0)
     return start
 
 
-def _column_names(file: BinaryIO) -> list[str]:
-    if _start(file).startswith(_PARQUET):
+def _read_column_names(file: BinaryIO) -> list[str]:
+    if _read_start(file).startswith(_PARQUET):
         return list(pq.ParquetFile(file).schema_arrow.names)
-    return list(_arrow_reader(file).schema.names)
+    return list(_open_arrow(file).schema.names)
 
 
-def _arrow_reader(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) -> pa.RecordBatchReader:
-    """A reader of an Arrow file, which gives its batches by number, or of an Arrow stream, which gives the next."""
-    start = _start(file)
+def _open_arrow(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) -> pa.RecordBatchReader:
+    """Return a reader of an Arrow file, which has batches by number, or of an Arrow stream, which has the next one."""
+    start = _read_start(file)
     if start.startswith(_ARROW_FILE):
         return pa.ipc.open_file(file, options=options)
     if not start.startswith(_ARROW_STREAM):
@@ -185,13 +183,13 @@ def _arrow_reader(file: BinaryIO, options: pa.ipc.IpcReadOptions | None = None) 
     return pa.ipc.open_stream(file, options=options)
 
 
-def _blocks(file: BinaryIO, columns: list[str]) -> Iterator[Block]:
-    count_rows = _parquet_batches if _start(file).startswith(_PARQUET) else _arrow_batches
-    for batch in count_rows(file, columns):
+def _read_blocks(file: BinaryIO, columns: list[str]) -> Iterator[Block]:
+    read_batches = _read_parquet_batches if _read_start(file).startswith(_PARQUET) else _read_arrow_batches
+    for batch in read_batches(file, columns):
         yield {name: arrow_values.check_values(batch.column(name)) for name in columns}
 
 
-def _parquet_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_parquet_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
     parquet = pq.ParquetFile(file, page_checksum_verification=True)
     rows = 0
     for batch in parquet.iter_batches(_BLOCK_ROWS, columns=columns):
@@ -201,10 +199,10 @@ def _parquet_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBa
         raise pa.ArrowInvalid(f"it has {rows} rows and says that it has {parquet.metadata.num_rows}")
 
 
-def _arrow_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    names = _column_names(file)
+def _read_arrow_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    names = _read_column_names(file)
     options = pa.ipc.IpcReadOptions(included_fields=[names.index(name) for name in columns])
-    reader = _arrow_reader(file, options)
+    reader = _open_arrow(file, options)
     if isinstance(reader, pa.RecordBatchFileReader):
         for i in range(reader.num_record_batches):
             yield reader.get_batch(i)

@@ -1,4 +1,4 @@
-"""What every kind of export is asked for: the rooms that Database has, one for each kind of file."""
+"""The interface of a reader of tables: Database has one for each kind of export."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ from nsys2prv_ng.errors import ReportError
 T = TypeVar("T")
 
 NULL = np.iinfo(np.int64).min
-"""Stands for NULL, and for whatever is not a number, in columns of integers."""
+"""Stands for NULL, and for every value that is not a number, in columns of integers."""
 
 TEXT_BLOCK_ROWS = 1 << 13
-"""Texts may be large: these of a thousand bytes are 8 MB."""
+"""Most rows of a block of texts, which may be large: with a thousand bytes each they take 8 MB."""
 
 Among = Mapping[str, Collection[int]]
-"""A condition on rows: in each of these columns one of its integers."""
+"""A condition on rows: each of these columns holds one of its integers."""
 
 
 class TableReader(Protocol):
-    """Tables of one export. All columns asked for are there; whatever cannot be read raises ReportError.
+    """Tables of one export. Callers ask only for columns that exist; what cannot be read raises ReportError.
 
-    Rows come in the order of the file. Values are those that SQLite has: integers are signed, of 64 bits.
+    Rows are in the order of the file. Values are as in SQLite: integers are signed and have 64 bits.
     """
 
     tables: frozenset[str]
 
     def list_columns(self, table: str) -> frozenset[str]:
-        """Names of the columns of a table that is there."""
+        """Return the names of the columns of a table that exists."""
 
     def count_rows(self, table: str) -> int:
-        """Number of rows of a table that is there, of which no column is read."""
+        """Return the number of rows of a table that exists, without reading a column."""
 
     def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
-        """Values of any kind, of a column of objects each: int, float, str, bytes or None."""
+        """Read values of any kind, as columns of objects: int, float, str, bytes or None."""
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
-        """Columns that the caller may change. Real numbers lose their fraction, what is no number is `NULL`."""
+        """Read columns that the caller may change. Real numbers lose their fraction; other values are `NULL`."""
 
     def read_by_block(self, table: str, columns: Sequence[str], convert: Callable[[Sequence[IntArray]], T]) -> list[T]:
-        """What `convert` makes of the same columns of some rows after the other, which are gone when it returns."""
+        """Return what `convert` makes of the same columns of each block of rows, which are gone when it returns."""
 
     def read_texts(self, table: str, column: str) -> pa.ChunkedArray:
-        """Strings; what is no text is null."""
+        """Read strings; other values are null."""
 
     def read_texts_by_block(self, table: str, column: str, convert: Callable[[pa.Array], T]) -> list[T]:
-        """What `convert` makes of the strings of some rows after the other, at most `TEXT_BLOCK_ROWS` at once."""
+        """Return what `convert` makes of the strings of each block of rows, at most `TEXT_BLOCK_ROWS` at once."""
 
     def read_blobs(self, table: str, column: str) -> pa.ChunkedArray:
-        """Bytes, of text as well; what is neither is null."""
+        """Read bytes, also those of text; other values are null."""
 
     def read_reals(self, table: str, column: str) -> FloatArray:
-        """Floating point numbers; what is no number is not a number."""
+        """Read floating point numbers; other values are not a number (NaN)."""
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
 
 
 def make_damage_error(path: Path, error: Exception | str, table: str = "") -> ReportError:
-    """What to tell of a file, or a table of it, that cannot be read."""
+    """Return the error of a file, or a table in it, that cannot be read."""
     where = f"table {table} " if table else ""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     return ReportError(f"{path}: {where}cannot be read ({lines[0].rstrip('.')}); export the report again")
 
 
 def make_unreadable_error(path: Path, error: OSError) -> ReportError:
-    """What to tell of a file that the system does not give."""
+    """Return the error of a file that the system refuses to open or read."""
     return ReportError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions")

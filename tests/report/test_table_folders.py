@@ -154,9 +154,9 @@ def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
 def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     """Other tables may be damaged, other columns of any type; files that are no tables do not count."""
     asked = []
-    batches = table_folder._parquet_batches
+    batches = table_folder._read_parquet_batches
     monkeypatch.setattr(
-        table_folder, "_parquet_batches", lambda file, names: asked.append(names) or batches(file, names)
+        table_folder, "_read_parquet_batches", lambda file, names: asked.append(names) or batches(file, names)
     )
     folder = write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": events(9)}, "parquet")
     for name in ("OTHER.parquet", ".hidden.parquet", ".hidden.arrow", "notes.txt"):

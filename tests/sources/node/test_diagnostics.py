@@ -114,11 +114,11 @@ def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
     options = TranslationPlan(sources=select_sources("cuda_api"), stats=tmp_path / "stats.json")
     summary = translate(reports, tmp_path / "x.prv", options, progress)
     expected = [
-        "nsys says of 3 of 3 reports that data is missing: 12 events were lost.",
-        f"{reports[1]}: nsys says that there was an error: Broken.",
-        f"{reports[2]}: nsys says that data is missing: Buffer overflow {'x' * 184} ... {'x' * 100}",
+        "3 of 3 reports: nsys reports that data is missing: 12 events were lost.",
+        f"{reports[1]}: nsys reports an error: Broken.",
+        f"{reports[2]}: nsys reports that data is missing: Buffer overflow {'x' * 184} ... {'x' * 100}",
     ]
-    assert [each for each in progress.warnings if "nsys says" in each] == expected
+    assert [each for each in progress.warnings if "nsys reports" in each] == expected
     assert set(expected) <= set(summary.warnings)
     told = json.loads((tmp_path / "stats.json").read_text())
     assert told["messages"] == {"warnings": 7, "errors": 1, "reports": 3, "lost": 5} and set(expected) <= set(
@@ -142,7 +142,7 @@ def test_what_captures_say(name: str, expected: list[str], tmp_path: Path) -> No
         pytest.skip(NO_REPORTS)
     progress = Told()
     translate([report], tmp_path / "x.prv", TranslationPlan(sources=select_sources("cuda_api,diagnostics")), progress)
-    said = [each.split("data is missing: ")[1] for each in progress.warnings if "nsys says" in each]
+    said = [each.split("data is missing: ")[1] for each in progress.warnings if "nsys reports" in each]
     assert len(said) == len(expected) and all(a.startswith(b) for a, b in zip(sorted(said), expected, strict=True))
     trace = read_trace(tmp_path / "x.prv")
     shown = [label for label in trace.types.values() if label == LABEL]
