@@ -6,7 +6,7 @@ import fcntl
 import lzma
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,13 @@ _BESIDE = (REPOSITORY / "../shared/reports").resolve()
 HAS_LARGE_REPORTS = _BESIDE.is_dir()
 FAST_SETS = ("samples/single-graph", "samples/mpi-4", "cpu/2024.2.3-nccl_mimic")
 """Reports that the fast tier translates: one with every kind of GPU event, one of MPI, one without a GPU."""
+
+
+def slow_but(fast: str, names: Iterable[str]) -> list[Any]:
+    """Return names as parameters, of which the fast tier takes one."""
+    return [pytest.param(name, marks=() if name == fast else pytest.mark.slow) for name in names]
+
+
 FAST_REPORTS = ("samples/single-graph", "samples/mpi-4.rank0", "cpu/2024.2.3-nvtx_py")
 NO_REPORTS = "the large reports are not beside the repository (../shared/reports)"
 

@@ -14,7 +14,7 @@ import typer.main
 
 import nsys2prv_ng
 from nsys2prv_ng.cli.app import app
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, slow_but
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
 
@@ -77,7 +77,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but("part", CASES))
 def test_same_bytes_as_the_command_line(tmp_path: Path, case: str) -> None:
     words, keywords = CASES[case]
     for name in ("shell", "program"):
@@ -94,6 +94,7 @@ def test_same_bytes_as_the_command_line(tmp_path: Path, case: str) -> None:
     assert written == said
 
 
+@pytest.mark.slow
 def test_texts_are_paths_and_one_report_is_enough(tmp_path: Path) -> None:
     nsys2prv_ng.translate(str(DDP[0]), str(tmp_path / "trace.prv.gz"), sources=["kernels"])
     assert command_line(tmp_path, DDP[0], "trace.prv", "--sources", "kernels", "--gzip", "--force")
@@ -155,6 +156,7 @@ def test_a_report_that_cannot_be_read(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [broken]
 
 
+@pytest.mark.slow
 def test_from_another_thread(tmp_path: Path) -> None:
     """As in a notebook or a server: where no signal can be handled."""
     code = (
@@ -170,6 +172,7 @@ def test_from_another_thread(tmp_path: Path) -> None:
     assert int(done.stdout) > 0
 
 
+@pytest.mark.slow
 def test_summarize_is_what_the_command_prints(tmp_path: Path) -> None:
     summary = nsys2prv_ng.summarize(DDP, time=(0, 10**9), ranks=[0, 2])
     assert isinstance(summary, nsys2prv_ng.JobSummary)
@@ -178,6 +181,7 @@ def test_summarize_is_what_the_command_prints(tmp_path: Path) -> None:
     assert json.loads(printed) == json.loads(json.dumps(summary.to_dict()))
 
 
+@pytest.mark.slow
 def test_inspect_is_what_the_command_prints() -> None:
     inspection = nsys2prv_ng.inspect(DDP, jobs=1)
     assert isinstance(inspection, nsys2prv_ng.Inspection)

@@ -129,6 +129,7 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", list(list_report_sets(SETS)))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in overview_of(reports).gpus if gpu.span_ns]

@@ -163,6 +163,7 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
     assert "From the first to the last operation of each GPU" in output and "\nkernel " in output
 
 
+@pytest.mark.slow
 def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices", "--gpu-metrics-device"])
     code, output = cluster.run(two_by_two())
@@ -173,6 +174,7 @@ def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_report_for_each_node(tmp_path: Path, expected) -> None:
     cluster = Cluster(tmp_path, [RANKS[0], RANKS[2]])
     code, output = cluster.run(two_by_two(per_node=True, capture_range=True, command=["true", "x"]))
@@ -186,6 +188,7 @@ def test_a_report_for_each_node(tmp_path: Path, expected) -> None:
         assert call["options"]["--capture-range-end"] == "stop"
 
 
+@pytest.mark.slow
 def test_ranks_that_fail(cluster: Cluster, expected) -> None:
     """Rank 1 exits with an error, the nsys of rank 2 is killed, and the report of rank 3 is cut off."""
     cluster.behave(of_ranks={"2": {"lost": True}, "3": {"size": 5000}})
@@ -204,6 +207,7 @@ def test_no_report_at_all(cluster: Cluster) -> None:
     assert cluster.trace() == {}
 
 
+@pytest.mark.slow
 def test_the_time_limit(cluster: Cluster, expected) -> None:
     """The batch script alone is signalled, as by --signal=B:TERM."""
     job = cluster.start(two_by_two(command=["sleep", "100"]))
@@ -218,6 +222,7 @@ def test_the_time_limit(cluster: Cluster, expected) -> None:
 # ---- a dependent job -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_dependent_job(cluster: Cluster, expected) -> None:
     code, output = cluster.run(two_by_two(dependent=True), SLURM_CONF="/etc/slurm.conf")
     assert code == 0, output
@@ -231,6 +236,7 @@ def test_a_dependent_job(cluster: Cluster, expected) -> None:
     assert len(cluster.profiled()) == 4 and len(cluster.queued()) == 1
 
 
+@pytest.mark.slow
 def test_a_dependent_job_of_one_that_was_killed(cluster: Cluster, expected) -> None:
     command = ["sh", "-c", "test $RANK = 1 || test $RANK = 2 || sleep 100"]
     job = cluster.start(two_by_two(dependent=True, command=command))
@@ -247,6 +253,7 @@ def test_a_dependent_job_of_one_that_was_killed(cluster: Cluster, expected) -> N
     assert "no report of ranks 0, 3 of 4" in output
 
 
+@pytest.mark.slow
 def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
     (cluster.folder / "no-sbatch").touch()
     code, output = cluster.run(two_by_two(dependent=True))
@@ -257,6 +264,7 @@ def test_where_jobs_cannot_submit_jobs(cluster: Cluster, expected) -> None:
 # ---- modules, environments, containers -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_path: Path, expected) -> None:
     """nsys comes with the module and nsys2prv-ng with the environment; bash refuses unset variables."""
     module, venv = tmp_path / "module", tmp_path / "my venv"
@@ -272,6 +280,7 @@ def test_module_and_environment_that_use_unset_variables(cluster: Cluster, tmp_p
     assert cluster.trace() == expected(0, 1, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", ["nvcr.io#nvidia/pytorch:25.01-py3", "/images/my image.sif"])
 def test_containers_that_alone_have_nsys(cluster: Cluster, expected, image: str) -> None:
     cluster.behave(container=image)

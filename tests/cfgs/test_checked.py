@@ -13,7 +13,7 @@ from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.cfgs.sampled_report import make_sampled_report
 from tests.cfgs.test_node_presets import make_node_trace
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, slow_but
 from tests.sources.small_reports import MAIN, PROCESS, export, translate_reports
 from tests.translated import translated_set
 
@@ -57,7 +57,7 @@ RARE = {
 """One event of each kind that no sample has."""
 
 
-@pytest.fixture(scope="module", params=SETS)
+@pytest.fixture(scope="module", params=slow_but("single-graph", SETS))
 def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     return translated_set([samples / name for name in SETS[request.param]], folder, EVERYTHING).trace.path
@@ -81,6 +81,7 @@ def test_presets_warn_only_of_events_that_the_trace_lacks(trace: Path) -> None:
             assert "in the trace" in warning.message, (preset.name, warning)
 
 
+@pytest.mark.slow
 def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path) -> None:
     """No preset may be empty in all traces. Reports with the events that the samples lack are made here."""
     traces = [

@@ -55,6 +55,7 @@ def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
     assert not imported & {"sqlalchemy", "pandas"}
 
 
+@pytest.mark.slow
 def test_only_reports_in_sqlite_import_sqlalchemy(tmp_path: Path) -> None:
     report = SAMPLES / "mpi-4.rank0.sqlite"
     folder = write_folder(tmp_path / "report_pqtdir", tables_of(report), "parquet")

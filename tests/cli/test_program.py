@@ -157,6 +157,7 @@ def test_reports_named_like_files_of_the_trace_stay(tmp_path):
     assert {(tmp_path / name).read_bytes() for name in before} == {SAMPLE.read_bytes()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--stats", "--align-report"])
 def test_side_files_take_no_other_files_place(tmp_path, option):
     shutil.copy(SAMPLE, tmp_path / "a.sqlite")
@@ -286,6 +287,7 @@ def test_write_error_leaves_nothing(tmp_path, name):
     assert files(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("out.prv", "64k"), ("out.prv.gz", "20k")])
 def test_full_disk(tmp_path, name, size):
     """On a small file system of its own, in a mount namespace."""
@@ -315,6 +317,7 @@ def whole(tmp_path_factory):
     return reports, {path.name: path.read_bytes() for path in folder.iterdir()}, seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT", "SIGKILL"])
 def test_killed_at_any_moment(whole, tmp_path, name):
     """There is no trace, the old one or the new one; unless killed outright, nothing else is left at all."""
@@ -341,6 +344,7 @@ def test_killed_at_any_moment(whole, tmp_path, name):
             assert "internal error" not in error and "Traceback" not in error
 
 
+@pytest.mark.slow
 def test_only_a_first_run_compiles_and_says_so(tmp_path):
     """A quiet first run, a further first run, and one that has the code of the latter."""
     said = []
@@ -402,6 +406,7 @@ def in_terminal(*arguments, stream):
     return shown
 
 
+@pytest.mark.slow
 def test_progress_bars_on_a_terminal(tmp_path):
     """Stderr shows tqdm's bars and no plain lines."""
     assert b"%|" in in_terminal(SAMPLE, tmp_path / "out.prv", stream="stderr")

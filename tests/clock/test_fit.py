@@ -48,6 +48,7 @@ def test_equations_against_dense_least_squares(drifts: bool, seed: int) -> None:
     assert np.allclose(solution.offset[1:] - offset[1:] + offset[0], 0, atol=1)
 
 
+@pytest.mark.slow
 def test_bounds_hold_in_95_of_100_programs() -> None:
     held, nodes, held_nodes = 0, 0, 0
     programs = 120
@@ -65,6 +66,7 @@ def test_bounds_hold_in_95_of_100_programs() -> None:
     assert held_nodes >= 0.98 * nodes
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     nodes=st.integers(2, 64),

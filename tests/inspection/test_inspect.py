@@ -233,6 +233,7 @@ def test_tasks_are_those_of_a_trace(report, whole_traces):
     assert sorted(task.name for task in found.tasks) == names_of_tasks(read_row(row.decode()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
 def test_tasks_nodes_and_ranks_of_a_job(name, tmp_path):
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"), reverse=True)
@@ -550,7 +551,9 @@ def test_every_source_is_counted_or_made_of_others():
     for source in SOURCES + DERIVED:
         if source is diagnostics.SOURCE:  # messages are counted apart, by their severity
             continue
-        assert bool(source.counted_tables) != bool(source.made_of) and bool(source.counted_tables) == bool(source.noun), source.name
+        assert bool(source.counted_tables) != bool(source.made_of) and bool(source.counted_tables) == bool(
+            source.noun
+        ), source.name
         assert {rows.table for rows in source.counted_tables} <= {table.name for table in source.tables}, source.name
 
 

@@ -67,6 +67,7 @@ def test_quiet_still_warns(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 2 and str(tmp_path / "no.sqlite") in done.stderr
 
 
+@pytest.mark.slow
 def test_a_table_that_is_damaged_deep_inside(tmp_path: Path) -> None:
     """A report of which much has been read, and put away, before the damage is met."""
     whole = bytearray(RANKS[3].read_bytes())
@@ -117,6 +118,7 @@ def test_errors_of_usage_stay(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_not_the_fault_of_a_report(tmp_path: Path) -> None:
     """Events that cannot be kept end the translation, they do not leave their report out."""
     import resource
@@ -146,6 +148,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
     return made
 
 
+@pytest.mark.slow
 def test_exports_that_fail(fake: Fake, tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     folder.mkdir()

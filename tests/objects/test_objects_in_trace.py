@@ -73,6 +73,7 @@ def files_of(reports: Sequence[Path], folder: Path, name: str = "trace.prv") -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trace.prv", "trace.prv.gz"])
 def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str) -> None:
     reports = sorted(samples.glob("ddp-2x2.*"))
@@ -82,6 +83,7 @@ def test_two_runs_write_the_same_bytes(samples: Path, tmp_path: Path, name: str)
     assert files_of(reports, tmp_path / "twice", name) == files
 
 
+@pytest.mark.slow
 def test_the_order_of_reports_changes_no_byte(samples: Path, tmp_path: Path) -> None:
     reports = sorted(samples.glob("mpi-4.*"))
     files = files_of(reports, tmp_path / "files")
@@ -90,6 +92,7 @@ def test_the_order_of_reports_changes_no_byte(samples: Path, tmp_path: Path) -> 
         assert files_of(order, tmp_path / "files") == files, order
 
 
+@pytest.mark.slow
 def test_the_order_of_reports_of_several_nodes_changes_no_byte(samples: Path, tmp_path: Path) -> None:
     reports = [*sorted(samples.glob("ddp-2x2.*")), samples / "single-graph.sqlite"]
     files = files_of(reports, tmp_path / "files")
@@ -232,6 +235,7 @@ def test_the_main_thread_is_first_and_the_others_follow_by_their_id(samples: Pat
     assert [int((found["row"] == row).sum()) for row in range(len(expected))] == expected
 
 
+@pytest.mark.slow
 def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: Path) -> None:
     """`capture-range-end=repeat` writes a report for each range."""
     repeats, apart = 63, 6  # seconds, which is longer than the capture

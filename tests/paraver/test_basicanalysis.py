@@ -58,6 +58,7 @@ def stream_labels(trace: Trace) -> list[str]:
     return [label for label in trace.names["THREAD"] if label.startswith("CUDA-")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "devices", "has_nccl"), [("ddp-2x2", 4, True), ("mpi-4", 4, False), ("single-graph", 1, False)]
 )

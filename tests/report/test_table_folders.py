@@ -303,6 +303,7 @@ def test_name_of_report(name):
     assert get_report_name(Path("job.rank0")) == "job.rank0"
 
 
+@pytest.mark.slow
 def test_the_order_of_reports_is_that_of_their_names(tmp_path):
     """Reports that say the same of themselves are told apart by their names, which must not depend on the kind."""
     traces = set()

@@ -131,6 +131,7 @@ def total(values):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "old", "new", "total"),
     [("settings.py", "LIMIT = 3", "LIMIT = 5", 11), ("settings.py", "SHIFT = 1", "SHIFT = 0", 6),
@@ -199,6 +200,7 @@ def python(code, cwd, **environment):
     return subprocess.Popen(command, cwd=cwd, env=kept | environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_processes_that_start_together(module):
     code = "import module, numpy as np; print(module.total(np.arange(1000)))"
     processes = [python(code, module.parent, NUMBA_CACHE_DIR=str(module.parent / "cache")) for _ in range(4)]

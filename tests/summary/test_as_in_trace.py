@@ -14,7 +14,7 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, slow_but
 from tests.summary.made import overview_of
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
@@ -41,11 +41,11 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=CHOICES.values(), ids=CHOICES)
+@pytest.fixture(scope="module", params=slow_but("ranks", CHOICES))
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"
-    selection: Selection = request.param
+    selection = CHOICES[request.param]
     source_options = SourceOptions(nvtx_range=selection.nvtx_range)
     summary = translate(
         reports, output, TranslationPlan(selection=selection, source_options=source_options, summary=True)

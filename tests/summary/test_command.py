@@ -85,6 +85,7 @@ def test_a_time_that_ends_before_it_begins(ddp: list[Path]) -> None:
     assert done.returncode == 2 and "--time 2000000000ns:1000000000ns: FROM must be before TO" in done.stderr
 
 
+@pytest.mark.slow
 def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> None:
     documents = [
         json.loads(run("summary", *reports, "--json", "-q").stdout)
@@ -110,6 +111,7 @@ def test_leaves_no_file(samples: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and files(tmp_path) == [] and files(samples) == before
 
 
+@pytest.mark.slow
 def test_with_a_translation(ddp: list[Path], tmp_path: Path) -> None:
     """The same numbers in the text and in the file of the summary; without the option, neither."""
     time = "1.3s:1.8s"

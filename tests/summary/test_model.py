@@ -17,6 +17,7 @@ def summary(samples: Path) -> JobSummary:
     return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
 
 
+@pytest.mark.slow
 def test_a_saved_summary_is_the_same_when_loaded(summary: JobSummary, tmp_path: Path) -> None:
     summary.save(tmp_path / "job.json")
     assert JobSummary.load(tmp_path / "job.json") == summary

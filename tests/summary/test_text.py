@@ -18,6 +18,7 @@ def found(samples: Path) -> JobSummary:
     return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_no_line_is_wider(found: JobSummary, width: int) -> None:
     long = "x" * 300

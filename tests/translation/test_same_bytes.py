@@ -38,6 +38,7 @@ def written(folder, options, resources, reports=DDP):
     return [(folder / f"out.{suffix}").read_bytes() for suffix in ("prv", "pcf", "row")], account, lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [ALL, WINDOWS, FEW], ids=["all", "windows", "few"])
 def test_cores_and_memory(tmp_path, options):
     expected = written(tmp_path, options, Resources(1, 10**9))
@@ -47,6 +48,7 @@ def test_cores_and_memory(tmp_path, options):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pcf", "out.prv", "out.row"]
 
 
+@pytest.mark.slow
 def test_clocks_that_drift(tmp_path):
     (tmp_path / "clocks.toml").write_text(DRIFTING)
     drifting = replace(ALL, align=tmp_path / "clocks.toml")

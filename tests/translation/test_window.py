@@ -16,6 +16,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection, Window
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import translated as of_tests
+from tests.conftest import slow_but
 from tests.trace_reader import Trace, pair_intervals
 from tests.translated import CUDA_API, Translated, changed
 
@@ -112,7 +113,7 @@ REPORTS = {
 }
 
 
-@pytest.fixture(scope="module", params=REPORTS)
+@pytest.fixture(scope="module", params=slow_but("single-graph", REPORTS))
 def reports(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     if request.param == "points":
         # Calls and kernels without length are single lines; marks are points.
@@ -289,6 +290,7 @@ def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> 
 # ---- several windows, and intervals left out -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_of_several_windows_each_is_cut_from_the_whole(samples: Path, tmp_path: Path) -> None:
     """What is open over several of them is a piece in each; the trace goes on between them, empty."""
     reports = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)]
