@@ -28,8 +28,8 @@ presets:
 
 # Write what programs write of the documentation, and the site
 docs:
-    python docs/event_types.py > docs/reference/event-types.md
-    python docs/commands.py > docs/reference/commands.md
+    python docs/event_types.py
+    python docs/commands.py
     python docs/quotes.py
     mkdocs build --strict
 

@@ -1,14 +1,18 @@
-"""The page of all commands and their options: python docs/commands.py > docs/reference/commands.md."""
+"""The page of all commands and their options: python docs/commands.py writes it, `--check` only compares it."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import typer.main
+from page_file import DOCS, write_or_check
 
 from nsys2prv_ng.cli.app import app
+
+PAGE = DOCS / "reference/commands.md"
 
 _HEAD = """# Commands and options
 
@@ -84,4 +88,4 @@ def _unwrap(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(describe_program(), end="")
+    sys.exit(write_or_check(PAGE, describe_program(), sys.argv[1:], __doc__))

@@ -1,12 +1,17 @@
-"""The page of all event types, states and tags: python docs/event_types.py > docs/reference/event-types.md."""
+"""The page of all event types, states and tags: python docs/event_types.py writes it, `--check` only compares it."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
+
+from page_file import DOCS, write_or_check
 
 from nsys2prv_ng.paraver import event_types, families
 from nsys2prv_ng.paraver.event_type import EventType
+
+PAGE = DOCS / "reference/event-types.md"
 
 _HEAD = """# Event types
 
@@ -142,4 +147,4 @@ def _describe_values(event_type: EventType) -> str:
 
 
 if __name__ == "__main__":
-    print(describe_types(), end="")
+    sys.exit(write_or_check(PAGE, describe_types(), sys.argv[1:], __doc__))

@@ -55,13 +55,11 @@ def documented(page: str) -> dict[str, list[set[str]]]:
 # ---- pages that programs write ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("script", "page"), [("event_types", "reference/event-types.md"), ("commands", "reference/commands.md")]
-)
-def test_pages_that_programs_write_are_as_they_write_them(script: str, page: str) -> None:
-    command = [sys.executable, str(DOCS / f"{script}.py")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert (DOCS / page).read_text() == printed
+@pytest.mark.parametrize("script", ["event_types", "commands"])
+def test_pages_that_programs_write_are_as_they_write_them(script: str) -> None:
+    command = [sys.executable, str(DOCS / f"{script}.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), f"python docs/{script}.py writes it"
 
 
 def test_event_types_are_listed_once() -> None:
