@@ -1,4 +1,4 @@
-"""How the clocks of all reports are aligned: plain UTC, what collectives tell, or what a file says."""
+"""Aligns the clocks of all reports: by plain UTC, by collectives, or by a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
 
 @dataclass(frozen=True)
 class ReportClock:
-    """A report's clock: the node that it is of, the UTC (ns) of its time 0 if that is known, and what it tells."""
+    """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence."""
 
     node: int
     utc_of_zero: int | None
@@ -31,7 +31,7 @@ class ReportClock:
 
 
 def parse_alignment(text: str) -> str | Path:
-    """One of WAYS, or the path of a file that must exist. Raises UsageError for anything else."""
+    """Return one of WAYS, or the path of a file that must exist. Raises UsageError for anything else."""
     if text in WAYS:
         return text
     path = Path(text)
@@ -42,44 +42,44 @@ def parse_alignment(text: str) -> str | Path:
 
 
 def uses_collectives(way: str | Path) -> bool:
-    """Whether reports have to tell of their collectives."""
+    """Return whether reports have to provide their collectives."""
     return way in (AUTO, COLLECTIVES)
 
 
 def align_clocks(
     way: str | Path, reports: Sequence[ReportClock], names: Sequence[str]
 ) -> tuple[Alignment, list[ClockMap]]:
-    """Corrections of the nodes with these names, and the map of each report to the common clock.
+    """Return the corrections of the nodes with these names, and the map of each report to the common clock.
 
     The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
     read or says something impossible.
     """
     base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
-    if way == NONE:  # every report begins at 0
+    if way == NONE:  # every report starts at 0
         return Alignment(NONE, base, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
     offsets = [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
     alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
     if isinstance(way, Path):
-        alignment = _from_file(way, base, names)
+        alignment = _read_alignment(way, base, names)
     elif uses_collectives(way) and len(names) > 1:
-        alignment = _from_collectives(str(way), reports, offsets, base, names)
+        alignment = _fit_from_collectives(str(way), reports, offsets, base, names)
     corrections = [node.correction for node in alignment.nodes]
     maps = [corrections[r.node].after_utc(offset, base) for r, offset in zip(reports, offsets, strict=True)]
-    if any(abs(each.offset) >= FARTHEST for each in maps):
+    if any(abs(clock_map.offset) >= FARTHEST for clock_map in maps):
         raise TranslationError("the clocks of the reports are centuries apart: translate reports of one job only")
     return alignment, maps
 
 
-def _from_file(path: Path, base: int, names: Sequence[str]) -> Alignment:
+def _read_alignment(path: Path, base: int, names: Sequence[str]) -> Alignment:
     given = read_table(path)
     alignment = Alignment(f"file {path}", base, [NodeClock(name, given.get(name, Correction())) for name in names])
     missing = [name for name in names if name not in given]
     if missing:
-        alignment.warnings.append(f"{path} says nothing of {_some(missing)}: there plain UTC is kept")
+        alignment.warnings.append(f"{path} does not list {_join_some(missing)}: keeping plain UTC there")
     return alignment
 
 
-def _from_collectives(
+def _fit_from_collectives(
     way: str, reports: Sequence[ReportClock], offsets: Sequence[int], base: int, names: Sequence[str]
 ) -> Alignment:
     matches = match_rows([r.evidence for r in reports], [r.node for r in reports], offsets)
@@ -87,30 +87,30 @@ def _from_collectives(
 
 
 def fit_from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:
-    """Corrections by matched operations, whose times are on a UTC that counts from `base` (ns)."""
-    fitted = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
+    """Fit corrections to matched operations with times on a UTC that counts from `base` (ns)."""
+    fits = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
     lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
     before = find_violations(matches, lines)
-    lines = _bounded(matches, fitted, lines)
+    lines = _move_to_causality(matches, fits, lines)
     alignment = Alignment(way, base, [NodeClock(name) for name in names], before, find_violations(matches, lines))
-    for each in fitted:
-        _describe(alignment, each, lines)
-    alignment.warnings += _warnings(way, fitted, alignment.after, names)
+    for fit in fits:
+        _describe(alignment, fit, lines)
+    alignment.warnings += _list_warnings(way, fits, alignment.after, names)
     return alignment
 
 
-def _bounded(matches: Matches, fitted: Sequence[ClockFit], lines: Lines) -> Lines:
-    """The lines of all sets, moved within their errors to where causality holds."""
+def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], lines: Lines) -> Lines:
+    """Return the lines of all sets, moved within their errors to where causality holds."""
     limit = np.zeros(lines.offset.size)
     fixed = np.ones(lines.offset.size, np.bool_)
-    for each in fitted:
-        if each.model == UTC:
+    for fit in fits:
+        if fit.model == UTC:
             continue
-        lines.offset[each.domains] = each.offset
-        lines.drift[each.domains] = each.drift
-        lines.since[each.domains] = each.since
-        limit[each.domains] = np.fmax(each.bound, each.scale)
-        fixed[each.domains[1:]] = False
+        lines.offset[fit.domains] = fit.offset
+        lines.drift[fit.domains] = fit.drift
+        lines.since[fit.domains] = fit.since
+        limit[fit.domains] = np.fmax(fit.bound, fit.scale)
+        fixed[fit.domains[1:]] = False
     return move_within_bounds(matches, lines, limit, fixed)
 
 
@@ -121,42 +121,44 @@ def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:
             offset = int(np.rint(lines.offset[domain]))
             node.correction = Correction(offset, float(fitted.drift[i]), alignment.utc_base + fitted.since)
         node.model = fitted.model
-        node.offset_error = _known(fitted.offset_error[i])
-        node.drift_error = _known(fitted.drift_error[i])
-        node.bound = _known(fitted.bound[i])
+        node.offset_error = _get_finite(fitted.offset_error[i])
+        node.drift_error = _get_finite(fitted.drift_error[i])
+        node.bound = _get_finite(fitted.bound[i])
         node.collectives = int(fitted.operations[i])
         node.median = float(fitted.median[i])
         node.percentile_95 = float(fitted.percentile_95[i])
         node.reference = alignment.nodes[int(fitted.domains[0])].name
 
 
-def _known(value: float) -> float | None:
+def _get_finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _warnings(way: str, fitted: Sequence[ClockFit], after: Violations, names: Sequence[str]) -> list[str]:
+def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, names: Sequence[str]) -> list[str]:
     warnings = []
-    connected = {int(domain) for each in fitted for domain in each.domains}
+    connected = {int(domain) for fit in fits for domain in fit.domains}
     alone = [name for domain, name in enumerate(names) if domain not in connected]
     if alone:
-        they = "shares" if len(alone) == 1 else "share"
-        warnings.append(f"{_some(alone)} {they} no collective with another node: aligned by UTC only")
-    if len(fitted) > 1:
+        verb = "shares" if len(alone) == 1 else "share"
+        warnings.append(f"{_join_some(alone)} {verb} no collective with another node: aligned by UTC only")
+    if len(fits) > 1:
         warnings.append(
-            f"the nodes are {len(fitted)} groups that share no collective: aligned by UTC only between them"
+            f"the nodes form {len(fits)} groups that share no collective: aligned by UTC only between the groups"
         )
-    for each in fitted:
-        if not each.held_out and way == AUTO:
-            few = _some([names[d] for d in each.domains.tolist()])
-            warnings.append(f"too few collectives to check an alignment of {few}: UTC is kept (--align collectives)")
+    for fit in fits:
+        if not fit.held_out and way == AUTO:
+            nodes = _join_some([names[d] for d in fit.domains.tolist()])
+            warnings.append(
+                f"too few collectives on {nodes} to validate a clock fit; keeping UTC (--align collectives forces it)"
+            )
     if after.broken:
         warnings.append(
-            f"{after.broken:,} of {after.checked:,} collectives and messages end before they can,"
-            f" by up to {after.worst / 1000:,.1f} us: the clocks are aligned no better than that"
+            f"{after.broken:,} of {after.checked:,} collectives and messages violate causality"
+            f" by up to {after.worst / 1000:,.1f} us; trust the clocks no further than that"
         )
     return warnings
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

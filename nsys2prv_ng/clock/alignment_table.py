@@ -1,4 +1,4 @@
-"""What was done to the clocks: a table for the terminal, one for the summary, and a file that can be given back."""
+"""Shows how clocks were aligned: a table for the terminal, one for JSON, and a file that --align can read."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ NOTHING_CHECKED = Violations(0, 0, 0.0)
 
 @dataclass
 class NodeClock:
-    """The clock of one node: its correction, how sure it is, and by what. Errors and residuals in ns; drift relative.
+    """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
-    None stands for what is not known.
+    None stands for unknown values.
     """
 
     name: str
     correction: Correction = field(default_factory=Correction)
     model: str = ""
-    """What of its clock was corrected by collectives; empty where it was not fitted."""
+    """Part of its clock that was corrected by collectives; empty where it was not fitted."""
     reference: str = ""
-    """The node whose clock stays."""
+    """The node that keeps its clock."""
     offset_error: float | None = None
     drift_error: float | None = None
     bound: float | None = None
-    """Limit of the error between this node and the reference within the window of the collectives, 95 of 100 times."""
+    """Limit of the error against the reference within the window of the collectives, 95 times out of 100."""
     collectives: int = 0
     median: float | None = None
     percentile_95: float | None = None
@@ -54,7 +54,7 @@ class NodeClock:
 
 @dataclass
 class Alignment:
-    """Corrections of all nodes, and what they do for causality. `utc_base`: UTC (ns) of 0 on the common clock."""
+    """Corrections of all nodes, and their effect on causality. `utc_base`: UTC (ns) of 0 on the common clock."""
 
     way: str
     utc_base: int
@@ -69,7 +69,7 @@ class Alignment:
         return any(node.collectives or node.correction != Correction() for node in self.nodes)
 
     def to_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the alignment for JSON."""
         return {
             "way": self.way,
             "violations_before": self.before.broken,
@@ -81,14 +81,14 @@ class Alignment:
                     "model": node.model,
                     "reference": node.reference,
                     "offset_us": node.offset_us,
-                    "offset_error_us": _scaled(node.offset_error, 1e-3),
+                    "offset_error_us": _scale(node.offset_error, 1e-3),
                     "drift_ppm": node.drift_ppm,
-                    "drift_error_ppm": _scaled(node.drift_error, 1e6),
-                    "error_bound_us": _scaled(node.bound, 1e-3),
+                    "drift_error_ppm": _scale(node.drift_error, 1e6),
+                    "error_bound_us": _scale(node.bound, 1e-3),
                     "since_utc_ns": node.correction.since,
                     "collectives": node.collectives,
-                    "residual_median_us": _scaled(node.median, 1e-3),
-                    "residual_95_us": _scaled(node.percentile_95, 1e-3),
+                    "residual_median_us": _scale(node.median, 1e-3),
+                    "residual_95_us": _scale(node.percentile_95, 1e-3),
                 }
                 for node in self.nodes
             ],
@@ -132,22 +132,22 @@ class Alignment:
         return [f"nodes agree to {max(bounds) / 1000:,.1f} us with their reference, 95 times out of 100{others}"]
 
     def toml(self) -> str:
-        """A table of all nodes, which `read_table` reads."""
+        """Return a table of all nodes, which `read_table` reads."""
         lines = [
             "# Clocks of the nodes: UTC + offset + drift * (UTC - since). --align takes this file.",
             f"way = {json.dumps(self.way)}",
             f"violations_before = {self.before.broken}",
             f"violations_after = {self.after.broken}",
         ]
-        for each in self.to_dict()["nodes"]:  # type: ignore[attr-defined]
-            name = each.pop("name")
+        for node in self.to_dict()["nodes"]:  # type: ignore[attr-defined]
+            name = node.pop("name")
             lines += ["", f"[node.{json.dumps(name, ensure_ascii=False)}]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in each.items() if value is not None]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in node.items() if value is not None]
         return "\n".join(lines) + "\n"
 
 
 def read_table(path: Path) -> dict[str, Correction]:
-    """Correction of each node by its name. Raises TranslationError for a file that is no such table."""
+    """Return the correction of each node by its name. Raises TranslationError for any other file."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -157,13 +157,13 @@ def read_table(path: Path) -> dict[str, Correction]:
     nodes = content.get("node")
     if not isinstance(nodes, dict) or not nodes:
         raise TranslationError(f"{path}: not a table of clocks: it has no [node.NAME]; --align-report writes one")
-    return {str(name): _correction(path, str(name), of_node) for name, of_node in nodes.items()}
+    return {str(name): _read_correction(path, str(name), node) for name, node in nodes.items()}
 
 
-def _correction(path: Path, name: str, of_node: object) -> Correction:
-    values = of_node if isinstance(of_node, dict) else {}
-    offset = _number(path, name, values, "offset_us", FARTHEST // 1000)
-    drift, since = (_number(path, name, values, key, FARTHEST) for key in ("drift_ppm", "since_utc_ns"))
+def _read_correction(path: Path, name: str, node: object) -> Correction:
+    values = node if isinstance(node, dict) else {}
+    offset = _read_number(path, name, values, "offset_us", FARTHEST // 1000)
+    drift, since = (_read_number(path, name, values, key, FARTHEST) for key in ("drift_ppm", "since_utc_ns"))
     if abs(drift) > LARGEST_DRIFT * 1e6:
         raise TranslationError(
             f"{path}: drift_ppm of node {name} is {drift:g}: no clock is off by more than {LARGEST_DRIFT * 1e6:g}"
@@ -173,14 +173,14 @@ def _correction(path: Path, name: str, of_node: object) -> Correction:
     return Correction(round(offset * 1000), drift / 1e6, int(since))
 
 
-def _number(path: Path, name: str, values: dict[str, object], key: str, limit: int) -> int | float:
+def _read_number(path: Path, name: str, values: dict[str, object], key: str, limit: int) -> int | float:
     value = values.get(key, 0)
     if not isinstance(value, int | float) or isinstance(value, bool) or not -limit < value < limit:
-        raise TranslationError(f"{path}: {key} of node {name} is no number that a clock can have")
+        raise TranslationError(f"{path}: {key} of node {name} is not a number that a clock can have")
     return value
 
 
-def _scaled(value: float | None, factor: float) -> float | None:
+def _scale(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 

@@ -14,7 +14,7 @@ LARGEST_DRIFT = 1e-3
 
 @dataclass(frozen=True)
 class ClockMap:
-    """Time t of a report (ns) -> t + offset + drift * (t - since), rounded to integers.
+    """The map of time t of a report (ns) to t + offset + drift * (t - since), rounded to integers.
 
     Monotone, since |drift| <= LARGEST_DRIFT < 1: what is ordered stays so, though two times may become one.
     """
@@ -24,27 +24,27 @@ class ClockMap:
     since: int = 0
 
     def __call__(self, times: IntArray) -> IntArray:
-        """Times on the common clock (ns)."""
+        """Return times on the common clock (ns)."""
         if self.drift == 0.0:
             return times + self.offset
         moved: IntArray = times + self.offset + np.rint(self.drift * (times - self.since)).astype(np.int64)
         return moved
 
     def at(self, time: int) -> int:
-        """One time on the common clock (ns)."""
+        """Return one time on the common clock (ns)."""
         return int(self(np.array([time], np.int64))[0])
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What is added to a node's UTC: offset (ns) at the time `since` (ns, UTC), and drift (relative) from there."""
+    """The correction of a node's UTC: offset (ns) at the time `since` (ns, UTC), and drift (relative) from there."""
 
     offset: int = 0
     drift: float = 0.0
     since: int = 0
 
     def after_utc(self, utc_offset: int, utc_base: int) -> ClockMap:
-        """The map of a report to the common clock.
+        """Return the map of a report to the common clock.
 
         `utc_offset` (ns) brings its times onto a UTC that counts from `utc_base` (ns). Reports of one node get maps
         that agree: drift is counted from the same moment.

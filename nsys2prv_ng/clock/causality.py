@@ -18,7 +18,7 @@ _ROUNDS = 40
 
 
 class Violations(NamedTuple):
-    """Operations that break causality, of how many that could, and the largest time (ns) by which one does."""
+    """The operations that break causality, the number of those that could, and the largest violation (ns)."""
 
     broken: int
     checked: int
@@ -34,20 +34,20 @@ class Lines(NamedTuple):
 
 
 def find_violations(matches: Matches, lines: Lines) -> Violations:
-    """How many operations break causality."""
-    count, checked, worst = _count(matches.first, matches.domain, matches.enter, matches.leave, *lines)
+    """Count the operations that break causality."""
+    count, checked, worst = _count_violations(matches.first, matches.domain, matches.enter, matches.leave, *lines)
     return Violations(int(count), int(checked), float(worst))
 
 
 def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
-    """Lines moved as little as causality asks for; unchanged where that would take more than `limit` (ns) of any clock.
+    """Return lines moved as little as causality requires; unchanged if a clock would move by more than `limit` (ns).
 
     Clocks that are `fixed` stay where they are.
     """
     moved = Lines(lines.offset.copy(), lines.drift, lines.since)
     for _ in range(_ROUNDS):
         missing = np.zeros((moved.offset.size, moved.offset.size))
-        _missing(matches.first, matches.domain, matches.enter, matches.leave, *moved, missing)
+        _find_missing(matches.first, matches.domain, matches.enter, matches.leave, *moved, missing)
         if not missing.any():
             break
         _push_apart(missing, fixed, moved.offset)
@@ -57,7 +57,7 @@ def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed:
 
 
 def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:
-    """Move each pair of clocks apart by what it misses (row: the one that leaves too early), the largest first."""
+    """Move each pair of clocks apart by its missing time (row: the one that leaves too early), the largest first."""
     late, early = np.nonzero(missing)
     for i in np.argsort(-missing[late, early], kind="stable"):
         a, b = late[i], early[i]
@@ -70,13 +70,13 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
 
 
 @compiled
-def _at(time: int, clock: int, offset: FloatArray, drift: FloatArray, since: FloatArray) -> int:
-    """Correction of a time; whole ns, as it will be applied."""
+def _correct(time: int, clock: int, offset: FloatArray, drift: FloatArray, since: FloatArray) -> int:
+    """Return the correction of a time, in whole ns as it will be applied."""
     return np.int64(np.rint(offset[clock] + drift[clock] * (time - since[clock])))
 
 
 @compiled
-def _count(
+def _count_violations(
     first: IntArray,
     domain: npt.NDArray[np.int32],
     enter: IntArray,
@@ -90,9 +90,9 @@ def _count(
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
         for k in range(first[i], first[i + 1]):
             if enter[k] != NEVER_ENTERS:
-                last_enter = max(last_enter, enter[k] + _at(enter[k], domain[k], offset, drift, since))
+                last_enter = max(last_enter, enter[k] + _correct(enter[k], domain[k], offset, drift, since))
             if leave[k] != NEVER_LEAVES:
-                first_leave = min(first_leave, leave[k] + _at(leave[k], domain[k], offset, drift, since))
+                first_leave = min(first_leave, leave[k] + _correct(leave[k], domain[k], offset, drift, since))
         if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES:
             checked += 1
             if first_leave < last_enter:
@@ -102,7 +102,7 @@ def _count(
 
 
 @compiled
-def _missing(
+def _find_missing(
     first: IntArray,
     domain: npt.NDArray[np.int32],
     enter: IntArray,
@@ -112,17 +112,17 @@ def _missing(
     since: FloatArray,
     missing: FloatArray,
 ) -> None:
-    """By how much the clock of the earliest to leave (row) is behind that of the last to enter (column) at most."""
+    """Find the most by which the clock of the first to leave (row) is behind that of the last to enter (column)."""
     for i in range(first.size - 1):
         last_enter, first_leave = NEVER_ENTERS, NEVER_LEAVES
         late, early = 0, 0
         for k in range(first[i], first[i + 1]):
             if enter[k] != NEVER_ENTERS:
-                time = enter[k] + _at(enter[k], domain[k], offset, drift, since)
+                time = enter[k] + _correct(enter[k], domain[k], offset, drift, since)
                 if time > last_enter:
                     last_enter, early = time, domain[k]
             if leave[k] != NEVER_LEAVES:
-                time = leave[k] + _at(leave[k], domain[k], offset, drift, since)
+                time = leave[k] + _correct(leave[k], domain[k], offset, drift, since)
                 if time < first_leave:
                     first_leave, late = time, domain[k]
         if last_enter != NEVER_ENTERS and first_leave != NEVER_LEAVES and first_leave < last_enter and late != early:

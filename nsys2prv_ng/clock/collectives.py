@@ -1,6 +1,6 @@
-"""What clocks are compared by: collective operations and messages, as columns of one report in its own time.
+"""The evidence of clocks: collective operations and messages, as columns of one report in its own time.
 
-A source fills these tables from the calls that it knows; nothing here depends on which library made them.
+A source fills these tables from the calls that it knows; nothing here depends on the library that made them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 ANY_SIZE = -1
-"""Size of an operation whose ranks need not agree in it."""
+"""Size of an operation that may differ between its ranks."""
 
 SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER = range(4)
-"""What an operation makes wait: all for all, all for the root, the root for all, or nothing that is known."""
+"""Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown."""
 
 
 class Collectives(NamedTuple):
-    """The part of each of a report's ranks in each collective operation: columns of n rows, in any order.
+    """The part of each rank of a report in each collective operation: columns of n rows, in any order.
 
     Times in ns on the clock of the report. `communicator` and `operation` are indices into the names, which mean the
     same in all reports. Where the communicator is not known (`has_communicator` unset), `communicator` names what is
@@ -33,9 +33,9 @@ class Collectives(NamedTuple):
     communicator: IntArray
     operation: IntArray
     bytes: IntArray
-    """Size that all ranks agree in, or ANY_SIZE."""
+    """Size that is the same on all ranks, or ANY_SIZE."""
     member: IntArray
-    """The rank: a number that is its own within the report."""
+    """The rank: a number that is unique within the report."""
     begin: IntArray
     end: IntArray
     kind: IntArray
@@ -61,12 +61,12 @@ class Messages(NamedTuple):
 
 @dataclass
 class Evidence:
-    """What one report tells of its clock: tables of one or several sources."""
+    """The evidence of one report about its clock: tables of one or several sources."""
 
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
 
 
-def get_kinds(operations: Sequence[str], of_name: dict[str, int]) -> IntArray:
-    """Kind of each operation by its name; OTHER for those that have none."""
-    return np.array([of_name.get(name, OTHER) for name in operations], np.int64)
+def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:
+    """Return the kind of each operation by its name; OTHER for names without one."""
+    return np.array([kinds.get(name, OTHER) for name in operations], np.int64)

@@ -1,4 +1,4 @@
-"""Which reports were captured on the same node, and so by the same clock."""
+"""Finds the reports that were captured on the same node, and so by the same clock."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Collection, Sequence
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 
 SAME_BOOT_NS = 10**9
-"""NVIDIA takes two reports for one target if their clocks' offsets differ by less than a second (User Guide)."""
+"""NVIDIA treats two reports as one target if the offsets of their clocks differ by less than a second (User Guide)."""
 
 
 def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
-    """(index of each report's node, names of the nodes).
+    """Return the index of each report's node, and the names of the nodes.
 
-    Reports are of one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from machines
-    that booted at the same time, where the exports tell. Nodes are in the order of their first report; one that shares
-    its host name with another is named `host (2)` and so on.
+    Reports belong to one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from
+    machines that booted at the same time, where the exports record it. Nodes are in the order of their first report;
+    one that shares its host name with another is named `host (2)` and so on.
     """
     seen: list[Metadata] = []
     index = []
     for metadata in reports:
-        found = next((i for i, other in enumerate(seen) if _same_node(metadata, other)), None)
-        if found is None:
-            found = len(seen)
+        node = next((i for i, other in enumerate(seen) if _are_on_one_node(metadata, other)), None)
+        if node is None:
+            node = len(seen)
             seen.append(metadata)
-        index.append(found)
+        index.append(node)
     names: list[str] = []
     for metadata in seen:
         same_name = sum(other.host == metadata.host for other in seen[: len(names)])
@@ -33,7 +33,7 @@ def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     return index, names
 
 
-def _same_node(a: Metadata, b: Metadata) -> bool:
+def _are_on_one_node(a: Metadata, b: Metadata) -> bool:
     hardware_a, hardware_b = a.environment.get("NSYS_HW_ID"), b.environment.get("NSYS_HW_ID")
     if hardware_a or hardware_b:
         return hardware_a == hardware_b
@@ -48,29 +48,29 @@ _GENERIC = re.compile(
 
 
 def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
-    """Warnings of host names that several machines may have: generic ones, of which two reports have the same pid.
+    """Return warnings of host names that several machines may have: generic names, if two reports have the same pid.
 
-    `processes`: keys of the processes that each report has events of. Reports that do not overlap in time may well be
-    of the same process.
+    `processes`: keys of the processes with events, for each report. Reports that do not overlap in time may well be of
+    the same process.
     """
     seen: dict[tuple[str, int], list[Metadata]] = {}
     doubtful = set()
-    for metadata, of_report in zip(reports, processes, strict=True):
+    for metadata, report_processes in zip(reports, processes, strict=True):
         if not _GENERIC.fullmatch(metadata.host) or metadata.environment.get("NSYS_HW_ID"):
             continue
-        for process in of_report:
+        for process in report_processes:
             same = seen.setdefault((metadata.host, process & PID_MASK), [])
-            if any(_overlap(metadata, other) and _same_node(metadata, other) for other in same):
+            if any(_do_overlap(metadata, other) and _are_on_one_node(metadata, other) for other in same):
                 doubtful.add(metadata.host)
             same.append(metadata)
     return [
         f"reports of host {host} have the same process ids at the same time: if they are of several machines, set"
-        " NSYS_HW_ID on each, or their clocks are taken for one"
+        " NSYS_HW_ID on each, or their clocks are treated as one"
         for host in sorted(doubtful)
     ]
 
 
-def _overlap(a: Metadata, b: Metadata) -> bool:
+def _do_overlap(a: Metadata, b: Metadata) -> bool:
     if a.utc_of_zero is None or b.utc_of_zero is None:
         return True
     return a.utc_of_zero < b.utc_of_zero + b.duration and b.utc_of_zero < a.utc_of_zero + a.duration

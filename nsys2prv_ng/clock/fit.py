@@ -1,9 +1,9 @@
-"""Corrections of clocks from matched operations: whether, by what model, and how sure they are.
+"""Fits corrections of clocks to matched operations: chooses the model, if any, and estimates the error.
 
 Each connected set of domains is fitted by itself; its reference, whose clock stays, is the domain with the most rows.
-A model is kept only if it explains operations better that it was not fitted to: blocks of time take turns in being
-fitted and being predicted. Errors come from leaving out one block at a time (jackknife), so that what varies slowly,
-which more operations would not average away, is in them.
+A model is kept only if it better explains operations that it was not fitted to: blocks of time take turns in being
+fitted and being predicted. Errors come from omitting one block at a time (jackknife), so that they include slow
+variations, which more operations would not average away.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ DRIFT_BLOCKS = 4
 MOST_DRIFT = 50e-6
 
 BETTER = 0.95
-"""A correction must lower the held-out residual of plain UTC at least to this part."""
+"""A correction must lower the held-out residual to at most this part of that of plain UTC."""
 _BETTER_WITH_DRIFT = 0.99
 
 MOST_ROWS = 1 << 19
-"""Rows that are fitted: of more operations, evenly spread ones are taken."""
+"""Most rows that are fitted: from more operations, evenly spread ones are chosen."""
 
 _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""
@@ -49,12 +49,12 @@ UTC, OFFSET, DRIFT = "utc", "offset", "offset and drift"
 
 @dataclass(frozen=True)
 class ClockFit:
-    """A connected set of domains. Arrays have a value for each of `domains`, the first of which is the reference.
+    """The fit of a connected set of domains. Arrays have a value for each of `domains`; the first is the reference.
 
     `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard
-    errors over blocks (not a number where there are too few), `bound` what the error stays below anywhere in the window
-    in 95 of 100 cases: Student's quantile times the standard error, what a drift that is not corrected may add, and,
-    since ranks need not leave an operation at the same time, the median residual.
+    errors over blocks (NaN where there are too few). `bound` is the limit of the error anywhere in the window in 95 of
+    100 cases: Student's quantile times the standard error, plus the most that an uncorrected drift may add, plus the
+    median residual, since ranks need not leave an operation at the same time.
     """
 
     domains: IntArray
@@ -70,26 +70,26 @@ class ClockFit:
     percentile_95: FloatArray
     scale: float
     held_out: dict[str, float]
-    """Held-out residual (ns) by model; empty where nothing can be held out."""
+    """Held-out residual (ns) by model; empty if no block can be held out."""
 
 
 def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[ClockFit]:
-    """Corrections of every set of two or more domains that operations connect.
+    """Fit corrections of every set of two or more domains that operations connect.
 
-    `always`: correct also where that does not lower the held-out residual, or nothing can be held out.
+    `always`: correct even if that does not lower the held-out residual, or no block can be held out.
     """
-    label = np.asarray(_components(matches.first, matches.fits, matches.domain, domains), np.int64)
-    of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
+    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, domains), np.int64)
+    set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
-    for number in np.unique(of_operation[of_operation >= 0]):
-        operations = _thinned(matches, np.flatnonzero(of_operation == number))
+    for number in np.unique(set_of_operation[set_of_operation >= 0]):
+        operations = _thin(matches, np.flatnonzero(set_of_operation == number))
         fitted.append(_fit_set(matches, operations, names, always))
     return fitted
 
 
 @compiled
-def _components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
-    """A number for each domain that is the same for those which operations connect."""
+def _find_components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32], domains: int) -> IntArray:
+    """Return a number for each domain, which is the same for domains that operations connect."""
     parent = np.arange(domains)
     for i in range(first.size - 1):
         if not fits[i]:
@@ -112,8 +112,8 @@ def _components(first: IntArray, fits: BoolArray, domain: npt.NDArray[np.int32],
     return parent
 
 
-def _thinned(matches: Matches, operations: IntArray) -> IntArray:
-    """Of many operations every n-th of each communicator."""
+def _thin(matches: Matches, operations: IntArray) -> IntArray:
+    """Return every n-th operation of each communicator if there are many operations."""
     rows = int(np.diff(matches.first)[operations].sum())
     stride = -(-rows // MOST_ROWS)
     if stride == 1:
@@ -125,12 +125,12 @@ def _thinned(matches: Matches, operations: IntArray) -> IntArray:
 
 
 def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> ClockFit:
-    problem, domains, since = _problem(matches, operations, names)
+    problem, domains, since = _make_problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
     utc = Solution(np.zeros(n), np.zeros(n), 0.0, np.zeros(0))
     models = {UTC: (utc, none), OFFSET: (solve(problem, none), none)}
-    drifting = _may_drift(problem)
+    drifting = _find_drifting(problem)
     if drifting.any():
         with_drift = solve(problem, drifting)
         steep = np.abs(with_drift.drift) > MOST_DRIFT * problem.half_window
@@ -138,14 +138,14 @@ def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], alway
             drifting &= ~steep
             with_drift = solve(problem, drifting, with_drift)
         models[DRIFT] = with_drift, drifting
-    held_out = _held_out(problem, models)
-    model = _chosen(held_out, models, always)
+    held_out = _compute_held_out(problem, models)
+    model = _choose_model(held_out, models, always)
     if model == DRIFT and not _is_significant(problem, *models[DRIFT]):
         model = OFFSET
-    return _described(problem, domains, since, model, models, held_out)
+    return _describe(problem, domains, since, model, models, held_out)
 
 
-def _chosen(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
+def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
     if not held_out:
         return OFFSET if always else UTC
     best = OFFSET
@@ -154,17 +154,17 @@ def _chosen(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolAr
     return best if always or held_out[best] < BETTER * held_out[UTC] else UTC
 
 
-def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[NormalProblem, IntArray, int]:
-    """(the problem, domain of each of its clocks, middle of its window)."""
+def _make_problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tuple[NormalProblem, IntArray, int]:
+    """Return the problem, the domain of each of its clocks, and the middle of its window."""
     count = np.diff(matches.first)[operations]
     first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
     rows = np.repeat(matches.first[operations] - first[:-1], count) + np.arange(first[-1])
-    of_row = matches.domain[rows]
+    domain_of_row = matches.domain[rows]
     leave = matches.leave[rows]
 
-    number_of_rows = np.bincount(of_row, minlength=len(names))
-    used: list[int] = np.flatnonzero(number_of_rows).tolist()
-    domains = np.array(sorted(used, key=lambda d: (-number_of_rows[d], names[d])), np.int64)
+    row_count = np.bincount(domain_of_row, minlength=len(names))
+    used: list[int] = np.flatnonzero(row_count).tolist()
+    domains = np.array(sorted(used, key=lambda d: (-row_count[d], names[d])), np.int64)
     clock = np.empty(len(names), np.int32)
     clock[domains] = np.arange(domains.size, dtype=np.int32)
 
@@ -172,66 +172,66 @@ def _problem(matches: Matches, operations: IntArray, names: Sequence[str]) -> tu
     since, half = (low + high) // 2, max((high - low) / 2, 1.0)
     end = (leave - since).astype(np.float64)
     s = end / half
-    of_operation = s[first[:-1]]
-    block = np.clip(((of_operation + 1.0) / 2.0 * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
-    problem = NormalProblem(domains.size, first, clock[of_row], end, s, block, half)
+    start = s[first[:-1]]
+    block = np.clip(((start + 1.0) / 2.0 * BLOCKS).astype(np.int64), 0, BLOCKS - 1)
+    problem = NormalProblem(domains.size, first, clock[domain_of_row], end, s, block, half)
     return problem.part(np.argsort(block, kind="stable")), domains, since
 
 
-def _may_drift(problem: NormalProblem) -> BoolArray:
-    """Clocks with operations over enough time, enough of them, and in enough blocks."""
+def _find_drifting(problem: NormalProblem) -> BoolArray:
+    """Return which clocks have enough operations, over enough time, in enough blocks."""
     n = problem.clocks
     low, high = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(low, problem.clock, problem.end)
     np.maximum.at(high, problem.clock, problem.end)
     blocks = np.zeros((n, BLOCKS), np.bool_)
     blocks[problem.clock, problem.block[problem.operation]] = True
-    enough = (high - low >= DRIFT_SPAN_NS) & (_operations(problem) >= DRIFT_OPERATIONS)
+    enough = (high - low >= DRIFT_SPAN_NS) & (_count_operations(problem) >= DRIFT_OPERATIONS)
     enough &= blocks.sum(axis=1) >= DRIFT_BLOCKS
     enough[0] = False
     return np.asarray(enough, np.bool_)
 
 
-def _operations(problem: NormalProblem) -> IntArray:
-    """Number of operations of each clock."""
-    of_row = problem.operation
-    key = np.unique(of_row * problem.clocks + problem.clock)
+def _count_operations(problem: NormalProblem) -> IntArray:
+    """Return the number of operations of each clock."""
+    operation = problem.operation
+    key = np.unique(operation * problem.clocks + problem.clock)
     return np.bincount(key % problem.clocks, minlength=problem.clocks).astype(np.int64)
 
 
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
-    """Residual (ns) of operations that were not fitted: the mean over clocks of the median of each."""
+def _compute_held_out(problem: NormalProblem, models: dict[str, tuple[Solution, BoolArray]]) -> dict[str, float]:
+    """Return the residual (ns) of operations that were not fitted, by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
         return {}
     odd = np.searchsorted(blocks, problem.block) % 2 == 1
     halves = np.flatnonzero(~odd), np.flatnonzero(odd)
     sums: dict[str, list[float]] = {name: [] for name in models}
-    for fitted, held in (halves, halves[::-1]):
-        train, test = problem.part(fitted), problem.part(held)
+    for fitted, held_out in (halves, halves[::-1]):
+        train, test = problem.part(fitted), problem.part(held_out)
         order = np.argsort(test.clock, kind="stable")
         limits = np.searchsorted(test.clock[order], np.arange(problem.clocks + 1))
         for name, (solution, drifting) in models.items():
             predicted = solution if name == UTC else solve(train, drifting, solution)
             residual = np.abs(compute_residuals(test.first, correct_ends(test, predicted)))[order]
-            sums[name] += _medians(residual, limits)
-    return {name: float(np.mean(of_model)) for name, of_model in sums.items()}
+            sums[name] += _compute_medians(residual, limits)
+    return {name: float(np.mean(medians)) for name, medians in sums.items()}
 
 
-def _medians(values: FloatArray, limits: IntArray) -> list[float]:
+def _compute_medians(values: FloatArray, limits: IntArray) -> list[float]:
     return [float(np.median(values[low:high])) for low, high in pairwise(limits) if high > low]
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
-def _standard_errors(
+def _compute_errors(
     problem: NormalProblem, solution: Solution, drifting: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Of each clock's offset, drift (relative) and correction at either end of the window; and Student's quantile."""
+    """Return errors of each clock's offset, drift (relative) and correction at the ends, and Student's quantile."""
     replicates = drop_blocks(problem, solution, drifting)
     count = len(replicates)
     offset = np.stack([r.offset for r in replicates])
@@ -247,12 +247,12 @@ def _standard_errors(
 
 
 def _is_significant(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> bool:
-    """Whether the drift of some clock is more than twice its standard error."""
-    _, error, _, _ = _standard_errors(problem, solution, drifting)
+    """Return whether the drift of some clock is more than twice its standard error."""
+    _, error, _, _ = _compute_errors(problem, solution, drifting)
     return bool((np.abs(solution.drift[drifting]) / problem.half_window > 2 * error[drifting]).any())
 
 
-def _described(
+def _describe(
     problem: NormalProblem,
     domains: IntArray,
     since: int,
@@ -262,19 +262,19 @@ def _described(
 ) -> ClockFit:
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
-    offset_error, drift_error, at_ends, quantile = _standard_errors(problem, *estimate)
+    offset_error, drift_error, at_ends, quantile = _compute_errors(problem, *estimate)
     residual = np.abs(compute_residuals(problem.first, correct_ends(problem, solution)))
     order = np.argsort(problem.clock, kind="stable")
     limits = np.searchsorted(problem.clock[order], np.arange(problem.clocks + 1))
-    of_clocks = [residual[order[low:high]] for low, high in pairwise(limits)]
-    median = np.array([np.median(each) for each in of_clocks])
+    clock_residuals = [residual[order[low:high]] for low, high in pairwise(limits)]
+    median = np.array([np.median(values) for values in clock_residuals])
 
-    # What is not corrected is part of the error: the estimated offset under plain UTC, and drift where none is used.
+    # The error includes everything that is not corrected: the estimated offset under plain UTC, drift without a model.
     bound = quantile * np.maximum(offset_error, at_ends) + median
     if model == UTC:
         bound += np.abs(estimate[0].offset)
     if not drifting[1:].all():
-        bound += ~drifting * _possible_drift(problem) * problem.half_window
+        bound += ~drifting * _bound_drift(problem) * problem.half_window
     bound[0] = 0.0
     return ClockFit(
         domains=domains,
@@ -285,18 +285,18 @@ def _described(
         offset_error=offset_error,
         drift_error=np.where(drifting, drift_error, np.nan),
         bound=bound,
-        operations=_operations(problem),
+        operations=_count_operations(problem),
         median=median,
-        percentile_95=np.array([np.percentile(each, 95) for each in of_clocks]),
+        percentile_95=np.array([np.percentile(values, 95) for values in clock_residuals]),
         scale=estimate[0].scale,
         held_out=held_out,
     )
 
 
-def _possible_drift(problem: NormalProblem) -> FloatArray:
-    """Drift (relative) that each clock may have by these operations, however few; at most MOST_DRIFT."""
+def _bound_drift(problem: NormalProblem) -> FloatArray:
+    """Return the drift (relative) that each clock may have by these operations, however few; at most MOST_DRIFT."""
     every = np.arange(problem.clocks) > 0
     solution = solve(problem, every)
-    _, error, _, _ = _standard_errors(problem, solution, every)
+    _, error, _, _ = _compute_errors(problem, solution, every)
     possible = np.abs(solution.drift) / problem.half_window + 2 * np.nan_to_num(error, nan=MOST_DRIFT)
     return np.minimum(possible, MOST_DRIFT)

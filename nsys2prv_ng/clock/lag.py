@@ -1,9 +1,9 @@
-"""By how many operations the sequences of two ranks are shifted against each other.
+"""Finds by how many operations the sequences of two ranks are shifted against each other.
 
 A capture range starts and stops between any two operations, and not between the same ones on all ranks. So the k-th
-operation that one rank recorded is the (k + lag)-th that the other did. Where both recorded an operation, they agree
-in what it was. Programs repeat themselves, so that several lags may agree: the right one is told by the ends, whose
-differences are then steady (the clocks' offset and drift), while steps of a program never take the same time.
+operation that one rank recorded is the (k + lag)-th of the other. Where both recorded an operation, they agree in its
+kind and size. Programs repeat themselves, so that several lags may agree. With the right one, the differences of the
+ends are steady (the clocks' offset and drift), while steps of a program never take the same time.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from nsys2prv_ng.clock.collectives import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 
 FURTHEST_UTC_NS = 2 * 10**9
-"""Nodes whose UTC differs by more are not compared: what lies further apart is another part of the program."""
+"""Most difference in UTC of nodes that are compared: operations further apart are another part of the program."""
 
 LEAST_OVERLAP = 0.5
-"""Part of the shorter sequence that must be in both, and at least _FEW operations of it if it has them."""
+"""Part of the shorter sequence that must be in both, and at least _FEW of its operations if it has them."""
 
 _FEW = 3
 
 _AS_STEADY = 3.0
 _STEADY_FLOOR_NS = 1000.0
-"""Lags whose ends are steady within these limits of the best are taken for equally steady."""
+"""Limits, relative to the best lag, within which the ends of other lags count as equally steady."""
 
 _SAMPLES = 129
 
 
 class Sequence(NamedTuple):
-    """Operations of one rank in a communicator, in order: what each was, its size, and its end (ns)."""
+    """Operations of one rank in a communicator, in order: the kind, size and end (ns) of each."""
 
     operation: IntArray
     bytes: IntArray
@@ -48,16 +48,16 @@ class Lag(NamedTuple):
 
 
 def find_lag(one: Sequence, other: Sequence) -> Lag | None:
-    """The shift of `other` against `one`; None where no part of them agrees within reach of their clocks.
+    """Return the shift of `other` against `one`; None if no part of them agrees within reach of their clocks.
 
-    Where no lag makes all of the overlap agree (operations were lost), the longest run that does is given.
+    If no lag makes all of the overlap agree (operations were lost), return the longest run that does.
     """
     n, m = one.end.size, other.end.size
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
     columns = (one.operation, one.bytes, one.end, other.operation, other.bytes, other.end)
-    lags, spreads, middles = _agreeing(*columns, least, FURTHEST_UTC_NS)
+    lags, spreads, middles = _find_agreeing(*columns, least, FURTHEST_UTC_NS)
     if not lags.size:
-        lag, first, last = _longest_run(*columns, FURTHEST_UTC_NS)
+        lag, first, last = _find_longest_run(*columns, FURTHEST_UTC_NS)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
     steady = np.flatnonzero(spreads <= _AS_STEADY * spreads.min() + _STEADY_FLOOR_NS)
     whole = steady[lags[steady] == 0] if n == m else steady[:0]
@@ -67,13 +67,13 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
 
 
 @compiled
-def _same(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
+def _are_equal(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
     return op_a == op_b and (size_a in (size_b, ANY_SIZE) or size_b == ANY_SIZE)
 
 
 @compiled
-def _near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
-    """Whether the ends of an overlap are within reach, by the median of three."""
+def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
+    """Return whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
     y = end_a[(low + high - 1) // 2] - end_b[(low + high - 1) // 2 - lag]
     z = end_a[high - 1] - end_b[high - 1 - lag]
@@ -81,8 +81,8 @@ def _near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furth
 
 
 @compiled
-def _spread(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[float, float]:
-    """(median distance of the differences of ends from their line, median difference), from some of the overlap."""
+def _measure_spread(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[float, float]:
+    """Return the median distance of the differences of ends from their line, and the median difference (sampled)."""
     count = min(high - low, _SAMPLES)
     time, difference = np.empty(count), np.empty(count)
     for i in range(count):
@@ -102,7 +102,7 @@ def _spread(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> 
 
 
 @compiled
-def _agreeing(
+def _find_agreeing(
     op_a: IntArray,
     size_a: IntArray,
     end_a: IntArray,
@@ -112,31 +112,31 @@ def _agreeing(
     least: int,
     furthest: int,
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Lags at which all of the overlap agrees, and of each how steady the ends are and their median difference."""
+    """Return the lags at which all of the overlap agrees, with the spread of the ends and their median difference."""
     n, m = end_a.size, end_b.size
     lags = np.empty(n + m, np.int64)
     spreads, middles = np.empty(n + m), np.empty(n + m)
-    found = 0
+    count = 0
     for lag in range(least - m, n - least + 1):
         low, high = max(0, lag), min(n, m + lag)
-        if not _near(end_a, end_b, lag, low, high, furthest):
+        if not _are_near(end_a, end_b, lag, low, high, furthest):
             continue
         agrees = True
         for k in range(low, high):
-            if not _same(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
+            if not _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
                 agrees = False
                 break
         if agrees:
-            lags[found] = lag
-            spread, middles[found] = _spread(end_a, end_b, lag, low, high)
-            # A few ends may well be steady by chance: then also how far apart they are counts.
-            spreads[found] = spread + abs(middles[found]) * 0.25 ** (high - low)
-            found += 1
-    return lags[:found], spreads[:found], middles[:found]
+            lags[count] = lag
+            spread, middles[count] = _measure_spread(end_a, end_b, lag, low, high)
+            # A few ends may well be steady by chance: then their distance counts as well.
+            spreads[count] = spread + abs(middles[count]) * 0.25 ** (high - low)
+            count += 1
+    return lags[:count], spreads[:count], middles[:count]
 
 
 @compiled
-def _longest_run(
+def _find_longest_run(
     op_a: IntArray,
     size_a: IntArray,
     end_a: IntArray,
@@ -145,7 +145,7 @@ def _longest_run(
     end_b: IntArray,
     furthest: int,
 ) -> tuple[int, int, int]:
-    """(lag, first, last) of the longest run that agrees and whose ends are within reach; of equal ones the nearest."""
+    """Return (lag, first, last) of the longest run that agrees with ends within reach; the nearest of equal runs."""
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
     for lag in range(1 - m, n):
@@ -154,7 +154,7 @@ def _longest_run(
             continue
         start = low
         for k in range(low, high + 1):
-            if k < high and _same(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
+            if k < high and _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
                 continue
             if k > start and k - start >= best_last - best_first:
                 middle = (start + k - 1) // 2

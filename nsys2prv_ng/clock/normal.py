@@ -6,8 +6,8 @@ For the end e_ik (UTC, ns) of operation i on rank k, whose node d has the correc
 
 where tau_i, the true end of operation i, is not known. For weights w_ik it is the weighted mean of the left side; put
 back in, it leaves normal equations over the clocks alone. Noise has long tails on both sides (a rank may be held up by
-milliseconds), hence iteratively reweighted least squares with Huber's weights first, then Tukey's, which leave out what
-is far off (Holland and Welsch, 1977). In each iteration tau_i is first taken for the median of its operation.
+milliseconds), hence iteratively reweighted least squares with Huber's weights first, then Tukey's, which ignore ends
+that are far off (Holland and Welsch, 1977). Each iteration starts with the median of an operation as its tau_i.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _HUBER, _TUKEY = 1.345, 4.685
 _HUBER_STEPS, _STEPS = 4, 25
 _LEAST_SCALE_NS = 50.0
 _CONVERGED = 3e-3
-"""Change of corrections, in units of the scale of residuals, from which on more iterations do not matter."""
+"""Change of corrections, in units of the scale of residuals, below which more iterations do not matter."""
 NO_BLOCK = -1
 _SOLVED = 1e-7
-"""Part of the first gradient at which equations count as solved: the next iteration takes up the rest."""
+"""Part of the first gradient at which equations count as solved: the next iteration continues from there."""
 _MOST_GRADIENTS = 4
-"""Steps of conjugate gradients by unknown; without rounding they would need one."""
+"""Most steps of conjugate gradients for each unknown; without rounding one would do."""
 
 
 @dataclass(frozen=True)
 class NormalProblem:
     """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
 
-    `end` in ns from the middle of the window; `s` the same in halves of the window, from -1 to 1. `block` (0 .. 7) is
-    the eighth of the window that each operation is in.
+    `end` is in ns from the middle of the window; `s` is the same in halves of the window, from -1 to 1; `block` is
+    the eighth of the window (0 to 7) in which an operation is.
     """
 
     clocks: int
@@ -51,7 +51,7 @@ class NormalProblem:
     half_window: float
 
     def part(self, operations: IntArray) -> NormalProblem:
-        """The same clocks and window with some of the operations."""
+        """Return the same clocks and window with some of the operations."""
         count = np.diff(self.first)[operations]
         first = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
         rows = np.repeat(self.first[operations] - first[:-1], count) + np.arange(first[-1])
@@ -75,7 +75,7 @@ class Solution:
 
 
 def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = None) -> Solution:
-    """Corrections of all clocks but the first, which stays; drift only of those that are `drifting`."""
+    """Solve for the corrections of all clocks but the first, which stays; for drift only of those `drifting`."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.zeros(2 * n) if start is None else np.concatenate([start.offset, start.drift])
@@ -84,12 +84,12 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
     first_tukey = _HUBER_STEPS if start is None else 0
     for step in range(_STEPS):
         residual = compute_residuals(
-            problem.first, _corrected(problem.clock, problem.end, problem.s, theta[:n], theta[n:])
+            problem.first, _correct_ends(problem.clock, problem.end, problem.s, theta[:n], theta[n:])
         )
         if step or start is not None:
             scale = max(1.4826 * float(np.median(np.abs(residual))) if residual.size else 0.0, _LEAST_SCALE_NS)
-            weight = _weights(residual / scale, huber=step < first_tukey)
-        change = _change(problem, weight, residual, free)
+            weight = _compute_weights(residual / scale, huber=step < first_tukey)
+        change = _solve_change(problem, weight, residual, free)
         theta += change
         if step > first_tukey and np.abs(change).max(initial=0.0) < _CONVERGED * scale:
             break
@@ -97,29 +97,29 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
 
 
 def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
-    """Distance of each end (ns) from the median of its operation."""
-    return np.asarray(_from_median(first, corrected), np.float64)
+    """Return the distance of each end (ns) from the median of its operation."""
+    return np.asarray(_subtract_median(first, corrected), np.float64)
 
 
 def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> list[Solution]:
-    """Corrections that each block's operations being left out would give, with the same weights: for a jackknife."""
+    """Return the corrections without the operations of each block in turn, with the same weights: for a jackknife."""
     n = problem.clocks
     free = np.concatenate([np.arange(n) > 0, drifting & (np.arange(n) > 0)])
     theta = np.concatenate([solution.offset, solution.drift])
     residual = compute_residuals(problem.first, correct_ends(problem, solution))
     replicates = []
     for block in np.unique(problem.block).tolist():
-        replicate = theta + _change(problem, solution.weight, residual, free, without=block)
+        replicate = theta + _solve_change(problem, solution.weight, residual, free, without=block)
         replicates.append(Solution(replicate[:n], replicate[n:], solution.scale, solution.weight))
     return replicates
 
 
 def correct_ends(problem: NormalProblem, solution: Solution) -> FloatArray:
-    """Ends of all rows (ns from the middle of the window) with the corrections of a solution."""
-    return np.asarray(_corrected(problem.clock, problem.end, problem.s, solution.offset, solution.drift), np.float64)
+    """Return the ends of all rows (ns from the middle of the window) with the corrections of a solution."""
+    return np.asarray(_correct_ends(problem.clock, problem.end, problem.s, solution.offset, solution.drift), np.float64)
 
 
-def _weights(x: FloatArray, *, huber: bool) -> FloatArray:
+def _compute_weights(x: FloatArray, *, huber: bool) -> FloatArray:
     if huber:
         return _HUBER / np.maximum(np.abs(x), _HUBER)
     inside = np.clip(1.0 - (x / _TUKEY) ** 2, 0.0, None)
@@ -129,20 +129,20 @@ def _weights(x: FloatArray, *, huber: bool) -> FloatArray:
 # ---- equations -------------------------------------------------------------------------------------------------------
 
 
-def _change(
+def _solve_change(
     problem: NormalProblem, weight: FloatArray, residual: FloatArray, free: BoolArray, without: int = NO_BLOCK
 ) -> FloatArray:
-    """Changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
+    """Return the changes of the free unknowns (all offsets, then all drifts) that minimise the weighted squares.
 
     The normal equations are solved by conjugate gradients (Hestenes and Stiefel, 1952) with the diagonal as
-    preconditioner: their matrix, which an operation of all clocks fills, is never formed. What they do not determine
-    stays. A constant added to all ends of an operation changes nothing, so ends are given from its median.
+    preconditioner: their matrix, which an operation of all clocks fills, is never formed. Unknowns that they do not
+    determine stay. A constant added to all ends of an operation changes nothing, so ends are given from its median.
     """
     low, high = np.searchsorted(problem.block, [without, without + 1])
     columns = (problem.first, problem.clock, problem.s, weight)
     skipped = int(low), int(high)
-    diagonal = _diagonal(*columns, *skipped, free)
-    gradient = -_applied_to(*columns, *skipped, residual, free)
+    diagonal = _compute_diagonal(*columns, *skipped, free)
+    gradient = -_apply_normal(*columns, *skipped, residual, free)
 
     change = np.zeros(free.size)
     scaled = gradient / diagonal
@@ -151,7 +151,7 @@ def _change(
     for _ in range(_MOST_GRADIENTS * free.size):
         if square <= _SOLVED**2 * start or square <= 0.0:
             break
-        product = _applied_to(*columns, *skipped, _of_rows(problem.clock, problem.s, direction), free)
+        product = _apply_normal(*columns, *skipped, _compute_rows(problem.clock, problem.s, direction), free)
         curvature = float(direction @ product)
         if curvature <= 0.0:
             break
@@ -164,8 +164,8 @@ def _change(
 
 
 @compiled
-def _of_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) -> FloatArray:
-    """Correction of each row by these offsets and drifts."""
+def _compute_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) -> FloatArray:
+    """Return the correction of each row by these offsets and drifts."""
     n = unknowns.size // 2
     values = np.empty(clock.size)
     for k in range(clock.size):
@@ -174,7 +174,7 @@ def _of_rows(clock: npt.NDArray[np.int32], s: FloatArray, unknowns: FloatArray) 
 
 
 @compiled
-def _applied_to(
+def _apply_normal(
     first: IntArray,
     clock: npt.NDArray[np.int32],
     s: FloatArray,
@@ -184,7 +184,7 @@ def _applied_to(
     values: FloatArray,
     free: BoolArray,
 ) -> FloatArray:
-    """Weighted sums by clock of values less their operation's mean; operations low .. high - 1 are left out."""
+    """Return weighted sums by clock of values minus their operation's mean, without operations low .. high - 1."""
     n = free.size // 2
     result = np.zeros(free.size)
     for i in range(first.size - 1):
@@ -206,7 +206,7 @@ def _applied_to(
 
 
 @compiled
-def _diagonal(
+def _compute_diagonal(
     first: IntArray,
     clock: npt.NDArray[np.int32],
     s: FloatArray,
@@ -215,7 +215,7 @@ def _diagonal(
     high: int,
     free: BoolArray,
 ) -> FloatArray:
-    """Diagonal of the normal equations without what eliminating the true ends takes from it; 1 where it is 0."""
+    """Return the diagonal of the normal equations before the true ends are eliminated; 1 where it is 0."""
     n = free.size // 2
     diagonal = np.zeros(free.size)
     for i in range(first.size - 1):
@@ -231,7 +231,7 @@ def _diagonal(
 
 
 @compiled
-def _corrected(
+def _correct_ends(
     clock: npt.NDArray[np.int32], end: FloatArray, s: FloatArray, offset: FloatArray, drift: FloatArray
 ) -> FloatArray:
     corrected = np.empty(end.size)
@@ -241,7 +241,7 @@ def _corrected(
 
 
 @compiled
-def _from_median(first: IntArray, corrected: FloatArray) -> FloatArray:
+def _subtract_median(first: IntArray, corrected: FloatArray) -> FloatArray:
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]

@@ -83,7 +83,7 @@ def test_a_file_that_lacks_a_node(tmp_path: Path) -> None:
     path.write_text('[node."a"]\noffset_us = 2.5\n')
     alignment, maps = align_clocks(path, REPORTS, ["a", "b"])
     assert maps == [ClockMap(2500), ClockMap(500), ClockMap(2000), ClockMap(2500)]
-    assert alignment.warnings == [f"{path} says nothing of b: there plain UTC is kept"]
+    assert alignment.warnings == [f"{path} does not list b: keeping plain UTC there"]
 
 
 @pytest.mark.parametrize(
