@@ -150,6 +150,16 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("dev")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all real reports but a few, and the long ones, from the fast tier."""
+    for item in items:
+        of_reports = _OF_REPORTS.search(item.nodeid)
+        is_large = of_reports is not None and of_reports.group() not in (*FAST_SETS, *FAST_REPORTS, "samples/ddp-2x2")
+        if is_large or {"long_set", "long_ddp"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 _OF_REPORTS = re.compile(r"(?:samples|gpu|cpu|public|bench|exercises)/[^]]+(?=]$)")
 _OF_DAMAGE = re.compile(r"test_damaged_reports\[(\w+)-(\d+)]$")
 

@@ -37,6 +37,7 @@ def with_secrets(report: Path, copy: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--no-such-option",), ("--ranks", "77"), ("--align", "none", "--gzip")])
 def test_nothing_of_the_environment_gets_out(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Neither into a file nor onto the screen, also where it ends with an error or a report is left out."""

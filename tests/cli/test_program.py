@@ -274,6 +274,7 @@ def test_folder_that_cannot_be_written():
     assert "/sys/kernel" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.prv", "out.prv.gz"])
 def test_write_error_leaves_nothing(tmp_path, name):
     import resource

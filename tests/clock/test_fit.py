@@ -103,6 +103,7 @@ def test_connected_programs(
     assert simulated.errors(alignment).max() <= 5 * 2 * 5e3 * np.sqrt(links / operations)
 
 
+@pytest.mark.slow
 def test_a_chain_is_not_broken_by_its_length() -> None:
     simulated = run(Program(64, chain(64), 200, 30.0))
     alignment = fit_from_matches(AUTO, simulated.matches, 0, simulated.names)

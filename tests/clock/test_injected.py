@@ -56,6 +56,7 @@ def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -
     assert plain.worst_us > 50_000
 
 
+@pytest.mark.slow
 def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> None:
     errors = [
         Error(0, 0, "a"),
@@ -76,6 +77,7 @@ def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> No
         assert abs(of_node[name].drift_ppm + error.drift / PPM) < 1
 
 
+@pytest.mark.slow
 def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
     copies = put_into(long_set, [Error(), Error(), wrong, wrong], tmp_path, without=METRICS)
@@ -91,6 +93,7 @@ def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: 
 # ---- less than a second ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_short_window_claims_no_drift(short_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(5 * MS, 10 * PPM)
     copies = put_into(short_set, [Error(), Error(), wrong, wrong], tmp_path)
@@ -112,6 +115,7 @@ def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> No
     assert violations(result)[:2] == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "collectives"])
 def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way: str) -> None:
     copies = put_into(long_set, [Error()] * 4, tmp_path, without=METRICS)
@@ -120,6 +124,7 @@ def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way:
     assert set(result.drift_ppm) == {0.0}
 
 
+@pytest.mark.slow
 def test_alignment_does_not_need_the_source(short_set: list[Path], tmp_path: Path) -> None:
     """The trace has kernels only; NCCL's calls are read for the clocks all the same, and make no row."""
     wrong = Error(5 * MS)
@@ -230,6 +235,7 @@ def test_stragglers(mpi_set: list[Path], tmp_path: Path) -> None:
         assert abs(offset[error.host] - offset["a"] + error.offset) < 5_000
 
 
+@pytest.mark.slow
 def test_a_name_that_begins_like_mpi_init(mpi_set: list[Path], tmp_path: Path) -> None:
     """MPI_Initialized, called by one rank long before MPI_Init, moves nothing."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -254,6 +260,7 @@ def test_no_collectives_keep_utc(mpi_set: list[Path], tmp_path: Path) -> None:
     assert {node.correction.offset for node in summary.clocks.nodes} == {0}
 
 
+@pytest.mark.slow
 def test_one_collective_only(mpi_set: list[Path], tmp_path: Path) -> None:
     """Nothing can be held out: automatic alignment keeps UTC, and alignment that is asked for uses it."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -275,6 +282,7 @@ def test_one_collective_only(mpi_set: list[Path], tmp_path: Path) -> None:
     assert aligned(truth, copies, tmp_path, source="mpi", align="collectives").worst_us < 5
 
 
+@pytest.mark.slow
 def test_communicator_ids_over_2_to_the_63(short_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(5 * MS)
     copies = put_into(short_set, [Error(), Error(), wrong, wrong], tmp_path)

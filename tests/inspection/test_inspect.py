@@ -286,6 +286,7 @@ def test_folders_say_the_same(name, kind, tmp_path):
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 9])
 def test_processes_say_the_same(jobs, tmp_path):
     broken(tmp_path)
@@ -343,6 +344,7 @@ def test_an_export_that_cannot_be_made_or_read_is_named_by_its_report(fake, tmp_
     assert files(tmp_path) == ["damaged.nsys-rep", "empty", "no.nsys-rep", "nsys"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_where_it_is_ended(ends, fake, tmp_path):
     fake.behave(sleep=60)

@@ -108,6 +108,7 @@ def test_calls_of_processes_stay(tmp_path: Path) -> None:
     assert (get_account(summary, "cuda_api").written, get_account(summary, "cuda_api").dropped) == (20, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_time_is_covered_as_before(seed: int, tmp_path: Path) -> None:
     """Brute force: of all reports sorted by their begin, a value is kept if none before reaches its time."""

@@ -65,12 +65,14 @@ def test_ranks(ddp, tmp_path):
     assert (trace.communications["tag"] == 55004).sum() == 1
 
 
+@pytest.mark.slow
 def test_ranks_that_are_not_there(ddp, tmp_path):
     with pytest.raises(UsageError, match="hold 0, 1, 2, 3"):
         translated(ddp, tmp_path, ranks=frozenset({7}))
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_gpus(ddp, tmp_path):
     _, trace = translated(ddp, tmp_path, gpus=frozenset({3}))
     devices = {name for name in trace.names["THREAD"] if name.startswith(("CUDA-", "Metrics"))}
@@ -85,6 +87,7 @@ def test_gpus(ddp, tmp_path):
     assert all(rows[row].startswith("CUDA-D3.") for row in trace.communications["receive_row"])
 
 
+@pytest.mark.slow
 def test_gpus_that_are_not_there(ddp, tmp_path):
     with pytest.raises(UsageError, match="hold GPU 0, 1, 2, 3"):
         translated(ddp, tmp_path, gpus=frozenset({8}))

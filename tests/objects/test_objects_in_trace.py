@@ -100,6 +100,7 @@ def test_the_order_of_reports_of_several_nodes_changes_no_byte(samples: Path, tm
         assert files_of(order, tmp_path / "files") == files, order
 
 
+@pytest.mark.slow
 def test_the_order_of_reports_that_say_the_same_changes_no_byte(samples: Path, tmp_path: Path) -> None:
     """Of two copies of one report only the names differ, and only they can order them."""
     sample = samples / "mpi-4.rank0.sqlite"
@@ -173,6 +174,7 @@ def test_ranks_of_one_report_are_those_of_mpi(shared_reports: Path, tmp_path: Pa
     assert number_by_task(translated, CUDA_API) == by_rank["number"].tolist()
 
 
+@pytest.mark.slow
 def test_ranks_of_one_report_are_those_of_nccl(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     path = unpacked(shared_reports / "bench/torchrun-one-report.sqlite.xz")
     translated = translated_set([path], tmp_path)

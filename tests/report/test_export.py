@@ -534,6 +534,7 @@ def test_output_that_is_not_text(report: Path, fake: Fake, tmp_path: Path) -> No
         export_report(report, tmp_path, fake.nsys)
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_nothing_and_stops_nsys(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(partial=True, sleep=60)
     program = (

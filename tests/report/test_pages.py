@@ -75,6 +75,7 @@ def check_page_size(tmp_path, page_size, reserved, auto_vacuum):
     assert assert_equal(plan.make(tmp_path / "a.sqlite"), ["c1", "c0"])
 
 
+@pytest.mark.slow
 def test_deep_tree(tmp_path):
     """Four levels, in pages that were not written in the order of the rows."""
     rowids = tuple(np.random.default_rng(1).permutation(30_000).tolist())

@@ -250,6 +250,7 @@ def test_folders_that_may_not_be_read(tmp_path):
     folder.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_told_or_harmless(tmp_path, kind, compression):

@@ -29,6 +29,7 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
         assert max(map(len, format_tables(each, width).splitlines())) <= width
 
 
+@pytest.mark.slow
 def test_of_many_gpus_the_most_idle_are_shown(found: JobSummary) -> None:
     one = found.gpus[0]
     gpus = [replace(one, gpu=n, busy_ns=one.span_ns - n * 1000, idle_ns=n * 1000) for n in range(40)]

@@ -93,6 +93,7 @@ def test_allocations_frees_and_level(name: str, unpacked: Unpacked, tmp_path: Pa
         assert row.split("/")[1].startswith("Metrics GPU") == on_gpu
 
 
+@pytest.mark.slow
 def test_each_rank_has_the_level_of_its_gpu(tmp_path: Path) -> None:
     """Static memory is recorded as that of device 0; it is that of the process's only GPU."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))

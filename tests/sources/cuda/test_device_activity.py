@@ -275,6 +275,7 @@ def _sql(report: Path, query: str) -> list[tuple]:
         connection.close()
 
 
+@pytest.mark.slow
 def test_the_law_holds_for_some_ranks_in_a_window(samples: Path, tmp_path: Path) -> None:
     """Lines that a window adds on rows that nobody wants are none that were read."""
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))

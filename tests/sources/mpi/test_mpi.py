@@ -347,6 +347,7 @@ def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) ->
     assert 50000001 not in without.types
 
 
+@pytest.mark.slow
 def test_another_order_of_reports_gives_the_same_trace(samples: Path, tmp_path: Path) -> None:
     reports = sorted(samples.glob("mpi-4.rank?.sqlite"))
     for folder in ("one", "other"):

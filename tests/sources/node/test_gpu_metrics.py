@@ -121,6 +121,7 @@ def test_rows_are_those_of_the_ranks_that_used_the_gpu(tmp_path: Path) -> None:
     assert owner == {f"Metrics GPU{rank}": f"rank {rank}" for rank in range(4)}
 
 
+@pytest.mark.slow
 def test_only_changes(tmp_path: Path) -> None:
     """What is written is what differs from the value before of its metric and GPU."""
     reports = [SAMPLES / "single-graph.sqlite"]
