@@ -11,8 +11,8 @@ from nsys2prv_ng.bundled.presets import Preset, list_presets
 
 _INTRODUCTION = """# Presets as Paraver evaluates them
 
-Paraver's own `paramedir` evaluated each preset on traces of the reports in `samples/`, and of four reports that are
-not in the repository: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with CPU samples; `um-1`, with unified
+Paraver's own `paramedir` evaluated each preset on traces of the reports in `samples/`, and of four reports in
+`tests/data/gpu/`: `oneproc-4gpu`, one process with four GPUs; `sampled-1`, with CPU samples; `um-1`, with unified
 memory and context switches; `autograd-1`, with the plugin that samples network interfaces.
 
 For a timeline the table shows how long it is not 0, summed over its rows, and its highest value in the unit of the
