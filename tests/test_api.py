@@ -148,6 +148,7 @@ def test_what_cannot_be_asked_for(tmp_path: Path, reports, output, keywords, mes
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_read(tmp_path: Path) -> None:
     broken = tmp_path / "broken.sqlite"
     broken.write_text("no database")

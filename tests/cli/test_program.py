@@ -413,6 +413,7 @@ def test_progress_bars_on_a_terminal(tmp_path):
     assert b"%|" in in_terminal(SAMPLE, tmp_path / "out.prv", stream="stderr")
 
 
+@pytest.mark.slow
 def test_closed_standard_streams(tmp_path):
     """As of a daemon: what is printed goes nowhere, and no file of ours takes their numbers."""
     reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))

@@ -160,6 +160,7 @@ def test_mpi_ranks_as_four_hosts(mpi_set: list[Path], tmp_path: Path) -> None:
     assert checked == 24 + 16 + 24 + 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cut_start", "cut_end"), [(7, 0), (0, 9), (9, 5), (8, 8)])
 def test_a_report_that_begins_later_or_ends_earlier(
     mpi_set: list[Path], tmp_path: Path, cut_start: int, cut_end: int
@@ -180,6 +181,7 @@ def test_a_report_that_begins_later_or_ends_earlier(
     assert violations(result)[1] == 0
 
 
+@pytest.mark.slow
 def test_a_chain_of_communicators(mpi_set: list[Path], tmp_path: Path) -> None:
     """No two reports share the world: operations are left to ranks 0 and 1, 1 and 2, 2 and 3 in turn."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -218,6 +220,7 @@ def _leave_pairs(database: sqlite3.Connection, rank: int) -> None:
             )
 
 
+@pytest.mark.slow
 def test_stragglers(mpi_set: list[Path], tmp_path: Path) -> None:
     """5 % of the collectives end milliseconds late on one of the ranks."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -304,6 +307,7 @@ def test_communicator_ids_over_2_to_the_63(short_set: list[Path], tmp_path: Path
 # ---- shifted exports -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("normalized", "shift"), [(True, 0), (False, 123_456_789_012), (True, -5_000_000_000)])
 def test_exports_that_were_shifted_already(short_set: list[Path], tmp_path: Path, normalized: bool, shift: int) -> None:
     """What --ts-normalize and --ts-shift add to every time, as the exporter does, is not added again."""

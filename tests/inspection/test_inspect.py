@@ -275,6 +275,7 @@ def test_rows_that_make_no_task(tmp_path):
 # ---- exports ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["ddp-2x2.rank0", "single-graph"])
 def test_folders_say_the_same(name, kind, tmp_path):

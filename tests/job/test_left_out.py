@@ -40,6 +40,7 @@ def warnings(said: str) -> list[str]:
     return [line.removeprefix("warning: ") for line in said.splitlines() if line.startswith("warning: ")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "3"])
 def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
     """With every way of being broken at once, in any order, also where each report is read by a process of its own."""
@@ -84,6 +85,7 @@ def test_a_table_that_is_damaged_deep_inside(tmp_path: Path) -> None:
         assert "table OSRT_API cannot be read" in said
 
 
+@pytest.mark.slow
 def test_strict_ends_with_the_error(tmp_path: Path) -> None:
     (tmp_path / "cut.sqlite").write_bytes(RANKS[0].read_bytes()[:100000])
     for bad, says in (("no.sqlite", "no such file"), ("cut.sqlite", "cannot be read")):

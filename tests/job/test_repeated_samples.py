@@ -80,6 +80,7 @@ def test_reports_that_overlap(tmp_path: Path) -> None:
     assert dropped == {REPEATED: 4 + 4}
 
 
+@pytest.mark.slow
 def test_other_nodes_and_other_cards_are_others(tmp_path: Path) -> None:
     reports = [
         report(tmp_path / "1.sqlite", range(0, 50, 10)),
@@ -191,6 +192,7 @@ def test_a_pause_is_filled_by_another_report(tmp_path: Path) -> None:
     assert check([pausing, [(t, CARD, 6) for t in range(5, 6000, 10)]], tmp_path) == [200, 401 + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_values_of_any_times(seed: int, tmp_path: Path) -> None:
     """Reports whose samples are late, have gaps, lack metrics and begin at any time."""

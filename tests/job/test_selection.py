@@ -121,6 +121,7 @@ def test_nvtx_range_is_the_time_in_which_it_is_open_on_any_rank(ddp, tmp_path):
         assert same[0] == same[1]
 
 
+@pytest.mark.slow
 def test_nvtx_range_open_several_times(ddp, tmp_path):
     """`forward` is open once a step: the time in kernels is that of the kernels within the union of these times."""
     pattern = "forw?rd"
@@ -149,6 +150,7 @@ def test_nvtx_range_open_several_times(ddp, tmp_path):
     assert next(s.written for s in summary.sources if s.name == "kernels") == kept
 
 
+@pytest.mark.slow
 def test_nvtx_range_that_is_not_there(ddp, tmp_path):
     with pytest.raises(UsageError, match="no NVTX range in any report has this text"):
         translated(ddp, tmp_path, source_options=SourceOptions(nvtx_range="stpe"), nvtx_range="stpe")

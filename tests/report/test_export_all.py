@@ -103,6 +103,7 @@ def test_good_exports_are_not_counted(fake: Fake, tmp_path: Path) -> None:
     assert again.steps == [] and len(fake.exports()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 6])
 def test_first_failure_in_the_order_of_the_reports(fake: Fake, tmp_path: Path, jobs: int) -> None:
     """The one that fails last by the clock is the first by the command line."""
@@ -134,6 +135,7 @@ def test_no_nsys_names_the_first_report_without_export(tmp_path: Path, monkeypat
     assert len(locate_exports(reports, tmp_path, Progress())) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_all_exports_and_leaves_nothing(fake: Fake, tmp_path: Path, number: int) -> None:
     fake.behave(partial=True, sleep=60)

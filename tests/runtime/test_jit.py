@@ -64,6 +64,7 @@ def test_compiled_once(module):
     assert lines_of(module, INTEGERS, REALS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "text", "bits", "none"])
 def test_damaged_files_are_as_if_not_there(module, suffix, damage):
@@ -209,6 +210,7 @@ def test_processes_that_start_together(module):
     assert lines_of(module, np.arange(1000)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["", "folder", None])
 def test_the_current_folder_is_no_cache(module, value):
     """A user's folder that is not absolute is not used: empty, relative, or `~` where the user has no home."""

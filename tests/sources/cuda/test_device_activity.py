@@ -193,6 +193,7 @@ def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_an
     assert translated.account("launch_lines").written == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalised", [True, False])
 def test_captures_of_exports_with_other_times_are_where_they_were(
     samples: Path, tmp_path: Path, normalised: bool
@@ -221,6 +222,7 @@ def test_captures_of_exports_with_other_times_are_where_they_were(
     assert (idle["end"] - idle["begin"]).max() < 10**9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("later", "stretches"), [(10**11, 2), (0, 1)])
 def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, later: int, stretches: int) -> None:
     """Of one process (capture-range-end=repeat), or of two that share the GPU at the same time."""

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
+from tests.conftest import slow_but
 from tests.sources.mpi import mpi_truth
 from tests.sources.mpi.mpi_truth import Call, Truth
 from tests.sources.small_reports import get_account, translate_reports
@@ -57,7 +58,7 @@ class Translated:
         return get_account(self.summary, name)
 
 
-@pytest.fixture(scope="module", params=SETS)
+@pytest.fixture(scope="module", params=slow_but("samples", SETS))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
