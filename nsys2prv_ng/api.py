@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import (
@@ -24,6 +24,7 @@ from nsys2prv_ng.options import (
     SummaryOptions,
     TranslateOptions,
     describe_keywords,
+    list_options,
 )
 from nsys2prv_ng.runtime.progress import Progress
 
@@ -51,46 +52,37 @@ def _takes(
     options: Callable[Keywords, Options],
 ) -> Callable[[Callable[[One, Options], Answer]], Callable[Concatenate[One, Keywords], Answer]]:
     """Make a call that takes a class of options take the fields of that class as keywords, with their types."""
-
-    def decorate(call: Callable[[One, Options], Answer]) -> Callable[Concatenate[One, Keywords], Answer]:
-        @wraps(call)
-        def take(one: One, /, *arguments: Keywords.args, **keywords: Keywords.kwargs) -> Answer:
-            return call(one, options(*arguments, **keywords))
-
-        _document(take, call, options)
-        return take
-
-    return decorate
+    return lambda call: _take_keywords(call, options)
 
 
 def _takes_two(
     options: Callable[Keywords, Options],
 ) -> Callable[[Callable[[One, Other, Options], Answer]], Callable[Concatenate[One, Other, Keywords], Answer]]:
     """Do as `_takes` does for a call with two arguments before its keywords."""
-
-    def decorate(
-        call: Callable[[One, Other, Options], Answer],
-    ) -> Callable[Concatenate[One, Other, Keywords], Answer]:
-        @wraps(call)
-        def take(one: One, other: Other, /, *arguments: Keywords.args, **keywords: Keywords.kwargs) -> Answer:
-            return call(one, other, options(*arguments, **keywords))
-
-        _document(take, call, options)
-        return take
-
-    return decorate
+    return lambda call: _take_keywords(call, options)
 
 
-def _document(take: Callable[..., object], call: Callable[..., object], options: Callable[..., object]) -> None:
-    """Give a call the signature that it takes, and its keywords to its docstring."""
-    positional = [
-        parameter.replace(kind=introspection.Parameter.POSITIONAL_ONLY)
-        for name, parameter in introspection.signature(call).parameters.items()
-        if name != "options"
+def _take_keywords(call: Callable[..., Any], options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call with the signature, and the docstring, of both its own arguments and the keywords."""
+    own = [p for p in introspection.signature(call).parameters.values() if p.name != "options"]
+    described = list_options(options)
+    keywords = [
+        parameter.replace(annotation=described[name][0] if name in described else parameter.annotation)
+        for name, parameter in introspection.signature(options).parameters.items()
     ]
-    keywords = introspection.signature(options).parameters.values()
-    take.__signature__ = introspection.Signature([*positional, *keywords])  # type: ignore[attr-defined]
+    signature = introspection.Signature([*own, *keywords])
+
+    @wraps(call)
+    def take(*arguments: Any, **values: Any) -> Any:
+        try:
+            given = signature.bind(*arguments, **values).arguments
+        except TypeError as error:
+            raise TypeError(f"{call.__name__}() {error}") from None
+        return call(*(given.pop(parameter.name) for parameter in own), options(**given))
+
+    take.__signature__ = signature  # type: ignore[attr-defined]
     take.__doc__ = f"{call.__doc__}\n    Keywords:\n\n{describe_keywords(options)}\n"
+    return take
 
 
 # ---- the calls -------------------------------------------------------------------------------------------------------
@@ -108,10 +100,11 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     from nsys2prv_ng.translation.translate import translate as run
 
     given = _list_reports(reports)
-    _check_names(given, Path(output))
+    trace = _check_path("output", output)
+    _check_names(given, trace)
     progress = options.progress or Progress()
     with announce_compilation(progress.note):
-        return run(given, Path(output), _make_plan(options), progress)
+        return run(given, trace, _make_plan(options), progress)
 
 
 @_takes(SummaryOptions)
@@ -124,9 +117,7 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute import compute_summary
 
-    given = _list_reports(reports)
-    if not given:
-        raise UsageError("give at least one report", parameter="reports")
+    given = _list_some_reports(reports)
     progress = options.progress or Progress()
     read_options = _make_read_options(options)
     with announce_compilation(progress.note), open_job(given, Path(), read_options, progress) as job:
@@ -145,7 +136,7 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
 
     progress = options.progress or Progress()
     with announce_compilation(progress.note):
-        return run(_list_reports(reports), progress, options.jobs or count_usable_cores())
+        return run(_list_some_reports(reports), progress, options.jobs or count_usable_cores())
 
 
 @_takes(CheckOptions)
@@ -158,7 +149,7 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.runtime.jit import announce_compilation
 
-    path = Path(trace)
+    path = _check_path("trace", trace)
     progress = options.progress or Progress()
     size = path.stat().st_size if path.is_file() else 0
     with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:
@@ -252,7 +243,25 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, shortest:
 
 
 def _list_reports(reports: Reports) -> list[Path]:
-    return [Path(reports)] if isinstance(reports, (str, os.PathLike)) else list(map(Path, reports))
+    if isinstance(reports, str | os.PathLike):
+        return [Path(reports)]
+    try:
+        return [Path(report) for report in reports]
+    except TypeError:
+        raise UsageError("give a path or a list of paths", parameter="reports", value=reports) from None
+
+
+def _list_some_reports(reports: Reports) -> list[Path]:
+    given = _list_reports(reports)
+    if not given:
+        raise UsageError("give at least one report", parameter="reports")
+    return given
+
+
+def _check_path(name: str, path: AnyPath) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError("give a path", parameter=name, value=path)
+    return Path(path)
 
 
 def _check_names(reports: Sequence[Path], output: Path) -> None:

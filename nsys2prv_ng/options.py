@@ -8,7 +8,7 @@ parameter, for values that cannot be meant.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -42,31 +42,85 @@ class _Checked:
         for field in fields(self):  # type: ignore[arg-type]
             if field.name in described:
                 _check(field.name, getattr(self, field.name), *described[field.name])
+            elif field.name == "progress" and not isinstance(self.progress, Progress | None):  # type: ignore[attr-defined]
+                raise UsageError("give an instance of Progress", parameter="progress")
 
 
 def _check(name: str, value: object, kind: object, option: Option) -> None:
     """Raise UsageError for a value of another type, or one that is too small."""
-    if kind in (Names, Numbers, Paths) and isinstance(
-        value, (str, int, os.PathLike)
-    ):  # a text iterates over its letters
-        example = "" if kind == Numbers and isinstance(value, str) else f", [{value!r}]"
-        raise UsageError(f"give a list{example}", parameter=name, value=value)
-    if kind == TimeWindow and value is not None:
-        _check_window(name, value)
-    if option.minimum is not None and value is not None:
-        if not isinstance(value, int):
-            raise UsageError("give an integer", parameter=name, value=value)
-        if value < option.minimum:
-            raise UsageError(f"must be at least {option.minimum}", parameter=name, value=value)
+    if value is None and kind not in (bool, int, str, AnyPath):
+        return
+    for known, check in _CHECKS:
+        if kind == known:
+            if message := check(value):
+                raise UsageError(message, parameter=name, value=value)
+            break
+    if option.minimum is not None and value < option.minimum:  # type: ignore[operator]
+        raise UsageError(f"must be at least {option.minimum}", parameter=name, value=value)
 
 
-def _check_window(name: str, value: object) -> None:
-    limits = list(value) if isinstance(value, (tuple, list)) else []
-    if len(limits) != 2 or any(limit is not None and not isinstance(limit, int) for limit in limits):
-        raise UsageError("give two integers in ns, (from, to); None is no limit", parameter=name, value=value)
+def _is_integer(value: object) -> bool:
+    """Return whether a value is an integer of Python or numpy, and no bool."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _check_list(value: object, kind: type, what: str) -> str:
+    """Return what is wrong with a list of texts or numbers, or an empty text."""
+    if isinstance(value, str | int | os.PathLike):  # a text would iterate over its letters
+        parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
+        return f"give a list, {parts!r}" if all(isinstance(part, kind) for part in parts) else "give a list"
+    if not isinstance(value, Iterable):
+        return f"give a list of {what}"
+    if isinstance(value, Sized) and any(
+        not (_is_integer(part) if kind is int else isinstance(part, kind)) for part in value
+    ):
+        return f"give a list of {what}"
+    return ""
+
+
+def _check_window(value: object) -> str:
+    """Return what is wrong with the limits of a time, or an empty text."""
+    limits = list(value) if isinstance(value, tuple | list) else []
+    if len(limits) != 2 or any(limit is not None and not _is_integer(limit) for limit in limits):
+        return "give two integers in ns, (from, to); None is no limit"
     low, high = limits
     if (low or 0) < 0 or (high is not None and high <= (low or 0)):
-        raise UsageError("FROM must be earlier than TO, and neither may be negative", parameter=name, value=value)
+        return "FROM must be earlier than TO, and neither may be negative"
+    return ""
+
+
+def _check_durations(value: object) -> str:
+    """Return what is wrong with lengths by source, or an empty text."""
+    is_sound = isinstance(value, Mapping) and all(
+        isinstance(source, str) and _is_integer(length) and length >= 0 for source, length in value.items()
+    )
+    return "" if is_sound else "give a dict of lengths in ns by source, {'cuda_api': 10000}"
+
+
+def _check_type(kind: type | tuple[type, ...], what: str) -> Callable[[object], str]:
+    """Return a check that a value is of a type."""
+
+    def check(value: object) -> str:
+        is_sound = _is_integer(value) if kind is int else isinstance(value, kind)
+        return "" if is_sound else f"give {what}"
+
+    return check
+
+
+_CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
+    (Names, lambda value: _check_list(value, str, "texts")),
+    (Numbers, lambda value: _check_list(value, int, "integers")),
+    (Paths, lambda value: _check_list(value, (str, os.PathLike), "paths")),  # type: ignore[arg-type]
+    (TimeWindow, _check_window),
+    (MinDurations, _check_durations),
+    (bool, _check_type(bool, "True or False")),
+    (int, _check_type(int, "an integer")),
+    (int | None, _check_type(int, "an integer")),
+    (str, _check_type(str, "a text")),
+    (AnyPath, _check_type((str, os.PathLike), "a path")),
+    (AnyPath | None, _check_type((str, os.PathLike), "a path")),
+)
+"""What is wrong with a value of each type of option."""
 
 
 # ---- what several commands take --------------------------------------------------------------------------------------
@@ -92,36 +146,43 @@ class JobOptions(ReadingOptions):
         AnyPath,
         Option(
             "How to align the clocks of nodes: by UTC, by the ends of collectives, by a file that --align-report"
-            " wrote, or not at all; auto takes collectives where they do better than UTC.",
+            " wrote, or not at all; auto uses collectives where they are more accurate than UTC.",
+            keyword_help="'auto', 'utc', 'collectives', 'none', or a file that align_report wrote.",
             metavar="auto|utc|collectives|none|FILE",
         ),
     ] = "auto"
     time: Annotated[
         TimeWindow,
         Option(
-            "Only this time, from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",
+            "Only this time, counted from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",
+            keyword_help="Only this time: (from, to) in ns from the start of the trace; None is no limit.",
             metavar="FROM:TO",
             default="all",
         ),
     ] = None
     nvtx_range: Annotated[
         str,
-        Option("Only while an NVTX range with this text is open on any rank (* and ? as for files).", metavar="TEXT"),
+        Option("Only while an NVTX range with this text is open on any rank (wildcards: * and ?).", metavar="TEXT"),
     ] = ""
     ranks: Annotated[Numbers, Option("Only these ranks.", metavar="0-3,8", default="all")] = None
     memory: Annotated[
         int | None,
         Option(
             "Memory for events (K, M, G, T); the rest is spilled to a file.",
+            keyword_help="Memory for events in bytes; the rest is spilled to a file.",
             metavar="2G",
-            default="a quarter of the machine's or job's",
+            default="a quarter of that of the machine or job",
             minimum=0,
             unit="bytes",
         ),
     ] = None
     tmp: Annotated[
         AnyPath | None,
-        Option("Folder for events that exceed --memory.", metavar="FOLDER", default="that of the output"),
+        Option(
+            "Folder for events that exceed the memory.",
+            metavar="FOLDER",
+            default="that of the trace, else the current one",
+        ),
     ] = None
     strict: Annotated[
         bool, Option("Stop with an error if one of several reports cannot be read, instead of skipping it.")
@@ -150,7 +211,12 @@ class TranslateOptions(JobOptions):
         Option("Kinds of event to translate.", metavar="NAME,...", default="all that the reports hold"),
     ] = None
     derived: Annotated[
-        bool, Option("Omit derived data of whole GPUs (activity, idle gaps, kernels in flight).", flag="--no-derived")
+        bool,
+        Option(
+            "Omit derived data of whole GPUs (activity, idle gaps, kernels in flight).",
+            flag="--no-derived",
+            keyword_help="Add derived data of whole GPUs (activity, idle gaps, kernels in flight).",
+        ),
     ] = True
     align_report: Annotated[
         AnyPath | None, Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
@@ -160,7 +226,12 @@ class TranslateOptions(JobOptions):
     ] = None
     min_duration: Annotated[
         MinDurations,
-        Option("Drop shorter intervals of a kind of event; can be repeated.", metavar="SOURCE=10us", repeats=True),
+        Option(
+            "Drop events of this source that are shorter; can be repeated.",
+            metavar="SOURCE=10us",
+            repeats=True,
+            keyword_help="The shortest interval to keep (ns) by source.",
+        ),
     ] = None
     nvtx_domain: Annotated[
         Names,
@@ -168,7 +239,7 @@ class TranslateOptions(JobOptions):
     ] = None
     kernel_names: Annotated[
         Literal["short", "demangled"],
-        Option("Show kernels by their short or their demangled name.", metavar="short|demangled"),
+        Option("Names of kernels: short, or demangled with template arguments.", metavar="short|demangled"),
     ] = "short"
     metrics: Annotated[Names, Option("Only GPU metrics with these names.", metavar="'SM*,DRAM*'", default="all")] = None
     metrics_changes: Annotated[bool, Option("Write a GPU metric only when its value changes.")] = False
@@ -202,7 +273,13 @@ class TranslateOptions(JobOptions):
         AnyPath | None,
         Option("Write the numbers of events read, written and dropped as JSON.", metavar="FILE.json"),
     ] = None
-    summary: Annotated[bool, Option("Also print what the command summary prints, for the same events.")] = False
+    summary: Annotated[
+        bool,
+        Option(
+            "Also print the tables of nsys2prv-ng summary, for the same events.",
+            keyword_help="Also sum up the same events, as TranslationResult.summary.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -211,7 +288,8 @@ class TranslateOptions(JobOptions):
         if self.metrics_changes and (self.time is not None or self.nvtx_range):
             other = "time" if self.time is not None else "nvtx_range"
             raise UsageError(
-                f"cannot be combined with {other}: values in force would be lost", parameter="metrics_changes"
+                f"cannot be combined with {other}: the values at the start would be unknown",
+                parameter="metrics_changes",
             )
 
 
@@ -224,7 +302,12 @@ class CheckOptions(_Checked):
 
     cfg: Annotated[
         Paths,
-        Option("Check a Paraver cfg against the trace as well; can be repeated.", metavar="FILE.cfg", repeats=True),
+        Option(
+            "Check a Paraver cfg against the trace as well; can be repeated.",
+            metavar="FILE.cfg",
+            repeats=True,
+            keyword_help="Paraver cfgs to check against the trace as well.",
+        ),
     ] = None
     progress: Progress | None = None
 
@@ -235,4 +318,6 @@ ALL_OPTIONS = (TranslateOptions, SummaryOptions, InspectOptions, CheckOptions)
 
 def describe_keywords(options: Callable[..., object]) -> str:
     """Return a line for each keyword of a class of options, for the docstring of a call."""
-    return "\n".join(f"    {name}: {option.help}" for name, (_, option) in list_options(options).items())
+    return "\n".join(
+        f"    {name}: {option.keyword_help or option.help}" for name, (_, option) in list_options(options).items()
+    )

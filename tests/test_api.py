@@ -127,6 +127,18 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"sources": "kernels"}, "sources='kernels': give a list, ['kernels']"),
         (DDP, "trace.prv", {"ranks": 0}, "ranks=0: give a list, [0]"),
         (DDP, "trace.prv", {"ranks": "0-1"}, "ranks='0-1': give a list"),
+        (DDP, "trace.prv", {"ranks": ["0"]}, "ranks=['0']: give a list of integers"),
+        (DDP, "trace.prv", {"ranks": [True]}, "ranks=[True]: give a list of integers"),
+        (DDP, "trace.prv", {"sources": [1]}, "sources=[1]: give a list of texts"),
+        (DDP, "trace.prv", {"sources": "kernels,nvtx"}, "give a list, ['kernels', 'nvtx']"),
+        (DDP, "trace.prv", {"nvtx_range": ["step 3"]}, "nvtx_range=['step 3']: give a text"),
+        (DDP, "trace.prv", {"min_duration": "cuda_api=10us"}, "give a dict of lengths in ns by source"),
+        (DDP, "trace.prv", {"min_duration": {"cuda_api": "10us"}}, "give a dict of lengths in ns by source"),
+        (DDP, "trace.prv", {"derived": "no"}, "derived='no': give True or False"),
+        (DDP, "trace.prv", {"tmp": 3}, "tmp=3: give a path"),
+        (DDP, "trace.prv", {"align": 3}, "align=3: give a path"),
+        (DDP, "trace.prv", {"progress": True}, "progress: give an instance of Progress"),
+        (None, "trace.prv", {}, "reports: give a path or a list of paths"),
         (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "metrics: needs the source gpu_metrics"),
         (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "min_duration: kernel is none of the selected sources"),
         (DDP, "trace.prv", {"kernel_names": "long"}, "kernel_names='long': must be short or demangled"),
@@ -204,8 +216,28 @@ def test_check_answers_what_breaks_a_rule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", [nsys2prv_ng.summarize, nsys2prv_ng.inspect, nsys2prv_ng.check])
 def test_other_calls_refuse_keywords_that_they_lack(call) -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
+    with pytest.raises(TypeError, match=rf"^{call.__name__}\(\) got an unexpected keyword argument 'colour'"):
         call("a.sqlite", colour="red")
+
+
+def test_a_missing_or_a_needless_argument_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^translate\(\) missing a required argument: 'output'"):
+        nsys2prv_ng.translate("a.sqlite")
+    with pytest.raises(TypeError, match=r"^translate\(\) too many positional arguments"):
+        nsys2prv_ng.translate("a.sqlite", "x.prv", [0])
+    with pytest.raises(nsys2prv_ng.UsageError, match="output=3: give a path"):
+        nsys2prv_ng.translate("a.sqlite", 3)
+    with pytest.raises(nsys2prv_ng.UsageError, match="give at least one report"):
+        nsys2prv_ng.inspect([])
+
+
+def test_help_describes_keywords_and_not_options() -> None:
+    text = inspect.getdoc(nsys2prv_ng.translate) or ""
+    assert (
+        "derived: Add derived data" in text
+        and "--" not in text
+        and "Annotated" not in str(inspect.signature(nsys2prv_ng.translate))
+    )
 
 
 def test_results_are_found_by_name() -> None:

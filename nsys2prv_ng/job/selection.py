@@ -60,10 +60,12 @@ def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, l
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
     if not len(every):
+        text = selection.nvtx_range
+        hint = "" if text.endswith("*") else f"; if the texts end in numbers, try '{text}*'"
         raise UsageError(
-            f"no NVTX range in any report has this text; if the texts end in numbers, try '{selection.nvtx_range}*'",
+            f"no NVTX range in any report has this text{hint}",
             parameter="nvtx_range",
-            value=selection.nvtx_range,
+            value=text,
         )
     begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
     long = end > begin

@@ -33,7 +33,7 @@ def compiled(function: Function) -> Function:
         dispatcher._cache = machine_code.MachineCodeCache(function)
     except RuntimeError:  # no folder can be written
         pass
-    except AttributeError:  # numba's private parts are others: its own cache, or none
+    except (AttributeError, TypeError):  # numba's private parts are others: its own cache, or none
         with suppress(RuntimeError):
             dispatcher.enable_caching()
     kept: Function = dispatcher

@@ -156,10 +156,12 @@ def _list_dependencies(function: Any, seen: set[int]) -> Iterator[str]:
         for path, dependency in values:
             where = f"{function.__module__}.{function.__qualname__} {path}"
             if isinstance(dependency, np.ndarray):
-                yield f"{where} {dependency.dtype} {dependency.shape} {dependency.tobytes().hex()}"
+                content = hashlib.sha256(np.ascontiguousarray(dependency).data).hexdigest()
+                yield f"{where} {dependency.dtype} {dependency.shape} {content}"
             elif isinstance(dependency, _CONSTANTS):
                 yield f"{where} {_format_constant(dependency)}"
             elif python_function := getattr(dependency, "py_func", None):
+                yield f"{where} {python_function.__defaults__} {python_function.__kwdefaults__}"
                 for code in _list_code(python_function.__code__):
                     constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
                     yield f"{where} {code.co_code.hex()} {code.co_names} {list(map(_format_constant, constants))}"

@@ -33,9 +33,9 @@ def _build(hint: Any, value: Any, where: str) -> Any:
             return None
         (hint,) = (argument for argument in arguments if argument is not type(None))
         return _build(hint, value, where)
-    if origin is list and isinstance(value, list):
+    if origin is list and isinstance(value, list | tuple):
         return [_build(arguments[0], item, where) for item in value]
-    if origin is tuple and isinstance(value, list) and len(value) == len(arguments):
+    if origin is tuple and isinstance(value, list | tuple) and len(value) == len(arguments):
         return tuple(_build(part, item, where) for part, item in zip(arguments, value, strict=True))
     if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
         return build_dataclass(hint, value)

@@ -116,8 +116,8 @@ def shift(value):
     return value << settings.SHIFT
 
 @compiled
-def limit(value):
-    return min(shift(value), LIMIT)
+def limit(value, bonus=0):
+    return min(shift(value), LIMIT) + bonus
 """
 CALLER = """
 from callee import limit
@@ -136,7 +136,8 @@ def total(values):
 @pytest.mark.parametrize(
     ("file", "old", "new", "total"),
     [("settings.py", "LIMIT = 3", "LIMIT = 5", 11), ("settings.py", "SHIFT = 1", "SHIFT = 0", 6),
-     ("callee.py", "min(", "max(", 13), ("settings.py", "SHIFT = 1", "SHIFT = 1  # the same", 8)],
+     ("callee.py", "bonus=0", "bonus=1", 11), ("callee.py", "min(", "max(", 13),
+     ("settings.py", "SHIFT = 1", "SHIFT = 1  # the same", 8)],
 )  # fmt: skip
 def test_a_changed_constant_or_callee_compiles_again(tmp_path, file, old, new, total):
     """Numba itself would go on with the machine code of the old constant, which is in another file."""

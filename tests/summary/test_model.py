@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def test_a_saved_summary_is_the_same_when_loaded(summary: JobSummary, tmp_path: 
     summary.save(tmp_path / "job.json")
     assert JobSummary.load(tmp_path / "job.json") == summary
     assert json.loads((tmp_path / "job.json").read_text()) == json.loads(json.dumps(summary.to_dict()))
+
+
+def test_a_dict_that_was_not_saved(summary: JobSummary) -> None:
+    """asdict keeps tuples, JSON makes lists of them."""
+    windows = replace(summary, windows_ns=[(0, 5), (7, 9)])
+    assert JobSummary.from_dict(windows.to_dict()) == windows
 
 
 def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:

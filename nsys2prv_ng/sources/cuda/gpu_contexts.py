@@ -72,5 +72,10 @@ def _name_context(reader: ReportReader, process: int, context: int) -> str:
 
 
 SOURCE = Source(
-    "gpu_contexts", "Contexts that GPUs work for", (TABLE,), read, counted_tables=(EventRows(TABLE.name),), noun="switch steps"
+    "gpu_contexts",
+    "Contexts that GPUs work for",
+    (TABLE,),
+    read,
+    counted_tables=(EventRows(TABLE.name),),
+    noun="switch steps",
 )

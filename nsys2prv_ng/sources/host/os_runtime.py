@@ -95,6 +95,8 @@ SOURCE = Source(
     "OS runtime calls",
     (TABLE, call_chains.OS_CALL_CHAINS),
     read,
-    counted_tables=(EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),),
+    counted_tables=(
+        EventRows(OSRT, "globalTid", application=False, system_calls=True, no_task=("eventClass", _NO_CALLS)),
+    ),
     noun="calls",
 )

@@ -97,4 +97,6 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     return JoinResult({types.ON_CPU.names: values})
 
 
-SOURCE = Source("scheduling", "Threads on cores", (TABLE,), read, join, counted_tables=(EventRows(SCHED),), noun="switches")
+SOURCE = Source(
+    "scheduling", "Threads on cores", (TABLE,), read, join, counted_tables=(EventRows(SCHED),), noun="switches"
+)
