@@ -13,6 +13,7 @@ from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.options import CheckOptions
 from nsys2prv_ng.runtime.progress import choose_progress
+from nsys2prv_ng.text.formatting import count_noun
 
 
 @with_options(CheckOptions)
@@ -27,10 +28,12 @@ def check(
     """
     result = api.check(trace, **{**vars(options), "progress": choose_progress(quiet=quiet)})
     counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
-    counts += f"; {result.tasks:,} tasks, {result.rows:,} rows, {result.nodes:,} nodes"
+    counts += (
+        f"; {count_noun(result.tasks, 'task')}, {count_noun(result.rows, 'row')}, {count_noun(result.nodes, 'node')}"
+    )
     faults = [_print_findings(trace, result.problems, result.warnings, counts, quiet)]
     for cfg, checked in result.cfgs.items():
-        counts = f"{checked.windows:,} windows, {checked.histograms:,} histograms"
+        counts = f"{count_noun(checked.windows, 'window')}, {count_noun(checked.histograms, 'histogram')}"
         faults.append(_print_findings(cfg, checked.problems, checked.warnings, counts, quiet))
     if any(faults):
         raise TranslationError("; ".join(filter(None, faults)))

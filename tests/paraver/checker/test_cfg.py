@@ -58,7 +58,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     )
     assert run("check", prv, "--cfg", good, "--cfg", absent) == 0
     output = capsys.readouterr()
-    assert f"{good}: 1 windows, 0 histograms" in output.out
+    assert f"{good}: 1 window, 0 histograms" in output.out
     assert 'event type 9701 "More bytes" is not in the trace: Paraver asks before it shows' in output.out
     assert run("check", "--quiet", prv, "--cfg", good, "--cfg", absent) == 0
     assert capsys.readouterr().out == ""
