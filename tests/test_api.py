@@ -123,7 +123,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         ([], "trace.prv", {}, "give at least one report"),
         (["a.prv"], "trace.prv", {}, "a.prv: a trace among the reports"),
         (DDP, "trace.prv", {"sources": ["kernel"]}, "sources: no source is called kernel; did you mean kernels?"),
-        (DDP, "trace.prv", {"sources": []}, "sources: the sources are cuda_api,"),
+        (DDP, "trace.prv", {"sources": []}, "sources: no source is named; the sources are cuda_api,"),
         (DDP, "trace.prv", {"sources": "kernels"}, "sources='kernels': give a list, ['kernels']"),
         (DDP, "trace.prv", {"ranks": 0}, "ranks=0: give a list, [0]"),
         (DDP, "trace.prv", {"ranks": "0-1"}, "ranks='0-1': give a list"),

@@ -94,6 +94,6 @@ def _find_sources(names: Iterable[str]) -> tuple[Source, ...]:
     if unknown or not wanted:
         guesses = [guess for name in unknown for guess in get_close_matches(name, known, n=1)]
         remedy = f"did you mean {', '.join(guesses)}? " if guesses else ""
-        message = f"no source is called {', '.join(unknown)}; " if unknown else ""
+        message = f"no source is called {', '.join(unknown)}; " if unknown else "no source is named; "
         raise UsageError(f"{message}{remedy}the sources are {', '.join(known)}", parameter="sources")
     return tuple(source for source in SOURCES if source.name in wanted)
