@@ -141,6 +141,7 @@ def test_command_line() -> None:
 # ---- a job -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices"])  # an older nsys
     code, output = cluster.run(two_by_two())

@@ -625,6 +625,7 @@ def test_other_processes_are_counted(shared_reports, unpacked):
     assert f"1 of {report.other_processes + 1}" in format_inspection(Inspection([report], []), 100)
 
 
+@pytest.mark.slow
 def test_nothing_hides_in_names(tmp_path):
     name = "a\nb\x1b[31m\u202e\udcff.sqlite"
     evil = "host\x1b]0;title\x07\r\nnode fake, nsys 1"

@@ -64,6 +64,7 @@ def _left(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.endswith(".nsys-rep")} - {"nsys", "empty"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 3, 9])
 def test_as_many_at_once_as_was_asked_for(fake: Fake, tmp_path: Path, jobs: int) -> None:
     fake.behave(sleep=1)
@@ -77,6 +78,7 @@ def test_as_many_at_once_as_was_asked_for(fake: Fake, tmp_path: Path, jobs: int)
     assert sum(seen.done) == 400 and min(seen.done) > 0
 
 
+@pytest.mark.slow
 def test_one_on_each_core_if_not_asked(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 7}, raising=False)
     fake.behave(sleep=1)
@@ -84,6 +86,7 @@ def test_one_on_each_core_if_not_asked(fake: Fake, tmp_path: Path, monkeypatch: 
     assert _most_at_once(fake) == 3
 
 
+@pytest.mark.slow
 def test_what_nsys_prints_is_shown_while_it_runs(fake: Fake, tmp_path: Path) -> None:
     fake.behave(says="\rProcessing 5 events: [=7%  ]\rProcessing 5 events: [====40% ]", sleep=1.5)
     seen = _Seen()

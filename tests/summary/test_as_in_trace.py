@@ -55,6 +55,7 @@ def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest
     return Both(read_trace(output), found)
 
 
+@pytest.mark.slow
 def test_time_0_and_length_are_those_of_the_trace(both: Both) -> None:
     """Unless all is shown, which begins with the first event of the kinds that are read."""
     assert both.found.duration_ns <= both.trace.duration

@@ -58,6 +58,7 @@ def test_clocks_that_drift(tmp_path):
         assert written(tmp_path, drifting, resources) == expected, resources
 
 
+@pytest.mark.slow
 def test_events_wait_in_the_folder_for_them(tmp_path, monkeypatch):
     """With no memory to hold them, all are written there; it is left empty."""
     (tmp_path / "tmp").mkdir()
