@@ -165,15 +165,16 @@ def test_calls_that_tell_no_bytes_are_not_said_to_have_none(shared_reports: Path
 
 def depth_of(ranges: pd.DataFrame) -> list[int]:
     """Of each range in how many others of its thread it lies. A start/end range lies in none, and none in it."""
-    depths = []
+    columns = ["begin", "end", "tid", "domain", "text"]
     nested = ranges[ranges["style"] == PUSH_POP]
-    for begin, end, tid, style, domain, text in ranges[["begin", "end", "tid", "style", "domain", "text"]].itertuples(
-        index=False
-    ):
-        around = nested[(nested["tid"] == tid) & (nested["begin"] <= begin) & (nested["end"] >= end)]
-        me = (around["domain"] == domain) & (around["text"] == text)
-        same = (around["begin"] == begin) & (around["end"] == end)
-        depths.append(1 + int((~(me & same)).sum()) if style == PUSH_POP else 1)
+    alike = Counter(nested[columns].itertuples(index=False, name=None))
+    of_thread = {tid: (part["begin"].to_numpy(), part["end"].to_numpy()) for tid, part in nested.groupby("tid")}
+    depths = []
+    for style, *key in ranges[["style", *columns]].itertuples(index=False, name=None):
+        depths.append(1)
+        if style == PUSH_POP:
+            begins, ends = of_thread[key[2]]
+            depths[-1] += int(((begins <= key[0]) & (ends >= key[1])).sum()) - alike[tuple(key)]
     return depths
 
 
