@@ -122,16 +122,19 @@ def test_a_process_that_ends_before_it_takes_its_work():
             run(3, lambda index, tick: index, tick=tick, started=started)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_in_the_middle_of_its_answer():
+    """It fills the pipe while nobody reads: the answer is cut where the process is killed."""
+
     def do(index, tick):
         if index:
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            time.sleep(1)  # until the tick of the other piece keeps the reader busy
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
             return bytes(10**8)
-        for _ in range(10):
-            tick(1)
+        tick(1)
 
     with pytest.raises(TranslationError, match="lack of memory"):
-        run(2, do, processes=2, tick=lambda n: time.sleep(0.1))
+        run(2, do, processes=2, tick=lambda n: time.sleep(3))
 
 
 def test_an_answer_that_cannot_be_sent():
