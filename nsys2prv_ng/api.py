@@ -266,12 +266,13 @@ def _check_path(name: str, path: AnyPath) -> Path:
 
 def _check_names(reports: Sequence[Path], output: Path) -> None:
     if not output.name.endswith((".prv", ".prv.gz")):
-        raise UsageError(f"{output}: the trace must be named *.prv or *.prv.gz")
+        raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
     if not reports:
-        raise UsageError(f"give at least one report to translate into {output}")
+        raise UsageError(f"give at least one report to translate into {output}", parameter="reports")
     for report in reports:
         if report.name.endswith((".prv", ".prv.gz")):
-            raise UsageError(f"{report}: a trace among the reports; only the last argument names one")
+            message = "a trace among the reports; only the output is one"
+            raise UsageError(message, parameter="reports", value=str(report))
 
 
 def _to_path(path: AnyPath | None) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -13,12 +14,26 @@ def escape_unprintable(text: str) -> str:
 
 
 class TranslationError(Exception):
-    """The input or the output is at fault: one line that names file, table and remedy. Exit code 1."""
+    """The input or the output is at fault: one line that names file, table and remedy. Exit code 1.
+
+    `see` names the keywords of the Python calls that the remedy needs: the command line prints its own options instead.
+    """
 
     exit_code = 1
 
+    def __init__(self, message: str, *, see: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.see = see
+
     def __str__(self) -> str:
-        return escape_unprintable(super().__str__())
+        return escape_unprintable(self.message + refer_to(self.see))
+
+
+def refer_to(names: Iterable[str]) -> str:
+    """Return what an error says at its end of the keywords or options that its remedy needs."""
+    listed = ", ".join(names)
+    return f" (see {listed})" if listed else ""
 
 
 class ReportError(TranslationError):
@@ -34,9 +49,8 @@ class UsageError(TranslationError):
 
     exit_code = 2
 
-    def __init__(self, message: str, *, parameter: str = "", value: object = None) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, message: str, *, parameter: str = "", value: object = None, see: tuple[str, ...] = ()) -> None:
+        super().__init__(message, see=see)
         self.parameter = parameter
         self.value = value
 

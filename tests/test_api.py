@@ -119,9 +119,9 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("reports", "output", "keywords", "message"),
     [
-        (DDP, "trace.txt", {}, "trace.txt: the trace must be named *.prv or *.prv.gz"),
+        (DDP, "trace.txt", {}, "trace.txt': the trace must be named *.prv or *.prv.gz"),
         ([], "trace.prv", {}, "give at least one report"),
-        (["a.prv"], "trace.prv", {}, "a.prv: a trace among the reports"),
+        (["a.prv"], "trace.prv", {}, "reports='a.prv': a trace among the reports"),
         (DDP, "trace.prv", {"sources": ["kernel"]}, "sources: no source is called kernel; did you mean kernels?"),
         (DDP, "trace.prv", {"sources": []}, "sources: no source is named; the sources are cuda_api,"),
         (DDP, "trace.prv", {"sources": "kernels"}, "sources='kernels': give a list, ['kernels']"),

@@ -51,7 +51,7 @@ def install_presets(directory: Path, *, force: bool) -> list[Path]:
         others = [copy for source, copy in copies if copy.exists() and copy.read_bytes() != source.read_bytes()]
         if others and not force:
             more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
-            raise UsageError(f"{others[0]}{more}: exists and differs from the preset; replace it with --force")
+            raise UsageError(f"{others[0]}{more}: exists and differs from the preset; replace it", see=("force",))
         for source, copy in copies:
             copy.parent.mkdir(parents=True, exist_ok=True)
             if not (copy.exists() and copy.samefile(source)):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_origin
 import typer
 
 from nsys2prv_ng.cli import arguments
-from nsys2prv_ng.errors import UsageError, escape_unprintable
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, refer_to
 from nsys2prv_ng.options import (
     ALL_OPTIONS,
     AnyPath,
@@ -92,10 +92,10 @@ def collect_options(options: type[T], typed: Mapping[str, Any]) -> T:
         raise _blame(error, "" if value is None or isinstance(value, bool) else value) from None
 
 
-def spell(error: UsageError) -> str:
-    """Return the text of an error with the command line's spelling of the parameter, and of what was typed."""
-    if not error.parameter:
-        return str(error)
+def spell(error: TranslationError) -> str:
+    """Return the text of an error with the command line's spelling of its parameters, and of what was typed."""
+    if not isinstance(error, UsageError) or not error.parameter:
+        return escape_unprintable(error.message + refer_to(map(find_flag, error.see)))
     value = "" if error.value is None else f" {error.value}"
     return escape_unprintable(f"{find_flag(error.parameter)}{value}: {error.message}")
 

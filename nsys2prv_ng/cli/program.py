@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import spell
-from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
+from nsys2prv_ng.errors import TranslationError, escape_unprintable
 
 COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 
@@ -67,10 +67,8 @@ def _run(arguments: list[str]) -> int:
     try:
         result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
         sys.stdout.flush()
-    except UsageError as error:
-        return _fail(spell(error), error.exit_code)
     except TranslationError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(spell(error), error.exit_code)
     except _Terminated as error:
         return error.fail()
     except BrokenPipeError:
@@ -79,7 +77,7 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:  # only the output of the program itself: all other files have errors of their own
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
     except MemoryError:
-        return _fail("out of memory; translate fewer reports at once, or fewer kinds of event with --sources", 1)
+        return _fail("out of memory; translate fewer reports at once, or select fewer sources (see --sources)", 1)
     except Exception as error:
         if _received:  # compiled code and imports turn the exception of a signal into errors of their own
             return _received[0].fail()

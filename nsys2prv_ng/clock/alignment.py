@@ -149,7 +149,7 @@ def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, names:
         if not fit.held_out and way == AUTO:
             nodes = _join_some([names[d] for d in fit.domains.tolist()])
             warnings.append(
-                f"too few collectives on {nodes} to validate a clock fit; keeping UTC (--align collectives forces it)"
+                f"too few collectives on {nodes} to validate a clock fit; keeping UTC; align by collectives to force it"
             )
     if after.broken:
         warnings.append(

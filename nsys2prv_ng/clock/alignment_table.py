@@ -134,7 +134,7 @@ class Alignment:
     def toml(self) -> str:
         """Return a table of all nodes, which `read_table` reads."""
         lines = [
-            "# Clocks of the nodes: UTC + offset + drift * (UTC - since). --align takes this file.",
+            "# Clocks of the nodes: UTC + offset + drift * (UTC - since). The option align takes this file.",
             f"way = {json.dumps(self.way)}",
             f"violations_before = {self.before.broken}",
             f"violations_after = {self.after.broken}",
@@ -156,7 +156,9 @@ def read_table(path: Path) -> dict[str, Correction]:
         raise TranslationError(f"{path}: not a table of clocks: {str(error).splitlines()[0]}") from None
     nodes = content.get("node")
     if not isinstance(nodes, dict) or not nodes:
-        raise TranslationError(f"{path}: not a table of clocks: it has no [node.NAME]; --align-report writes one")
+        raise TranslationError(
+            f"{path}: not a table of clocks: it has no [node.NAME]; a translation writes one", see=("align_report",)
+        )
     return {str(name): _read_correction(path, str(name), node) for name, node in nodes.items()}
 
 

@@ -225,7 +225,7 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
         Obstacle(
             tuple(sources[table]),
             f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
-            " export the report again with another version of nsys, or choose --sources without"
+            " export the report again with another version of nsys, or translate without the sources"
             f" {', '.join(sources[table])}",
         )
         for table, missing in columns.items()

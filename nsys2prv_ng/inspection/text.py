@@ -37,7 +37,9 @@ def format_inspection(inspection: Inspection, width: int) -> str:
     parts += [
         _format_section("cannot be read:", unreadable, width),
         _format_section(
-            "cannot be translated without a new export or other --sources:", _list_obstacles(inspection), width
+            "cannot be translated without a new export or another choice of sources:",
+            _list_obstacles(inspection),
+            width,
         ),
         _format_section("missing from a trace:", _list_untranslated(inspection.reports), width),
         _format_messages(inspection.reports, width),

@@ -51,7 +51,8 @@ class TraceModel:
         if self.row_count > MAX_ROWS:
             raise TranslationError(
                 f"the trace would have {self.row_count} rows and Paraver takes {MAX_ROWS}:"
-                " translate fewer reports at once, or choose fewer kinds of event with --sources"
+                " translate fewer reports at once, or select fewer sources",
+                see=("sources",),
             )
 
     @property

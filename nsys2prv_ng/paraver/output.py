@@ -120,7 +120,7 @@ def refuse_in_the_way(file: Path, *, force: bool) -> None:
     if file.exists() and not file.is_file():
         raise TranslationError(f"{file}: is a device or a pipe; choose another name")
     if os.path.lexists(file) and not force:  # also a link to nothing
-        raise TranslationError(f"{file}: exists already; add --force to replace it, or choose another name")
+        raise TranslationError(f"{file}: exists already; replace it, or choose another name", see=("force",))
 
 
 def _create_beside(final: Path) -> tuple[int, Path]:

@@ -135,10 +135,13 @@ def _make_store_error(folder: Path, error: OSError) -> TranslationError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TranslationError(
             f"{folder}: no space left for the events that exceed the memory limit; choose another temporary folder, or"
-            " more memory"
+            " more memory",
+            see=("tmp", "memory"),
         )
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TranslationError(
-            f"too many open files to keep events ({error.strerror}); read fewer reports at once (-j)"
+            f"too many open files to keep events ({error.strerror}); read fewer reports at once", see=("jobs",)
         )
-    return TranslationError(f"{folder}: cannot keep events there: {error.strerror or error}; choose another with --tmp")
+    return TranslationError(
+        f"{folder}: cannot keep events there: {error.strerror or error}; choose another folder", see=("tmp",)
+    )

@@ -101,7 +101,8 @@ def _start(
         running[ours] = process
     except OSError as error:
         raise TranslationError(
-            f"cannot start reader process {number + 1}: {error.strerror or error}; read fewer reports at once (-j)"
+            f"cannot start reader process {number + 1}: {error.strerror or error}; read fewer reports at once",
+            see=("jobs",),
         ) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
@@ -159,8 +160,9 @@ def _make_end_error(process: BaseProcess) -> TranslationError:
     code = process.exitcode or 0
     if code == -signal.SIGKILL:
         return TranslationError(
-            "the system ended a reader process, most likely for lack of memory; read fewer reports at once (-j), or"
-            " fewer kinds of event (--sources)"
+            "the system ended a reader process, most likely for lack of memory; read fewer reports at once, or"
+            " select fewer sources",
+            see=("jobs", "sources"),
         )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
     return TranslationError(f"a reader process {how}")

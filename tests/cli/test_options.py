@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 import typer.main
 
+import nsys2prv_ng
 from nsys2prv_ng.bundled.job_script import ScriptOptions
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options, find_flag, spell
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options import CheckOptions, InspectOptions, SummaryOptions, TranslateOptions, list_options
 
 CLASSES = {
@@ -87,6 +91,34 @@ def test_errors_of_rooms_below_name_the_option() -> None:
     assert spell(UsageError("no domain", parameter="nvtx_domain", value="x\ny")) == "--nvtx-domain x?y: no domain"
     assert spell(UsageError("out.prv: no such folder")) == "out.prv: no such folder"
     assert find_flag("derived") == "--no-derived"
+
+
+def test_remedies_name_the_option_or_the_keyword() -> None:
+    error = TranslationError("out.prv: exists already", see=("force", "jobs"))
+    assert spell(error) == "out.prv: exists already (see --force, --jobs)"
+    assert str(error) == "out.prv: exists already (see force, jobs)"
+
+
+def test_only_the_command_line_spells_options() -> None:
+    """Errors and warnings below cli/ name keywords (`see`), so that they suit the calls in Python as well."""
+    flags = {option.get_flag(name) for kind in CLASSES.values() for name, (_, option) in list_options(kind).items()}
+    spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
+    described = {"options.py", "job_script.py"}  # help texts, and options of Slurm and nsys
+    package = Path(nsys2prv_ng.__file__).parent
+    found = []
+    for file in package.rglob("*.py"):
+        if file.name in described or file.is_relative_to(package / "cli"):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        docstrings = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
+        found += [
+            f"{file.name}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value not in docstrings
+            if spelled.search(node.value)
+        ]
+    assert found == []
 
 
 def test_every_field_is_an_option_or_for_programs_only() -> None:

@@ -441,7 +441,10 @@ def test_a_missing_column_is_an_obstacle_for_its_sources(tmp_path):
     done = run("inspect", report)
     line = assert_one_line(done, 1)
     assert "CUPTI_ACTIVITY_KIND_KERNEL has no column streamId" in line and "--sources" in line
-    assert "cannot be translated without a new export or other --sources:" in done.stdout and "cuda_api" in done.stdout
+    assert (
+        "cannot be translated without a new export or another choice of sources:" in done.stdout
+        and "cuda_api" in done.stdout
+    )
     assert "has no column streamId" in assert_one_line(run(report, tmp_path / "out.prv"), 1)
 
     ((names),) = [each.sources for each in one(report).obstacles]

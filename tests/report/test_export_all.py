@@ -144,6 +144,7 @@ def test_signal_ends_all_exports_and_leaves_nothing(fake: Fake, tmp_path: Path, 
     fake.behave(partial=True, sleep=60)
     reports = _reports(tmp_path, 4)
     code = "import signal, os, sys; signal.pthread_sigmask(signal.SIG_UNBLOCK, [2, 15, 1])\n"
+    code += "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # which nohup has set to ignore
     code += "os.sched_getaffinity = lambda _: {0, 1, 2}\nfrom nsys2prv_ng.cli.program import main; main()"
     child = subprocess.Popen(
         [sys.executable, "-c", code, *reports, tmp_path / "out.prv"], stderr=subprocess.PIPE, text=True

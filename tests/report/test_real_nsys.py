@@ -344,13 +344,21 @@ def test_report_that_was_cut_off(profiled: Profiled, tmp_path: Path, keep: float
     assert _names(tmp_path / "job") == {"rank0.nsys-rep", "rank1.nsys-rep"} and _names(tmp_path) == {"job"}
 
 
-def test_report_with_damaged_blocks(profiled: Profiled, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (9, 10), (1, 9)])
+def test_report_with_damaged_blocks(profiled: Profiled, tmp_path: Path, first: int, last: int) -> None:
+    """nsys refuses a damaged header or index. Which blocks lie between them depends on the machine that was profiled:
+    where it reads none of the damaged ones, the trace must be that of the whole report."""
     report = _copied(profiled, tmp_path / "job")[0]
     data = report.read_bytes()
     tenth = len(data) // 10
-    report.write_bytes(data[:tenth] + bytes(8 * tenth) + data[9 * tenth :])
-    assert "the report is damaged or was cut off" in _error([report], tmp_path / "out.prv")
-    assert _names(tmp_path / "job") == {"rank0.nsys-rep", "rank1.nsys-rep"}
+    report.write_bytes(data[: first * tenth] + bytes((last - first) * tenth) + data[last * tenth :])
+    command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", report, tmp_path / "out.prv"]
+    if (first, last) == (1, 9) and subprocess.run(command, capture_output=True, timeout=300).returncode == 0:
+        _translate(_copied(profiled, tmp_path / "whole")[:1], tmp_path / "whole.prv")
+        assert (tmp_path / "out.prv").read_bytes() == (tmp_path / "whole.prv").read_bytes()
+    else:
+        assert "the report is damaged or was cut off" in _error([report], tmp_path / "out.prv")
+        assert _names(tmp_path / "job") == {"rank0.nsys-rep", "rank1.nsys-rep"}
 
 
 def test_file_that_is_no_report(tmp_path: Path, nsys: Nsys) -> None:
