@@ -56,7 +56,7 @@ def test_other_files_are_replaced_only_by_force(tmp_path: Path) -> None:
     own = tmp_path / "basics" / "kernels.cfg"
     own.parent.mkdir()
     own.write_text("mine")
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="see force"):
         install_presets(tmp_path, force=False)
     assert files_of(tmp_path) == {"basics/kernels.cfg": b"mine"}
     install_presets(tmp_path, force=True)

@@ -440,7 +440,7 @@ def test_a_missing_column_is_an_obstacle_for_its_sources(tmp_path):
         database.execute("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN streamId")
     done = run("inspect", report)
     line = assert_one_line(done, 1)
-    assert "CUPTI_ACTIVITY_KIND_KERNEL has no column streamId" in line and "--sources" in line
+    assert "CUPTI_ACTIVITY_KIND_KERNEL has no column streamId" in line and "translate without the sources" in line
     assert (
         "cannot be translated without a new export or another choice of sources:" in done.stdout
         and "cuda_api" in done.stdout

@@ -58,7 +58,7 @@ def test_nothing_is_under_the_final_names_while_it_is_written(tmp_path):
 @pytest.mark.parametrize("existing", ["a.prv", "a.pcf", "a.row"])
 def test_existing_files_need_force(tmp_path, existing):
     (tmp_path / existing).write_text("mine")
-    with pytest.raises(TranslationError, match=rf"{existing}.*--force"):
+    with pytest.raises(TranslationError, match=rf"{existing}.*see force"):
         write(tmp_path / "a.prv")
     assert names(tmp_path) == [existing]
     write(tmp_path / "a.prv", force=True)

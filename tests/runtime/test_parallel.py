@@ -158,7 +158,7 @@ def test_no_more_processes(monkeypatch):
         return fork()
 
     monkeypatch.setattr(os, "fork", limited)
-    with pytest.raises(TranslationError, match=r"process 3: .*temporarily unavailable.*-j"):
+    with pytest.raises(TranslationError, match=r"process 3: .*temporarily unavailable.*see jobs"):
         run(5, lambda index, tick: index)
     assert nobody_is_left()
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
