@@ -60,6 +60,7 @@ def _values(reports: Sequence[Path]) -> pd.DataFrame:
     parts = []
     for report in filter(_has_metrics, reports):
         names = _sql(report, "SELECT typeId, metricId, metricName AS name FROM TARGET_INFO_GPU_METRICS")
+        names["name"] = names["name"].astype("category")
         values = _sql(report, "SELECT typeId, metricId, timestamp AS time, value FROM GPU_METRICS")
         part = values.merge(names, on=["typeId", "metricId"])
         assert len(part) == len(values)
@@ -75,7 +76,7 @@ def _values_of(trace: Trace, start: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "gpu": events["row"].map(gpu_of_row),
-            "name": events["type"].map(trace.types),
+            "name": events["type"].map(pd.Series(trace.types, dtype="category")),
             "time": events["time"] + start,
             "value": events["value"],
             "line": events["line"],
@@ -93,9 +94,9 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
     trace, summary = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics")
     expected, found = _values(reports), _values_of(trace, summary.start_utc_ns)
     assert len(expected) == len(found)
-    names = sorted(set(expected["name"]))  # numbers sort and compare faster than texts
-    assert names == sorted(set(found["name"]))
-    for part in (expected, found):
+    names = sorted(expected["name"].unique())
+    assert names == sorted(found["name"].unique())
+    for part in (expected, found):  # numbers sort and compare faster than texts
         part["name"] = part["name"].astype(pd.CategoricalDtype(names)).cat.codes
     columns = ["gpu", "name", "time", "value"]
     ordered = [
