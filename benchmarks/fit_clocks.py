@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from nsys2prv_ng.clock.alignment import fit_from_matches
-from nsys2prv_ng.clock.matching import Matches
+from nsys2prv_ng.clock.matches import Matches
 
 
 def simulate(reports: int, collectives: int, nodes: int, seed: int = 1) -> tuple[Matches, np.ndarray, np.ndarray]:

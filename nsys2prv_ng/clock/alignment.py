@@ -11,10 +11,10 @@ import numpy as np
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
-from nsys2prv_ng.clock.collectives import Evidence
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_clocks
-from nsys2prv_ng.clock.matching import Matches, match_rows
+from nsys2prv_ng.clock.matches import Matches, match_rows
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.report.metadata import FARTHEST
 
 AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"

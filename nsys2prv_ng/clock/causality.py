@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches
+from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches
 from nsys2prv_ng.runtime.jit import compiled
 
 _ROUNDS = 40

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.matching import Matches
+from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.normal import (
     BLOCKS,
     NormalProblem,

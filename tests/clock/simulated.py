@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.clock.matching import Matches, match_reports
+from nsys2prv_ng.clock.matches import Matches, match_reports
 
 
 @dataclass(frozen=True)

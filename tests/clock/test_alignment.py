@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matc
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
-from nsys2prv_ng.clock.matching import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
+from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.clock.collectives import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, Evidence
+from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, select_sources

@@ -9,7 +9,8 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.collectives import (
+from nsys2prv_ng.objects.places import Places, Thread
+from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
     OTHER,
@@ -19,7 +20,6 @@ from nsys2prv_ng.clock.collectives import (
     Messages,
     get_kinds,
 )
-from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, WORLD, Communicators
@@ -65,6 +65,9 @@ def collect_evidence(
         kind=kind,
         is_root=root == own,
         has_communicator=_mark_known(communicators)[communicator],
+        place=rows.place[calls.first],
+        launched=rows.begin[calls.first],
+        caller=rows.thread[calls.first],
     )
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.collectives import (
+from nsys2prv_ng.objects.places import Places, Stream
+from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
     OTHER,
@@ -20,7 +21,6 @@ from nsys2prv_ng.clock.collectives import (
     Evidence,
     get_kinds,
 )
-from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVES
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels, parse_function
@@ -74,6 +74,9 @@ def collect_evidence(
         kind=kind,
         is_root=root == own,
         has_communicator=np.ones(at.size, np.bool_),
+        place=kernel.place[at],
+        launched=kernel.launched[at],
+        caller=kernel.caller[at],
     )
     return Evidence([collectives])
 
@@ -122,4 +125,7 @@ def _collect_by_sequence(
         kind=np.full(at.size, SYNCHRONISING, np.int64),
         is_root=np.zeros(at.size, np.bool_),
         has_communicator=np.zeros(at.size, np.bool_),
+        place=kernel.place[at],
+        launched=kernel.launched[at],
+        caller=kernel.caller[at],
     )

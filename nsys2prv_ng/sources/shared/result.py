@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.clock.collectives import Evidence
+from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, make_intervals, select
 from nsys2prv_ng.records.runs import Run
 

@@ -1,6 +1,7 @@
-"""The evidence of clocks: collective operations and messages, as columns of one report in its own time.
+"""The parts of ranks in operations over ranks: collectives and messages, as columns of one report in its own time.
 
-A source fills these tables from the calls that it knows; nothing here depends on the library that made them.
+A source fills these tables from the calls that it knows; nothing here depends on the library that made them. Clocks are
+aligned by them, and waits are found in them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ class Collectives(NamedTuple):
     """SYNCHRONISING, FROM_ROOT, TO_ROOT or OTHER."""
     is_root: BoolArray
     has_communicator: BoolArray
+    place: IntArray
+    """Place of the kernel or call that carries the operation out, -1 if it has none. It may carry out several."""
+    launched: IntArray
+    """When the call began that launched the kernel; NULL if it was not recorded. For a call, its own begin."""
+    caller: IntArray
+    """globalTid of the thread that made this call; NULL if it was not recorded."""
 
 
 class Messages(NamedTuple):

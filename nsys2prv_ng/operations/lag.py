@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.clock.collectives import ANY_SIZE
+from nsys2prv_ng.operations.parts import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 
 FURTHEST_UTC_NS = 2 * 10**9
