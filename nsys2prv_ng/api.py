@@ -215,6 +215,7 @@ def _make_plan(options: TranslateOptions) -> TranslationPlan:
         source_options=source_options,
         selection=selection,
         align=shared.align,
+        find_waits=options.derived,
         strict=shared.strict,
         resources=shared.resources,
         align_report=_to_path(options.align_report),

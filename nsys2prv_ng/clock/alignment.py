@@ -12,8 +12,9 @@ from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_clocks
-from nsys2prv_ng.clock.matches import Matches, match_rows
+from nsys2prv_ng.clock.matches import Matches, match_evidence
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.report.metadata import FARTHEST
 
@@ -46,23 +47,37 @@ def uses_collectives(way: str | Path) -> bool:
     return way in (AUTO, COLLECTIVES)
 
 
+def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, Matches]:
+    """Return the collectives of all reports, and what they show of the clocks; times count from the first report."""
+    _, offsets = find_offsets(reports)
+    return match_evidence([r.evidence for r in reports], [r.node for r in reports], offsets)
+
+
+def find_offsets(reports: Sequence[ReportClock]) -> tuple[int, list[int]]:
+    """Return the earliest time 0 of a report (UTC, ns), and the offset of each report's times to it."""
+    base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
+    return base, [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
+
+
 def align_clocks(
-    way: str | Path, reports: Sequence[ReportClock], names: Sequence[str]
+    way: str | Path, reports: Sequence[ReportClock], names: Sequence[str], matches: Matches | None = None
 ) -> tuple[Alignment, list[ClockMap]]:
     """Return the corrections of the nodes with these names, and the map of each report to the common clock.
 
+    `matches`: those of `match_reports_on_utc`, if they were made.
     The common clock counts ns from the UTC `Alignment.utc_base`. Raises TranslationError for a file that cannot be
     read or says something impossible.
     """
-    base = min((r.utc_of_zero for r in reports if r.utc_of_zero), default=0)
+    base, offsets = find_offsets(reports)
     if way == NONE:  # every report starts at 0
         return Alignment(NONE, base, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
-    offsets = [0 if r.utc_of_zero is None else r.utc_of_zero - base for r in reports]
     alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
     if isinstance(way, Path):
         alignment = _read_alignment(way, base, names)
     elif uses_collectives(way) and len(names) > 1:
-        alignment = _fit_from_collectives(str(way), reports, offsets, base, names)
+        if matches is None:
+            _, matches = match_reports_on_utc(reports)
+        alignment = fit_from_matches(str(way), matches, base, names)
     corrections = [node.correction for node in alignment.nodes]
     maps = [corrections[r.node].after_utc(offset, base) for r, offset in zip(reports, offsets, strict=True)]
     if any(abs(clock_map.offset) >= FARTHEST for clock_map in maps):
@@ -77,13 +92,6 @@ def _read_alignment(path: Path, base: int, names: Sequence[str]) -> Alignment:
     if missing:
         alignment.warnings.append(f"{path} does not list {_join_some(missing)}: keeping plain UTC there")
     return alignment
-
-
-def _fit_from_collectives(
-    way: str, reports: Sequence[ReportClock], offsets: Sequence[int], base: int, names: Sequence[str]
-) -> Alignment:
-    matches = match_rows([r.evidence for r in reports], [r.node for r in reports], offsets)
-    return fit_from_matches(way, matches, base, names)
 
 
 def fit_from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:

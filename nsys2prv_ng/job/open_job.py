@@ -34,6 +34,7 @@ from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
 from nsys2prv_ng.report.files import get_export_size, locate_exports
@@ -59,6 +60,8 @@ class ReadOptions:
     selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"
     """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
+    find_waits: bool = True
+    """Match operations over ranks even where no clock needs them."""
     strict: bool = False
     """End with an error if one of several reports cannot be read, instead of skipping it."""
     resources: Resources = field(default_factory=Resources)
@@ -89,6 +92,12 @@ class Job:
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
+    operations: Operations
+    """Collectives over the ranks of all reports; none unless they were wanted."""
+    offsets: list[int]
+    """Offset (ns) of the times of each report to those of the operations, which no clock has corrected."""
+    lacks_ranks: bool
+    """Whether some rank of the job has no report."""
     joined: list[JoinResult]
     """What sources made of all reports together, stored on rows of the chosen tree."""
     warnings: tuple[str, ...]
@@ -133,12 +142,12 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
             store,
             progress,
             workers=workers,
-            collect_evidence=uses_collectives(options.align) and len(exports) > 1,
+            collect_evidence=options.find_waits or (uses_collectives(options.align) and len(exports) > 1),
             errors=errors,
         )
         skipped = _report_skipped(errors or {}, progress)
         aligned = align_reports(read, options.align)
-        del read  # with the evidence of the clocks, which only the alignment needs
+        del read  # with the parts of operations, which are matched now
         # A user who gives a single report has chosen it among those of the ranks.
         yield _place_reports(aligned, options, store, workers, skipped, checks_ranks=len(reports) > 1)
 
@@ -212,6 +221,9 @@ def _place_reports(
         tree=tree,
         new_row=new_row,
         spans=spans,
+        operations=aligned.operations,
+        offsets=aligned.offsets,
+        lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),
         windows=windows,
         first=limits.first,
         last=limits.last,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray
-from nsys2prv_ng.clock.alignment import ReportClock, align_clocks
+from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets, match_reports_on_utc
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -22,6 +22,7 @@ from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import load_for_change, spill_records
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records import columns as rec
@@ -38,6 +39,10 @@ class AlignedReports(NamedTuple):
     reports: list[ReportRecords]
     node_names: list[str]
     alignment: Alignment
+    operations: Operations
+    """The collectives of all reports, as far as they were read."""
+    offsets: list[int]
+    """Offset (ns) of the times of each report to those of the operations."""
 
 
 class Limits(NamedTuple):
@@ -61,9 +66,10 @@ def align_reports(read: Sequence[ReadReport], way: str | Path) -> AlignedReports
         ReportClock(node, report.metadata.utc_of_zero, report.evidence)
         for report, node in zip(read, nodes, strict=True)
     ]
-    alignment, maps = align_clocks(way, clocks, names)
+    operations, matches = match_reports_on_utc(clocks)
+    alignment, maps = align_clocks(way, clocks, names, matches)
     reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
-    return AlignedReports(reports, names, alignment)
+    return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1])
 
 
 def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:

@@ -20,8 +20,7 @@ _MOST_SOURCES = 16
 class PartTable(NamedTuple):
     """n parts of ranks in collectives, of all reports, with names that are the same for all of them.
 
-    There can be tens of millions. `source` is report * 16 + number of the table in the report; `at` the row there.
-    Times are ns on a UTC that is not corrected yet.
+    There can be tens of millions. Times are ns on a UTC that is not corrected yet.
     """
 
     communicators: list[str]
@@ -30,7 +29,9 @@ class PartTable(NamedTuple):
     name: npt.NDArray[np.int32]
     bytes: IntArray
     source: npt.NDArray[np.int32]
-    at: npt.NDArray[np.int32]
+    """Index of the report * 16 + number of the table in the report."""
+    place: npt.NDArray[np.int32]
+    """Place in the report of the kernel or call that carries the operation out; -1 if it has none."""
     member: npt.NDArray[np.int32]
     """Number of the rank, over all reports and tables."""
     domain: npt.NDArray[np.int32]
@@ -39,6 +40,8 @@ class PartTable(NamedTuple):
     kind: npt.NDArray[np.int8]
     is_root: BoolArray
     has_communicator: BoolArray
+    sizes: list[int]
+    """Number of ranks of each communicator, as far as any report records it; else 0."""
 
     @property
     def report(self) -> npt.NDArray[np.int32]:
@@ -101,6 +104,7 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
     communicators: dict[str, int] = {}
     names: dict[str, int] = {}
     columns: list[tuple[npt.NDArray[np.generic], ...]] = [tuple(np.zeros(0, kind) for kind in _KINDS)]
+    sizes: dict[int, int] = {}
     members = 0
     for report, (tables, domain, offset) in enumerate(reports):
         for source, rows in enumerate(tables):
@@ -113,7 +117,7 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
                     np.array(name, np.int32)[rows.operation],
                     rows.bytes,
                     np.full(n, report * _MOST_SOURCES + source, np.int32),
-                    np.arange(n, dtype=np.int32),
+                    rows.place.astype(np.int32),
                     (rows.member + members).astype(np.int32),
                     np.full(n, domain, np.int32),
                     rows.begin + offset,
@@ -123,9 +127,12 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
                     rows.has_communicator,
                 )
             )
+            for number, size in zip(communicator, rows.sizes, strict=True):
+                sizes[number] = max(sizes.get(number, 0), size)
             members += int(rows.member.max(initial=-1)) + 1
     joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    return PartTable(list(communicators), list(names), *joined)  # type: ignore[arg-type]
+    known = [sizes[number] for number in range(len(communicators))]
+    return PartTable(list(communicators), list(names), *joined, sizes=known)  # type: ignore[arg-type, misc]
 
 
 _KINDS = (

@@ -45,10 +45,8 @@ class Collectives(NamedTuple):
     has_communicator: BoolArray
     place: IntArray
     """Place of the kernel or call that carries the operation out, -1 if it has none. It may carry out several."""
-    launched: IntArray
-    """When the call began that launched the kernel; NULL if it was not recorded. For a call, its own begin."""
-    caller: IntArray
-    """globalTid of the thread that made this call; NULL if it was not recorded."""
+    sizes: list[int]
+    """Number of ranks of each communicator; 0 where no call records it."""
 
 
 class Messages(NamedTuple):
@@ -77,3 +75,25 @@ class Evidence:
 def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:
     """Return the kind of each operation by its name; OTHER for names without one."""
     return np.array([kinds.get(name, OTHER) for name in operations], np.int64)
+
+
+class MessagePairs(NamedTuple):
+    """n messages with both their ends, on the common clock (ns) and on rows of the trace.
+
+    Each side has the kernel or call in which it may wait, from `begin` to `end`, and `arrived`, when the other side no
+    longer had to wait for it: the begin of a kernel, or of the call that posted a send or receive.
+    """
+
+    send_row: IntArray
+    send_arrived: IntArray
+    send_begin: IntArray
+    send_end: IntArray
+    """NULL (of reports) where it was not recorded."""
+    receive_row: IntArray
+    receive_arrived: IntArray
+    receive_begin: IntArray
+    receive_end: IntArray
+    bytes: IntArray
+    sender: IntArray
+    """Row of the thread or stream on which the send was posted; it may end on another thread."""
+    receiver: IntArray

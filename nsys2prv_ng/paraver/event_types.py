@@ -52,6 +52,38 @@ KERNELS_IN_FLIGHT = EventType(63000402, "Kernels in flight", "device_activity")
 GPU_IDLE_STRETCH = EventType(63000403, "GPU idle stretch", "device_activity", unit="ns")
 QUEUE_DELAY = EventType(63000404, "Kernel queue delay", "device_activity", unit="ns")
 
+# ---- waits: derived over all ranks -----------------------------------------------------------------------------------
+WAITING_PART, MOVING_PART = 1, 2
+OPERATION_PART = EventType(
+    63000410, "Part of a communication", "waits", interval=True, values={WAITING_PART: "waiting", MOVING_PART: "moving"}
+)
+"""Within a kernel of NCCL or a call of MPI."""
+WAITED_FOR = EventType(63000411, "Rank waited for", "waits", interval=True)
+"""The number of the task; labels are the names of the tasks of the trace."""
+LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY, LATE_CALL, LATE_UNKNOWN = range(1, 6)
+LATE_REASONS = {
+    LATE_LAUNCH: "launched late by the host",
+    LATE_DEVICE: "the operation before it on the stream ended late",
+    LATE_DEPENDENCY: "waited for an event or another operation",
+    LATE_CALL: "called late by the host",
+    LATE_UNKNOWN: "unknown",
+}
+WAIT_REASON = EventType(63000412, "Why the rank waited for was late", "waits", interval=True, values=LATE_REASONS)
+GPU_WAITS = {
+    1: "Compute alone",
+    2: "Compute over moving data",
+    3: "Moving data, exposed",
+    4: "Waiting for a rank, exposed",
+    5: "Waiting for a rank, hidden by compute",
+    6: "Memory",
+    7: "Idle",
+    8: "Communication not split, exposed",
+    9: "Compute over communication not split",
+}
+GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
+LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns")
+"""On the kernel or call that the others waited for: by how much it began later than the last of the others."""
+
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 
@@ -293,6 +325,7 @@ NCCL_OPERATIONS = {"Sum": 1, "Product": 2, "Max": 3, "Min": 4, "Avg": 5}
 TAG_LAUNCH = 55001
 TAG_COPY = 55002
 TAG_NCCL = 55004
+TAG_RELEASE = 55005
 
 # ---- states: Extrae's numbers and colours ----------------------------------------------------------------------------
 IDLE = 0

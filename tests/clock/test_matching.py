@@ -104,7 +104,8 @@ def table(rows: list[tuple[str, str, int, int, int, int, int, bool]], *, known: 
         *numbers,
         np.array([row[7] for row in rows]),
         np.full(len(rows), known),
-        *np.zeros((3, len(rows)), np.int64),
+        np.zeros(len(rows), np.int64),
+        [0] * len(communicators),
     )
 
 

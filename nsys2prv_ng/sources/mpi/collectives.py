@@ -66,9 +66,16 @@ def collect_evidence(
         is_root=root == own,
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
-        launched=rows.begin[calls.first],
-        caller=rows.thread[calls.first],
+        sizes=[_find_size(key, communicators) for key in communicators.keys],
     )
+
+
+def _find_size(key: str, communicators: Communicators) -> int:
+    """Return the number of ranks of a communicator; 0 where it is unknown."""
+    group = communicators.groups.get(key)
+    while group is not None and not group.size and group.copy_of:
+        group = communicators.groups.get(group.copy_of)
+    return group.size if group is not None else 0
 
 
 def _is_blocking(name: str) -> bool:

@@ -22,6 +22,7 @@ import pandas as pd
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
@@ -80,8 +81,8 @@ def match_messages(
     task_of_row: IntArray,
     task_of_rank: Mapping[int, int],
     captured: CapturedTime,
-) -> Result:
-    """Make a communication for each message with a known send and receive.
+) -> tuple[Result, MessagePairs]:
+    """Make a communication for each message with a known send and receive; return the messages as well.
 
     `read` counts messages that were recorded on either side.
     """
@@ -108,7 +109,8 @@ def match_messages(
     size = np.maximum(s["bytes"].to_numpy(), 0)
     send, receive = (s["row"].to_numpy(), s["time"].to_numpy()), (r["row"].to_numpy(), r["done"].to_numpy())
     result.records.append(make_communications(*send, *receive, size, s["tag"].to_numpy()))
-    return result
+    columns = [t[name].to_numpy() for t in (s, r) for name in ("row", "time", "completing", "done")]
+    return result, MessagePairs._make([*columns, size, s["posted_at"].to_numpy(), r["posted_at"].to_numpy()])
 
 
 # ---- messages of all reports, with tasks and on one clock ------------------------------------------------------------
@@ -135,6 +137,8 @@ def _make_table(
             "row": report.rows[ends.place],
             "time": report.clock(ends.time),
             "done": np.where(ends.done == NULL, NULL, report.clock(ends.done)),
+            "completing": np.where(ends.completing == NULL, NULL, report.clock(ends.completing)),
+            "posted_at": report.rows[ends.posted_at],
             "tag": np.where(ends.tag == NULL, _ANY, ends.tag),
             "bytes": ends.bytes,
         }

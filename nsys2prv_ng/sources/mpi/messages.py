@@ -74,6 +74,8 @@ class MessageEnds(NamedTuple):
     """When a send began or a receive was posted."""
     done: IntArray
     """When it ended; NULL if no wait or test that completed it was recorded."""
+    completing: IntArray
+    """When the call began in which it ended; NULL where its end was not recorded."""
     communicator: IntArray
     partner: IntArray
     tag: IntArray
@@ -129,6 +131,7 @@ def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, done_row: I
         posted_at=rows.place[calls],
         time=rows.begin[calls],
         done=np.where(is_done, rows.end[done], NULL),
+        completing=np.where(is_done, rows.begin[done], NULL),
         communicator=rows.communicator[parameters],
         partner=rows.partner[parameters],
         tag=rows.tag[parameters],

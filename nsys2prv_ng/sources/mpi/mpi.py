@@ -229,7 +229,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     )
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
     captured = _find_captured_time(reports, tree)
-    result = match_messages(messages, communicators, tree.task_of_row, task_of_rank, captured)
+    result, joined.messages["mpi"] = match_messages(messages, communicators, tree.task_of_row, task_of_rank, captured)
     if result.read:
         joined.accounts["mpi_messages"] = result
     return joined

@@ -75,8 +75,7 @@ def collect_evidence(
         is_root=root == own,
         has_communicator=np.ones(at.size, np.bool_),
         place=kernel.place[at],
-        launched=kernel.launched[at],
-        caller=kernel.caller[at],
+        sizes=_find_sizes(table, len(communicators)),
     )
     return Evidence([collectives])
 
@@ -90,6 +89,15 @@ def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
         owners.append((stream.process, stream.device) if isinstance(stream, Stream) else (-1, -1))
     process, device = np.array(owners or [(-1, -1)], np.int64).T
     return process[position], device[position]
+
+
+def _find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
+    """Return the number of ranks of each communicator, as any call records it; 0 where none does."""
+    sizes = np.zeros(communicators, np.int64)
+    for column in ("ranks", "devices"):
+        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
+        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
+    return [int(size) for size in sizes]
 
 
 def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
@@ -126,6 +134,5 @@ def _collect_by_sequence(
         is_root=np.zeros(at.size, np.bool_),
         has_communicator=np.zeros(at.size, np.bool_),
         place=kernel.place[at],
-        launched=kernel.launched[at],
-        caller=kernel.caller[at],
+        sizes=[0] * (int(stream.max(initial=-1)) + 1),
     )

@@ -22,7 +22,6 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
-from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.cuda import launch_calls
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate
 from nsys2prv_ng.sources.cuda.kernels import mark_nccl
@@ -62,10 +61,6 @@ class NcclKernels(NamedTuple):
     """Index of the innermost range in which it was launched; -1 where there is none."""
     called: BoolArray
     """Whether the CUDA call that launched it was recorded."""
-    launched: IntArray
-    """When that call began; NULL if it was not recorded."""
-    caller: IntArray
-    """globalTid of the thread that made it; NULL if it was not recorded."""
     graph_node: IntArray
     """Node of the CUDA graph that it is; NULL if it is none."""
 
@@ -75,7 +70,7 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     columns = reader.columns(KERNEL)
     if not columns.rows:
         none = np.zeros(0, np.int64)
-        return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_), none, none, none)
+        return NcclKernels(none, none, none, none, none, none, np.zeros(0, np.bool_), none)
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([mark_nccl(name) for name in names], np.bool_)[index])
     recorded = reader.once(launch_calls.read_recorded_calls)
@@ -94,8 +89,6 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
         function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
         range=within,
         called=call >= 0,
-        launched=np.append(recorded.begin, NULL)[call],  # -1 is the last
-        caller=np.append(recorded.global_tid, NULL)[call],
         graph_node=columns["graphNodeId"][rows],
     )
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
@@ -119,7 +120,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     joined.assigned[types.NCCL_OPERATION.names] = {name: Value(numbers[name], name) for name in operations}
     rank_names = {name for _, data in reports for name in data.rank_names}
     joined.assigned[RANK_NAMES] = _assign_ranks(rank_names, tree, communicators)
-    joined.accounts[MESSAGES] = _match_messages(reports, tree, communicators)
+    joined.accounts[MESSAGES], joined.messages["nccl"] = _match_messages(reports, tree, communicators)
     return joined
 
 
@@ -204,8 +205,13 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _match_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> Result:
-    """Make a communication of the n-th send of a rank to another and the other's n-th receive from it."""
+def _match_messages(
+    reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]
+) -> tuple[Result, MessagePairs]:
+    """Make a communication of the n-th send of a rank to another and the other's n-th receive from it.
+
+    Returns the messages as well, with both their ends.
+    """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
     unknown = calls["rank"] < 0
@@ -228,12 +234,14 @@ def _match_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str
         )
         result.drop("task of its peer is unknown", int((unpaired & ~peer_known).sum()))
         result.drop(f"{reason} in the reports", int((unpaired & peer_known).sum()))
+    column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
+    size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
     if len(pairs):
-        column = {name: pairs[name].to_numpy(np.int64) for name in pairs.columns}
-        size: IntArray = np.where(column["bytes"] == NULL, column["bytes_received"], column["bytes"])
         line = (column["row"], column["begin"], column["row_received"], column["end_received"])
         result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
-    return result
+    ends = [(column[f"row{end}"], column[f"begin{end}"], column[f"end{end}"]) for end in ("", "_received")]
+    send, receive = ((row, begin, begin, end) for row, begin, end in ends)
+    return result, MessagePairs(*send, *receive, size, send[0], receive[0])
 
 
 def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> pd.DataFrame:

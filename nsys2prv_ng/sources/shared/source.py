@@ -12,6 +12,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
@@ -47,6 +48,8 @@ class JoinResult:
     accounts: dict[str, Result] = field(default_factory=dict)
     """Results by their name in the account: `records` (on the common clock, with rows of the trace as places), the
     number that was `read`, and what was `dropped`."""
+    messages: dict[str, MessagePairs] = field(default_factory=dict)
+    """Messages with both their ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Iterator[Result]] | None = None
     """A name in the account and its results in parts. An iterator: each part is stored before the next is made."""
 

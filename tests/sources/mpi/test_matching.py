@@ -140,6 +140,7 @@ def as_ends(items: list[Send] | list[Receive], keys: list[str], offset: int) -> 
         posted_at=place,
         time=column([item.time - offset for item in items]),
         done=column([i.done - offset if isinstance(i, Receive) and i.done is not None else None for i in items]),
+        completing=column([item.time - offset for item in items]),
         communicator=column([keys.index(item.communicator) for item in items]),
         partner=column([None if hide else partner for hide, partner in zip(hidden, partners, strict=True)]),
         tag=column([None if hide else item.tag for hide, item in zip(hidden, items, strict=True)]),
@@ -166,7 +167,7 @@ def matched(
         reports.append(ReportMessages(messages, keys, np.arange(run.tasks), ClockMap(offset)))
     captured = CapturedTime(from_init & recorded, to_finalize & recorded)
     ranks = {rank: rank for rank in recorded}
-    result = match_messages(reports, communicators, np.arange(run.tasks), ranks, captured)
+    result, _ = match_messages(reports, communicators, np.arange(run.tasks), ranks, captured)
     (lines,) = result.records
     words = lines.value.reshape(-1, 4)
     sends_by_id = {send.id: send for send in run.sends}
