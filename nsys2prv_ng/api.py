@@ -219,6 +219,7 @@ def _make_plan(options: TranslateOptions) -> TranslationPlan:
         strict=shared.strict,
         resources=shared.resources,
         align_report=_to_path(options.align_report),
+        wait_lines=options.wait_lines,
         stats=_to_path(options.stats),
         labels_from=_to_path(options.labels_from),
         force=options.force,

@@ -213,11 +213,21 @@ class TranslateOptions(JobOptions):
     derived: Annotated[
         bool,
         Option(
-            "Omit derived data of whole GPUs (activity, idle gaps, kernels in flight).",
+            "Omit derived data: activity, idle gaps and kernels in flight of whole GPUs, and who waits for whom.",
             flag="--no-derived",
-            keyword_help="Add derived data of whole GPUs (activity, idle gaps, kernels in flight).",
+            keyword_help="Add derived data: activity, idle gaps and kernels in flight of whole GPUs, and who waits for whom.",
         ),
     ] = True
+    wait_lines: Annotated[
+        int,
+        Option(
+            "Draw a line from the last rank of a communication to each that waited this long for it; 0 draws all.",
+            metavar="TIME",
+            default="100us",
+            minimum=0,
+            unit="ns",
+        ),
+    ] = 100_000
     align_report: Annotated[
         AnyPath | None, Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
     ] = None

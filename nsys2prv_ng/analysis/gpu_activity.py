@@ -106,6 +106,11 @@ def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
     return activity, Gaps(row, end - stretch, end)
 
 
+def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
+    """Return row, time (ns) and new activity of the changes of GPUs, in the order of rows and times."""
+    return _get_values(load_records(run, job.store), types.GPU_ACTIVITY.number)
+
+
 def list_activity_runs(job: Job) -> list[Run]:
     """Return the runs of what GPUs do as a whole, one for each group of GPUs that have reports in common."""
     return _list_runs(job, device_activity.NAME)

@@ -87,6 +87,7 @@ class Job:
     """Row of the chosen tree by row of the whole one; -1 for rows that the user did not choose."""
     spans: list[tuple[IntArray, IntArray]]
     """First and last time (ns) of the events on each place of each report, before they were cut to the windows."""
+    selection: Selection
     windows: list[tuple[int, int]]
     """The chosen times on the common clock (ns); none for all time."""
     first: int
@@ -224,6 +225,7 @@ def _place_reports(
         operations=aligned.operations,
         offsets=aligned.offsets,
         lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),
+        selection=selection,
         windows=windows,
         first=limits.first,
         last=limits.last,

@@ -22,6 +22,7 @@ from nsys2prv_ng.sources.shared.result import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
+NO_STATES = StateIntervals(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 def make_state_records(
@@ -31,19 +32,28 @@ def make_state_records(
     windows: Windows,
     store: Store,
     workers: int,
+    waits: StateIntervals | None = None,
 ) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
     Host threads are Running wherever no call asks for another state, from their first event to their last, even if
-    these lie outside the windows. `spans`: first and last time (ns) of the events on each place of each report.
+    these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
+    and on the common clock. `spans`: first and last time (ns) of the events on each place of each report.
     `workers` reports, or groups of reports that share rows, are in memory at a time.
     """
+
+    over = NO_STATES if waits is None else waits
+    if windows:
+        over = cut_states(over, windows)
 
     def store_group(group: Sequence[int]) -> list[Run]:
         asked = [_move_to_rows(reports[i], tree.rows[i], windows, store) for i in group]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
         limits = _find_limits([(spans[i], tree.rows[i]) for i in group], tree)
-        return store_records(_make_states(states, limits, windows), store, on_common_clock=True)
+        rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
+        own = np.flatnonzero(np.isin(over.place, rows))
+        flat_waits = flatten(*(column[own] for column in over))
+        return store_records(_make_states(states, flat_waits, limits, windows), store, on_common_clock=True)
 
     groups = run_in_threads(store_group, group_by_shared_rows(tree.rows), workers)
     return [run for runs in groups for run in runs]
@@ -71,10 +81,11 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree) -> Sp
     return first, last
 
 
-def _make_states(asked: StateIntervals, limits: Span, windows: Windows) -> rec.Records:
-    """Flatten the states, lay profiling over them, and fill host threads with Running."""
+def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span, windows: Windows) -> rec.Records:
+    """Flatten the states, lay waits and profiling over them, and fill host threads with Running."""
     profiling = asked.state == PROFILING
-    flat = overlay(flatten(*(c[~profiling] for c in asked)), flatten(*(c[profiling] for c in asked)))
+    flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
+    flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
     first, last = limits
     is_host = first <= last
     running = rec.make_states(

@@ -6,13 +6,17 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import KeptLabels, Numbering
+from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
@@ -20,12 +24,13 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
-from nsys2prv_ng.translation.states import make_state_records
+from nsys2prv_ng.translation.states import NO_STATES, make_state_records
+from nsys2prv_ng.translation.wait_records import DerivedWaits, derive_waits
 from nsys2prv_ng.translation.write_records import PlacedRun, write_records
 
 
@@ -35,6 +40,8 @@ class TranslationPlan(ReadOptions):
 
     align_report: Path | None = None
     """File to write the clocks of the nodes to."""
+    wait_lines: int = 100_000
+    """Length (ns) of the shortest wait that gets a line."""
     stats: Path | None = None
     """File to write the TranslationResult to, as JSON."""
     labels_from: Path | None = None
@@ -63,8 +70,10 @@ def translate(
         trace = opened.enter_context(TraceOutput(output, force=plan.force, jobs=threads))
         kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
         job = opened.enter_context(open_job(reports, output.parent, plan, progress))
-        numbering = _number_names(job, kept_labels)
-        runs = _list_runs(job, numbering)
+        derived = _derive_waits(job, plan)
+        job = replace(job, joined=[*job.joined, derived.joined])
+        numbering = _number_names(job, derived.labels, kept_labels)
+        runs = _list_runs(job, derived.states, numbering)
         _write_names(trace, output, job, numbering)
         rows = job.tree.model.number_rows()
         size = write_records(trace, runs, rows, job.origin, job.store, progress, threads=threads)
@@ -111,16 +120,24 @@ def _check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -
     check_extra_outputs(extra, [*inputs, *list_trace_files(output)], force=plan.force)
 
 
-def _number_names(job: Job, kept_labels: KeptLabels | None) -> Numbering:
+def _derive_waits(job: Job, plan: TranslationPlan) -> DerivedWaits:
+    """Return what the trace shows of waits; nothing if the user wants nothing derived."""
+    if not plan.find_waits:
+        return DerivedWaits(JoinResult(), Labels(), NO_STATES)
+    waits = find_waits(job)
+    return derive_waits(job, waits, np.full(waits.row.size, types.LATE_UNKNOWN), plan.wait_lines)
+
+
+def _number_names(job: Job, derived: Labels, kept_labels: KeptLabels | None) -> Numbering:
     """Return the numbers of all types and names, once all reports are read."""
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
-    return Numbering([report.labels for report in job.reports], assigned, kept_labels)
+    return Numbering([*(report.labels for report in job.reports), derived], assigned, kept_labels)
 
 
-def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
+def _list_runs(job: Job, waits: StateIntervals, numbering: Numbering) -> list[PlacedRun]:
     """Return all runs of records: those of the reports, of joins over the reports, and the states."""
     joined = [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
-    states = make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.workers)
+    states = make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.workers, waits)
     return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, states)]
 
 

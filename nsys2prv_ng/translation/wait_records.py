@@ -1,0 +1,167 @@
+"""Makes the records of waits: parts of kernels and calls, who was waited for and why, lines, and GPUs as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
+from nsys2prv_ng.analysis.waits import REASONS, Waits
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.join import store_joined
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.spill import spill_records
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.labels import Labels
+from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
+from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
+from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.source import JoinResult
+
+WAITS, LINES, GPUS = "waits", "wait_lines", "gpu_waits"
+"""Names in the account of what is derived from waits."""
+_SHOWN_BY = {False: "kernels", True: "mpi"}
+"""The source of the kernels or calls in which ranks wait, by whether they are MPI's."""
+
+
+class DerivedWaits(NamedTuple):
+    """What a trace shows of waits: records in the store, their types, and the states of streams that wait."""
+
+    joined: JoinResult
+    labels: Labels
+    states: StateIntervals
+    """On rows of the trace and on the common clock."""
+
+
+def derive_waits(job: Job, waits: Waits, reasons: IntArray, shortest_line: int) -> DerivedWaits:
+    """Make and store the records of waits.
+
+    `reasons`: why the culprit of each kernel or call was late. Lines are drawn for waits of `shortest_line` (ns) and
+    more. A kernel or call counts as read once; it is written if it was split.
+    """
+    labels = Labels()
+    joined = JoinResult()
+    shown = _select(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
+    split = shown[waits.is_split[shown]]
+    joined.accounts[WAITS].records = _make_parts(job, waits, reasons, split, labels)
+    joined.accounts[WAITS].pieces = joined.accounts[WAITS].written - split.size
+    joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
+    store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
+    if (~waits.is_mpi[shown]).any():
+        joined.accounts[GPUS] = _store_gpu_waits(job, waits, labels)
+    joined.accounts = {name: result for name, result in joined.accounts.items() if result.read}
+    waiting = split[~waits.is_mpi[split] & (waits.wait[split] > 0)]
+    state = np.full(waiting.size, types.SYNCHRONIZATION, np.int64)
+    return DerivedWaits(
+        joined,
+        labels,
+        StateIntervals(job.new_row[waits.row[waiting]], waits.begin[waiting], waits.until[waiting], state),
+    )
+
+
+def _select(job: Job, waits: Waits, account: Result) -> IntArray:
+    """Return the kernels and calls that the trace shows, and count why others are not split or not shown."""
+    is_shown = np.zeros(waits.row.size, np.bool_)
+    for is_mpi, source in _SHOWN_BY.items():
+        if source in job.reports[0].results:
+            shortest = job.selection.shortest.get(source, 0)
+            is_shown |= (waits.is_mpi == is_mpi) & (waits.end - waits.begin >= shortest)
+    reasons = {NOT_SHOWN: ~is_shown, NOT_SELECTED: is_shown & (job.new_row[waits.row] < 0)}
+    rest = is_shown & ~reasons[NOT_SELECTED]
+    if job.windows:
+        lows, highs = np.array(job.windows, np.int64).T
+        window = np.searchsorted(highs, waits.begin, "right")
+        inside = (window < lows.size) & (waits.end > np.append(lows, np.iinfo(np.int64).max)[window])
+        reasons["outside the chosen time"] = rest & ~inside
+        rest &= inside
+    for reason, mask in reasons.items():
+        account.drop(reason, int(mask.sum()))
+    for verdict, reason in REASONS.items():
+        account.drop(reason, int((rest & (waits.verdict == verdict)).sum()))
+    return np.flatnonzero(rest)
+
+
+NOT_SHOWN = "its kernel or call is not selected"
+
+
+def _make_parts(job: Job, waits: Waits, reasons: IntArray, split: IntArray, labels: Labels) -> list[Records]:
+    """Return the intervals of waiting and moving on the rows of kernels and calls, and of lateness on the culprits'."""
+    if not split.size:
+        return []
+    row, begin, until, end = (column[split] for column in (waits.row, waits.begin, waits.until, waits.end))
+    row, wait = job.new_row[row], until > begin
+    blamed = wait & (waits.culprit[split] >= 0)
+    labels.declare(types.OPERATION_PART)
+    part, rank, reason = (t.number for t in (types.OPERATION_PART, types.WAITED_FOR, types.WAIT_REASON))
+    waiting, moving = (Pair(part, value) for value in (types.WAITING_PART, types.MOVING_PART))
+    records = []
+    alone, moves = wait & ~blamed, (end > until) | ~wait
+    if alone.any():
+        records.append(make_intervals(row[alone], begin[alone], until[alone], [waiting], [part]))
+    if blamed.any():
+        labels.declare(_label_ranks(job))
+        labels.declare(types.WAIT_REASON)
+        which = split[blamed]
+        task = job.whole.task_of_row[waits.culprit[which]] + 1
+        pairs = [waiting, Pair(rank, task), Pair(reason, reasons[which])]
+        records.append(make_intervals(row[blamed], begin[blamed], until[blamed], pairs, [part, rank, reason]))
+        records += _make_lateness(job, waits, which, labels)
+    if moves.any():
+        records.append(make_intervals(row[moves], until[moves], end[moves], [moving], [part]))
+    return records
+
+
+def _label_ranks(job: Job) -> EventType:
+    """Return the type of who is waited for, with the names of the tasks."""
+    return replace(types.WAITED_FOR, values={n: task.name for n, task in enumerate(job.whole.model.tasks, 1)})
+
+
+def _make_lateness(job: Job, waits: Waits, which: IntArray, labels: Labels) -> list[Records]:
+    """Return an interval on each kernel or call that others waited for, with its lateness (ns)."""
+    row, begin, margin = waits.culprit[which], waits.culprit_begin[which], waits.margin[which]
+    latest = np.lexsort((-margin, begin, row))
+    first = latest[~mark_duplicates(row[latest], begin[latest])]
+    first = first[job.new_row[row[first]] >= 0]
+    if not first.size:
+        return []
+    labels.declare(types.LATENESS)
+    row, begin, margin = row[first], begin[first], margin[first]
+    known = np.flatnonzero(~mark_duplicates(waits.row, waits.begin))
+    own = find_rows([waits.row[known], waits.begin[known]], [row, begin])
+    end = np.where(own >= 0, waits.end[known][own], begin)
+    number = types.LATENESS.number
+    return [make_intervals(job.new_row[row], begin, end, [Pair(number, margin)], [number])]
+
+
+def _make_lines(job: Job, waits: Waits, split: IntArray, shortest: int) -> Result:
+    """Return a communication from the culprit of each wait to the kernel or call that it released."""
+    blamed = split[(waits.culprit[split] >= 0) & (waits.wait[split] > 0)]
+    result = Result(read=blamed.size)
+    selected = job.new_row[waits.culprit[blamed]] >= 0
+    long = waits.wait[blamed] >= shortest
+    result.drop(NOT_SELECTED, int((~selected).sum()))
+    result.drop("wait shorter than the shortest with a line", int((selected & ~long).sum()))
+    drawn = blamed[selected & long]
+    sent = waits.culprit_begin[drawn]
+    released = np.maximum(waits.until[drawn], sent)
+    rows = job.new_row[waits.culprit[drawn]], job.new_row[waits.row[drawn]]
+    if drawn.size:
+        result.records = [make_communications(rows[0], sent, rows[1], released, 0, types.TAG_RELEASE)]
+    return result
+
+
+def _store_gpu_waits(job: Job, waits: Waits, labels: Labels) -> Result:
+    """Store an event at each change of each GPU."""
+    whole = Result()
+    for changes in sweep_gpu_waits(job, waits):
+        pair = Pair(types.GPU_ACTIVITY_WITH_WAITS.number, changes.value)
+        result = Result(read=changes.row.size, records=[make_events(changes.row, changes.time, [pair])])
+        spill_records(result, job.store, on_common_clock=True)
+        whole.add(result)
+    if whole.read:
+        labels.declare(types.GPU_ACTIVITY_WITH_WAITS)
+    return whole
