@@ -60,7 +60,7 @@ def _take(waits: Waits, which: IntArray) -> Waits:
 
 def _sweep(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:
     """Sweep over the changes of activity and of the number of kernels that wait, move or are not split."""
-    split = waits.is_split
+    split = waits.has_parts
     part = np.full(int(split.sum()), _WAITS)
     parts = (
         (gpu, waits.begin, np.where(split, _WAITS, _IS_NOT_SPLIT), 1),

@@ -33,7 +33,7 @@ SPLIT, MEMBER_MISSING, NOT_SYNCHRONISED, BELOW_UNCERTAINTY, UNKNOWN_ROLES, NO_CO
 REASONS = {
     MEMBER_MISSING: "no report shows what a member of the operation did",
     NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
-    BELOW_UNCERTAINTY: "wait below the uncertainty of the clocks",
+    BELOW_UNCERTAINTY: "wait below the uncertainty of the clocks: all counts as moving",
     UNKNOWN_ROLES: "root or kind of the operation is not recorded",
     NO_COMMUNICATOR: "communicators cannot be told apart without payload",
     NOT_MATCHED: "no report shows its counterpart",
@@ -58,7 +58,7 @@ class Waits(NamedTuple):
     """n kernels and calls that carry out operations over ranks, by row of the whole tree and begin. Times in ns.
 
     `until` is when waiting ends and moving begins: begin <= until <= end. `verdict` is SPLIT or why there is none: then
-    `until` is the begin, and the kernel or call is neither waiting nor moving. `culprit` is the row of the rank that
+    `until` is the begin, and the kernel or call is one piece. `culprit` is the row of the rank that
     released it and `culprit_begin` when that had begun; NOBODY where several may have been last. `operation` is the
     index of the collective (of `Job.operations`) that decided, -1 for a message.
     """
@@ -78,6 +78,14 @@ class Waits(NamedTuple):
     @property
     def is_split(self) -> BoolArray:
         return np.asarray(self.verdict == SPLIT, np.bool_)
+
+    @property
+    def has_parts(self) -> BoolArray:
+        """Mark the kernels and calls whose time is known to be waiting or moving.
+
+        A wait below the uncertainty of the clocks is not split off: all of its kernel or call counts as moving.
+        """
+        return np.asarray((self.verdict == SPLIT) | (self.verdict == BELOW_UNCERTAINTY), np.bool_)
 
     @property
     def wait(self) -> IntArray:

@@ -47,8 +47,9 @@ def derive_waits(job: Job, waits: Waits, reasons: IntArray, shortest_line: int) 
     joined = JoinResult()
     shown = _select(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
     split = shown[waits.is_split[shown]]
-    joined.accounts[WAITS].records = _make_parts(job, waits, reasons, split, labels)
-    joined.accounts[WAITS].pieces = joined.accounts[WAITS].written - split.size
+    account = joined.accounts[WAITS]
+    account.records = _make_parts(job, waits, reasons, shown[waits.has_parts[shown]], labels)
+    account.pieces = account.written - split.size
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
     store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
     if (~waits.is_mpi[shown]).any():
@@ -88,13 +89,13 @@ def _select(job: Job, waits: Waits, account: Result) -> IntArray:
 NOT_SHOWN = "its kernel or call is not selected"
 
 
-def _make_parts(job: Job, waits: Waits, reasons: IntArray, split: IntArray, labels: Labels) -> list[Records]:
+def _make_parts(job: Job, waits: Waits, reasons: IntArray, parted: IntArray, labels: Labels) -> list[Records]:
     """Return the intervals of waiting and moving on the rows of kernels and calls, and of lateness on the culprits'."""
-    if not split.size:
+    if not parted.size:
         return []
-    row, begin, until, end = (column[split] for column in (waits.row, waits.begin, waits.until, waits.end))
+    row, begin, until, end = (column[parted] for column in (waits.row, waits.begin, waits.until, waits.end))
     row, wait = job.new_row[row], until > begin
-    blamed = wait & (waits.culprit[split] >= 0)
+    blamed = wait & (waits.culprit[parted] >= 0)
     labels.declare(types.OPERATION_PART)
     part, rank, reason = (t.number for t in (types.OPERATION_PART, types.WAITED_FOR, types.WAIT_REASON))
     waiting, moving = (Pair(part, value) for value in (types.WAITING_PART, types.MOVING_PART))
@@ -105,7 +106,7 @@ def _make_parts(job: Job, waits: Waits, reasons: IntArray, split: IntArray, labe
     if blamed.any():
         labels.declare(_label_ranks(job))
         labels.declare(types.WAIT_REASON)
-        which = split[blamed]
+        which = parted[blamed]
         task = job.whole.task_of_row[waits.culprit[which]] + 1
         pairs = [waiting, Pair(rank, task), Pair(reason, reasons[which])]
         records.append(make_intervals(row[blamed], begin[blamed], until[blamed], pairs, [part, rank, reason]))
