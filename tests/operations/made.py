@@ -29,13 +29,17 @@ def seen(whole: Sequence, low: int, high: int, offset: int, drift: float, seed: 
 def table(rows: list[tuple[str, str, int, int, int, int, int, bool]], *, known: bool = True) -> Collectives:
     """From rows (communicator, operation, bytes, member, begin, end, kind, is root)."""
     communicators, operations = sorted({row[0] for row in rows}), sorted({row[1] for row in rows})
-    numbers = np.array([row[2:7] for row in rows], np.int64).T
+    size, member, begin, end, kind = np.array([row[2:7] for row in rows], np.int64).T
     return Collectives(
         communicators,
         operations,
         np.array([communicators.index(row[0]) for row in rows]),
         np.array([operations.index(row[1]) for row in rows]),
-        *numbers,
+        size,
+        member,
+        begin,
+        end,
+        kind,
         np.array([row[7] for row in rows]),
         np.full(len(rows), known),
         np.zeros(len(rows), np.int64),
