@@ -215,7 +215,7 @@ class TranslateOptions(JobOptions):
         Option(
             "Omit derived data: activity, idle gaps and kernels in flight of whole GPUs, and who waits for whom.",
             flag="--no-derived",
-            keyword_help="Add derived data: activity, gaps and kernels in flight of whole GPUs, and who waits for whom.",
+            keyword_help="Add derived data: activity, gaps, kernels in flight of whole GPUs, and who waits for whom.",
         ),
     ] = True
     wait_lines: Annotated[
