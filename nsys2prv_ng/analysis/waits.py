@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, MessagePairs
 from nsys2prv_ng.report.database import NULL
@@ -29,7 +30,9 @@ from nsys2prv_ng.runtime.jit import compiled
 SAME_CLOCK_NS = 0
 """Uncertainty (ns) of times on one node: one clock. In 4,000 collectives of real reports no rank left too early."""
 
-SPLIT, MEMBER_MISSING, NOT_SYNCHRONISED, BELOW_UNCERTAINTY, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED = range(7)
+SPLIT, MEMBER_MISSING, NOT_SYNCHRONISED, BELOW_UNCERTAINTY, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED, NOT_ALIGNED = (
+    range(8)
+)
 REASONS = {
     MEMBER_MISSING: "no report shows what a member of the operation did",
     NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
@@ -37,6 +40,7 @@ REASONS = {
     UNKNOWN_ROLES: "root or kind of the operation is not recorded",
     NO_COMMUNICATOR: "communicators cannot be told apart without payload",
     NOT_MATCHED: "no report shows its counterpart",
+    NOT_ALIGNED: "the clocks of the reports are not aligned",
 }
 """Why kernels and calls are not split."""
 
@@ -117,7 +121,10 @@ def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks."""
     uncertainty = get_uncertainty(job)
     parts = [_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)]
-    return _unite(_Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)]))
+    pieces = _Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+    if job.alignment.way == NONE and len(job.reports) > 1:
+        pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
+    return _unite(pieces)
 
 
 class _Pieces(NamedTuple):

@@ -219,7 +219,11 @@ def _collect_evidence(reader: ReportReader, results: dict[str, Result]) -> Evide
     """Return what a report shows of its clock, by the sources that were chosen and those that were not."""
     evidence = Evidence()
     for source in WITH_EVIDENCE:
-        result = results.get(source.name) or source.read(reader.apart(source))
+        result = results.get(source.name)
+        if result is None:  # its places are not those of the trace
+            result = source.read(reader.apart(source))
+            parts = result.evidence.collectives
+            result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
         evidence.collectives += result.evidence.collectives
         evidence.messages += result.evidence.messages
         result.evidence = Evidence()

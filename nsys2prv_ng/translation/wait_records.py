@@ -49,9 +49,11 @@ def derive_waits(job: Job, waits: Waits, reasons: IntArray, shortest_line: int) 
     split = shown[waits.is_split[shown]]
     account = joined.accounts[WAITS]
     account.records = _make_parts(job, waits, reasons, shown[waits.has_parts[shown]], labels)
-    account.pieces = account.written - split.size
+    dropped = dict(account.dropped)
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
     store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
+    # Windows drop parts of kernels and calls, and lateness on others: each kernel or call counts once.
+    account.dropped, account.pieces = dropped, account.written + account.pieces - split.size
     if (~waits.is_mpi[shown]).any():
         joined.accounts[GPUS] = _store_gpu_waits(job, waits, labels)
     joined.accounts = {name: result for name, result in joined.accounts.items() if result.read}
