@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes
-from nsys2prv_ng.analysis.idle_causes import shorten_range_name
+from nsys2prv_ng.analysis.host_activity import shorten_range_name
 from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
