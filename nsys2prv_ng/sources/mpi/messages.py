@@ -96,7 +96,8 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
     """Return the sends and receives among a report's calls."""
     rows = calls.rows
     first_role, last_role = rows.role[calls.first], rows.role[calls.last]
-    sends = calls.first[(first_role & SENDS != 0) & (first_role & PERSISTENT == 0)]
+    is_send = (first_role & SENDS != 0) & (first_role & PERSISTENT == 0)
+    sends, send_ends_with = calls.first[is_send], calls.last[is_send]
     receives = calls.last[(last_role & RECEIVES != 0) & (last_role & PERSISTENT == 0)]
     started, made = _find_starts(rows)
     known = made >= 0
@@ -106,32 +107,34 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
         rows,
         np.append(sends, started[starts_send]),
         np.append(sends, made[starts_send]),
+        np.append(send_ends_with, started[starts_send]),
         np.full(rows.begin.size, -1, np.int64),
     )
     receive_ends = _make_ends(
         rows,
         np.append(receives, started[starts_receive]),
         np.append(receives, made[starts_receive]),
+        np.append(receives, started[starts_receive]),
         _find_completions(rows),
     )
     return MpiMessages(send_ends, receive_ends, int((~known).sum()))
 
 
-def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, done_row: IntArray) -> MessageEnds:
+def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntArray, done_row: IntArray) -> MessageEnds:
     """Make columns of sends or receives.
 
-    `calls` and `parameters` are the rows that post each and that have its parameters; `done_row` is the row that
-    completes the request of each row, or -1.
+    `calls` and `parameters` are the rows that post each and that have its parameters, and `last` is the last row of the
+    call: MPI_Sendrecv ends with its receive. `done_row` is the row that completes the request of each row, or -1.
     """
     immediate = rows.role[calls] & (IMMEDIATE | STARTS) != 0
-    done = np.where(immediate, done_row[calls], calls)
+    done = np.where(immediate, done_row[calls], last)
     is_done = done >= 0
     return MessageEnds(
         place=np.where(is_done, rows.place[done], rows.place[calls]),
         posted_at=rows.place[calls],
         time=rows.begin[calls],
         done=np.where(is_done, rows.end[done], NULL),
-        completing=np.where(is_done, rows.begin[done], NULL),
+        completing=np.where(is_done, np.where(immediate, rows.begin[done], rows.begin[calls]), NULL),
         communicator=rows.communicator[parameters],
         partner=rows.partner[parameters],
         tag=rows.tag[parameters],
