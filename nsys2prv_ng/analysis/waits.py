@@ -15,36 +15,27 @@ and a wait that is shorter than this uncertainty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.analysis import wait_rules as rules
+from nsys2prv_ng.analysis.wait_rules import (
+    BELOW_UNCERTAINTY,
+    MEMBER_MISSING,
+    NO_COMMUNICATOR,
+    NOBODY,
+    NOT_ALIGNED,
+    NOT_SYNCHRONISED,
+    SPLIT,
+    Side,
+    Uncertainty,
+)
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, MessagePairs
-from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.operations.matching import PartTable
 
-SAME_CLOCK_NS = 0
-"""Uncertainty (ns) of times on one node: one clock. In 4,000 collectives of real reports no rank left too early."""
-
-SPLIT, MEMBER_MISSING, NOT_SYNCHRONISED, BELOW_UNCERTAINTY, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED, NOT_ALIGNED = (
-    range(8)
-)
-REASONS = {
-    MEMBER_MISSING: "no report shows what a member of the operation did",
-    NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
-    BELOW_UNCERTAINTY: "wait below the uncertainty of the clocks: all counts as moving",
-    UNKNOWN_ROLES: "root or kind of the operation is not recorded",
-    NO_COMMUNICATOR: "communicators cannot be told apart without payload",
-    NOT_MATCHED: "no report shows its counterpart",
-    NOT_ALIGNED: "the clocks of the reports are not aligned",
-}
-"""Why kernels and calls are not split."""
-
-NOBODY = -1
 _LEAST_CAUSAL = 0.99
 """Part of the operations of a group without payload that must have synchronised, so that it may be one communicator."""
 
@@ -97,17 +88,6 @@ class Waits(NamedTuple):
         return self.until - self.begin
 
 
-@dataclass(frozen=True)
-class Uncertainty:
-    """What the clocks of two nodes may be apart (ns): the sum of their bounds; infinite where one is not known."""
-
-    bounds: FloatArray
-
-    def between(self, one: IntArray, other: IntArray) -> FloatArray:
-        apart = self.bounds[one] + self.bounds[other]
-        return np.where(one == other, float(SAME_CLOCK_NS), apart)
-
-
 def get_uncertainty(job: Job) -> Uncertainty:
     """Return the uncertainty of the nodes of a job; the reference node of a fit is exact."""
     bounds = [
@@ -145,20 +125,35 @@ class _Pieces(NamedTuple):
 def _unite(pieces: _Pieces) -> Waits:
     """Return each kernel or call once: it waits until the last of its operations is released.
 
-    It is split only if all its operations are; of several reasons, the first in the order of the constants counts.
+    It is split only if all its operations are; of several reasons, the highest verdict counts. Beside a wait that is
+    sure, one below the uncertainty of the clocks adds nothing.
     """
-    order = np.lexsort((-pieces.until, pieces.end, pieces.begin, pieces.row))
-    row, begin, end = (column[order] for column in pieces[:3])
-    new = np.ones(order.size, np.bool_)
-    new[1:] = (row[1:] != row[:-1]) | (begin[1:] != begin[:-1]) | (end[1:] != end[:-1])
+    order = np.lexsort((-pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
+    new = _mark_new(*(column[order] for column in pieces[:3]))
     starts = np.flatnonzero(new)
-    latest = order[starts]
+    latest = _take(pieces, order[starts])
     verdict = pieces.verdict[order]
     worst = np.maximum.reduceat(verdict, starts) if starts.size else verdict
-    until = np.where(worst == SPLIT, pieces.until[latest], pieces.begin[latest])
-    culprit = np.where(worst == SPLIT, pieces.culprit[latest], NOBODY)
-    kept = (pieces.culprit_begin[latest], pieces.margin[latest], pieces.operation[latest], pieces.is_mpi[latest])
-    return Waits(row[starts], begin[starts], end[starts], until, worst, culprit, *kept)
+    waits = latest.until > latest.begin
+    worst[(worst == BELOW_UNCERTAINTY) & waits] = SPLIT
+    is_split = worst == SPLIT
+    united = latest._replace(
+        until=np.where(is_split, latest.until, latest.begin),
+        verdict=worst,
+        culprit=np.where(is_split & waits, latest.culprit, NOBODY),
+    )
+    return Waits._make(united)
+
+
+def _mark_new(*columns: IntArray) -> BoolArray:
+    """Mark the rows that differ from the one before."""
+    new = np.ones(columns[0].size, np.bool_)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return new
+
+
+def _take(pieces: _Pieces, which: IntArray | BoolArray) -> _Pieces:
+    return _Pieces._make([column[which] for column in pieces])
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
@@ -166,13 +161,19 @@ def _unite(pieces: _Pieces) -> Waits:
 
 def place_collectives(job: Job) -> Parts:
     """Return the parts of all operations of a job, in the order of `Operations.part`."""
-    operations, table = job.operations, job.operations.table
-    part = operations.part
+    return _place(job, job.operations.part)
+
+
+def _place(job: Job, part: IntArray) -> Parts:
+    """Return the row (-1 for none), node and times of some parts of the table."""
+    table = job.operations.table
     report, place = table.report[part], table.place[part].astype(np.int64)
     row, node = np.full(part.size, -1, np.int64), np.zeros(part.size, np.int64)
     begin, end = np.zeros(part.size, np.int64), np.zeros(part.size, np.int64)
+    by_report = np.argsort(report, kind="stable")
+    limits = np.searchsorted(report[by_report], np.arange(len(job.reports) + 1))
     for index, records in enumerate(job.reports):
-        here = np.flatnonzero(report == index)
+        here = by_report[limits[index] : limits[index + 1]]
         rows = job.whole.rows[index]
         placed = (place[here] >= 0) & (place[here] < rows.size)
         row[here] = np.where(placed, np.append(rows, -1)[np.where(placed, place[here], -1)], -1)
@@ -189,7 +190,7 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
     leader = operations.leader
     kind, is_known = table.kind[leader].astype(np.int64), table.has_communicator[leader]
     complete = _find_complete(job)
-    until, verdict, culprit, margin = _split(
+    until, verdict, culprit, margin = rules.split_operations(
         operations.first,
         kind,
         complete,
@@ -198,7 +199,6 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
         parts.end,
         table.is_root[operations.part],
         uncertainty.bounds,
-        SAME_CLOCK_NS,
     )
     doubtful = _find_doubtful_groups(
         operations.first, operations.group.astype(np.int64), is_known & complete, complete, verdict
@@ -207,26 +207,27 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
     number = np.repeat(np.arange(len(operations)), count)
     verdict = np.where(doubtful[number] & (verdict != MEMBER_MISSING), NO_COMMUNICATOR, verdict)
     until = np.where(verdict == SPLIT, until, parts.begin)
-    has_culprit = (culprit >= 0) & (verdict == SPLIT)
-    at = np.where(has_culprit, culprit, 0)
-    is_mpi = np.array([name.startswith("mpi ") for name in table.communicators] or [False], np.bool_)
+    culprit = np.where(verdict == SPLIT, culprit, NOBODY)
+    has_culprit = culprit != NOBODY
     pieces = _Pieces(
-        parts.row,
-        parts.begin,
-        parts.end,
-        until,
-        verdict,
-        np.where(has_culprit, parts.row[at] if at.size else at, NOBODY),
-        parts.begin[at] if at.size else at,
-        margin,
-        number,
-        is_mpi[table.communicator[operations.part]] if at.size else np.zeros(0, np.bool_),
+        row=parts.row,
+        begin=parts.begin,
+        end=parts.end,
+        until=until,
+        verdict=verdict,
+        culprit=np.where(has_culprit, np.append(parts.row, NOBODY)[culprit], NOBODY),
+        culprit_begin=np.where(has_culprit, np.append(parts.begin, 0)[culprit], until),
+        margin=np.where(has_culprit, margin, 0),
+        operation=number,
+        is_mpi=_mark_mpi(table, operations.part),
     )
     return _take(pieces, parts.row >= 0)
 
 
-def _take(pieces: _Pieces, which: BoolArray) -> _Pieces:
-    return _Pieces._make([column[which] for column in pieces])
+def _mark_mpi(table: PartTable, part: IntArray) -> BoolArray:
+    """Mark the parts that calls of MPI carry out."""
+    is_mpi = np.array([name.startswith("mpi ") for name in table.communicators], np.bool_)
+    return np.asarray(is_mpi[table.communicator[part]], np.bool_)
 
 
 def _find_complete(job: Job) -> BoolArray:
@@ -264,80 +265,6 @@ def _find_doubtful_groups(
     return np.asarray(by_order & ((bad > (1 - _LEAST_CAUSAL) * total)[group]), np.bool_)
 
 
-@compiled
-def _split(
-    first: IntArray,
-    kind: IntArray,
-    complete: BoolArray,
-    node: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    is_root: BoolArray,
-    bounds: FloatArray,
-    same_clock: float,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return until, verdict, culprit (index of its part or -1) and margin (ns) of each part."""
-    n = begin.size
-    until, verdict = begin.copy(), np.zeros(n, np.int64)
-    culprit, margin = np.full(n, -1, np.int64), np.zeros(n, np.int64)
-    for i in range(first.size - 1):
-        low, high = first[i], first[i + 1]
-        if not complete[i]:
-            verdict[low:high] = MEMBER_MISSING
-            continue
-        roots, root = 0, -1
-        for k in range(low, high):
-            if is_root[k]:
-                roots, root = roots + 1, k
-        if kind[i] == OTHER or (kind[i] != SYNCHRONISING and roots != 1):
-            verdict[low:high] = UNKNOWN_ROLES
-            continue
-        # Who releases the others, and who of them waits for that.
-        release = -1
-        for k in range(low, high):
-            if (kind[i] == SYNCHRONISING and (release < 0 or begin[k] > begin[release])) or (
-                kind[i] == TO_ROOT and k != root and (release < 0 or begin[k] < begin[release])
-            ):
-                release = k
-        if kind[i] == FROM_ROOT:
-            release = root
-        if release < 0:
-            verdict[low:high] = UNKNOWN_ROLES
-            continue
-        is_last, lead, synchronised = True, np.int64(-1), True
-        for k in range(low, high):
-            waits = k != release and (kind[i] != TO_ROOT or k == root)
-            if not waits:
-                continue
-            apart = same_clock if node[k] == node[release] else bounds[node[k]] + bounds[node[release]]
-            if end[k] < begin[release] - apart:
-                synchronised = False
-            ahead = begin[release] - begin[k]
-            if kind[i] == SYNCHRONISING:
-                is_last = is_last and ahead > apart
-                lead = ahead if lead < 0 else min(lead, ahead)
-            else:
-                lead = max(lead, ahead)
-        if not synchronised:
-            verdict[low:high] = NOT_SYNCHRONISED
-            continue
-        for k in range(low, high):
-            if k == release or (kind[i] == TO_ROOT and k != root):
-                continue
-            wait = min(begin[release], end[k]) - begin[k]
-            apart = same_clock if node[k] == node[release] else bounds[node[k]] + bounds[node[release]]
-            if abs(begin[release] - begin[k]) <= apart:
-                # On one clock this is the end of a tie: nobody waited. Between clocks it may have been either of them.
-                verdict[k] = SPLIT if node[k] == node[release] else BELOW_UNCERTAINTY
-                continue
-            if wait > 0:
-                until[k] = begin[k] + wait
-                if is_last:
-                    culprit[k] = release
-                    margin[k] = lead
-    return until, verdict, culprit, margin
-
-
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
@@ -346,60 +273,32 @@ def _split_messages(job: Job, uncertainty: Uncertainty) -> list[_Pieces]:
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            for side in (_get_receivers(pairs), _get_senders(pairs)):
-                pieces.append(_split_side(*side, node_of_row, uncertainty, is_mpi=source == "mpi"))
+            send = Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
+            receive = Side(
+                pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
+            )
+            is_mpi = source == "mpi"
+            pieces.append(_split_side(send, receive, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=is_mpi))
+            pieces.append(_split_side(receive, send, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=False))
     return pieces
 
 
-class _Side(NamedTuple):
-    """One side of n messages: its kernel or call, and when it arrived."""
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    arrived: IntArray
-    poster: IntArray
-
-
-def _get_receivers(pairs: MessagePairs) -> tuple[_Side, _Side]:
-    send = _Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
-    receive = _Side(pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver)
-    return receive, send
-
-
-def _get_senders(pairs: MessagePairs) -> tuple[_Side, _Side]:
-    receive, send = _get_receivers(pairs)
-    return send, receive
-
-
 def _split_side(
-    waiting: _Side, other: _Side, node_of_row: IntArray, uncertainty: Uncertainty, *, is_mpi: bool
+    waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, is_mpi: bool, may_leave: bool
 ) -> _Pieces:
-    """Split the kernels and calls of one side, which waits for the other side to arrive."""
-    known = (waiting.end != NULL) & (waiting.begin != NULL)
-    waiting, other = (_Side(*(column[known] for column in side)) for side in (waiting, other))
-    apart = uncertainty.between(node_of_row[waiting.row], node_of_row[other.poster])
-    ahead = other.arrived - waiting.begin
-    wait = np.clip(np.minimum(other.arrived, waiting.end) - waiting.begin, 0, None)
-    verdict = np.full(ahead.size, SPLIT, np.int64)
-    crosses = node_of_row[waiting.row] != node_of_row[other.poster]
-    verdict[(np.abs(ahead) <= apart) & crosses] = BELOW_UNCERTAINTY
-    # A side that ended before the other began was not waiting: a buffered send of MPI, or kernels of other messages.
-    left = waiting.end < other.arrived - apart
-    wait[left] = 0
-    if not is_mpi:
-        verdict[left] = NOT_SYNCHRONISED
-    wait[(verdict != SPLIT) | (ahead <= apart)] = 0
-    waits = wait > 0
+    """Return the kernels and calls of one side of messages, split."""
+    known = waiting.is_known
+    waiting, other = waiting.take(known), other.take(known)
+    wait, verdict = rules.split_side(waiting, other, node_of_row, uncertainty, may_leave=may_leave)
     return _Pieces(
         row=waiting.row,
         begin=waiting.begin,
         end=waiting.end,
         until=waiting.begin + wait,
         verdict=verdict,
-        culprit=np.where(waits, other.poster, NOBODY),
+        culprit=np.where(wait > 0, other.poster, NOBODY),
         culprit_begin=other.arrived,
-        margin=np.where(waits, ahead, 0),
-        operation=np.full(ahead.size, -1, np.int64),
-        is_mpi=np.full(ahead.size, is_mpi),
+        margin=np.where(wait > 0, other.arrived - waiting.begin, 0),
+        operation=np.full(wait.size, -1, np.int64),
+        is_mpi=np.full(wait.size, is_mpi),
     )

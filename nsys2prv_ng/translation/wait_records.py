@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
-from nsys2prv_ng.analysis.waits import REASONS, Waits
+from nsys2prv_ng.analysis.wait_rules import REASONS
+from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.join import store_joined

@@ -1,0 +1,220 @@
+"""The rules by which a part of a rank in an operation is split: who releases whom, and what is not known.
+
+Definitions are those of Scalasca 2.5 (MPI.pattern): Wait at NxN, Late Broadcast, Early Reduce, Late Sender and Late
+Receiver. Everything here works on columns, with times on the common clock (ns) and bounds on the clocks' errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.runtime.jit import compiled, inlined
+
+SAME_CLOCK_NS = 0
+"""Uncertainty (ns) of times on one node: one clock. In 4,000 collectives of real reports no rank left too early."""
+
+SPLIT, BELOW_UNCERTAINTY, MEMBER_MISSING, NOT_SYNCHRONISED, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED, NOT_ALIGNED = (
+    range(8)
+)
+"""Verdicts. Of several on a kernel or call the highest counts."""
+REASONS = {
+    MEMBER_MISSING: "no report shows what a member of the operation did",
+    NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
+    BELOW_UNCERTAINTY: "wait below the uncertainty of the clocks: all counts as moving",
+    UNKNOWN_ROLES: "root or kind of the operation is not recorded",
+    NO_COMMUNICATOR: "communicators cannot be told apart without payload",
+    NOT_MATCHED: "no report shows its counterpart",
+    NOT_ALIGNED: "the clocks of the reports are not aligned",
+}
+"""Why kernels and calls are not split."""
+
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What the clocks of two nodes may be apart (ns): the sum of their bounds; infinite where one is not known."""
+
+    bounds: FloatArray
+
+    def between(self, one: IntArray, other: IntArray) -> FloatArray:
+        apart = self.bounds[one] + self.bounds[other]
+        return np.where(one == other, float(SAME_CLOCK_NS), apart)
+
+
+# ---- collectives -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def split_operations(
+    first: IntArray,
+    kind: IntArray,
+    complete: BoolArray,
+    node: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    is_root: BoolArray,
+    bounds: FloatArray,
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return until (ns), verdict, culprit (index of its part or -1) and margin (ns) of each part.
+
+    Operation i has the parts first[i] .. first[i + 1] - 1; `kind` and `complete` (no member is missing) are of
+    operations, the other columns of parts; `bounds` are the clocks' errors by node (ns).
+    """
+    until, verdict = begin.copy(), np.zeros(begin.size, np.int64)
+    culprit, margin = np.full(begin.size, NOBODY, np.int64), np.zeros(begin.size, np.int64)
+    for i in range(first.size - 1):
+        low, high = first[i], first[i + 1]
+        root = _find_root(is_root, low, high)
+        release = _find_release(kind[i], root, begin, low, high)
+        if not complete[i]:
+            verdict[low:high] = MEMBER_MISSING
+        elif release < 0:
+            verdict[low:high] = UNKNOWN_ROLES
+        elif not _has_synchronised(kind[i], root, release, node, begin, end, bounds, low, high):
+            verdict[low:high] = NOT_SYNCHRONISED
+        else:
+            lead = _measure_lead(kind[i], root, release, node, begin, bounds, low, high)
+            for k in range(low, high):
+                if not _may_wait(kind[i], root, release, k):
+                    continue
+                ahead, apart = begin[release] - begin[k], _get_apart(node, bounds, k, release)
+                if node[k] != node[release] and abs(ahead) <= apart:
+                    verdict[k] = BELOW_UNCERTAINTY
+                    if kind[i] == SYNCHRONISING:  # Either of them may have been last.
+                        verdict[release] = BELOW_UNCERTAINTY
+                elif ahead > 0:
+                    until[k] = min(begin[release], end[k])
+                    if lead > 0 and until[k] > begin[k]:
+                        culprit[k], margin[k] = release, lead
+    return until, verdict, culprit, margin
+
+
+@inlined
+def _find_root(is_root: BoolArray, low: int, high: int) -> int:
+    """Return the index of the only root; -1 if there is none, or several."""
+    root = -1
+    for k in range(low, high):
+        if is_root[k]:
+            if root >= 0:
+                return -1
+            root = k
+    return root
+
+
+@inlined
+def _find_release(kind: int, root: int, begin: IntArray, low: int, high: int) -> int:
+    """Return the part that releases those that wait: the last of all, the root, or the first of the others; or -1."""
+    if kind == FROM_ROOT:
+        return root
+    release = -1
+    for k in range(low, high):
+        if (kind == SYNCHRONISING and (release < 0 or begin[k] > begin[release])) or (
+            kind == TO_ROOT and root >= 0 and k != root and (release < 0 or begin[k] < begin[release])
+        ):
+            release = k
+    return release
+
+
+@inlined
+def _may_wait(kind: int, root: int, release: int, k: int) -> bool:
+    """Return whether a part waits for the one that releases."""
+    return k != release and (kind != TO_ROOT or k == root)
+
+
+@inlined
+def _get_apart(node: IntArray, bounds: FloatArray, one: int, other: int) -> float:
+    """Return what the clocks of two parts may be apart (ns)."""
+    return float(SAME_CLOCK_NS) if node[one] == node[other] else bounds[node[one]] + bounds[node[other]]
+
+
+@inlined
+def _has_synchronised(
+    kind: int,
+    root: int,
+    release: int,
+    node: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    bounds: FloatArray,
+    low: int,
+    high: int,
+) -> bool:
+    """Return whether no part surely ended before what it should have waited for."""
+    for k in range(low, high):
+        if _may_wait(kind, root, release, k) and end[k] < begin[release] - _get_apart(node, bounds, k, release):
+            return False
+    return True
+
+
+@inlined
+def _measure_lead(
+    kind: int, root: int, release: int, node: IntArray, begin: IntArray, bounds: FloatArray, low: int, high: int
+) -> int:
+    """Return by how much (ns) the one that releases was late; 0 if that may have been another.
+
+    The last of all against the last of the others; a root, or the first to send to it, against the first that waits.
+    """
+    lead = 0
+    for k in range(low, high):
+        ahead = begin[release] - begin[k]
+        if k == release:
+            continue
+        if kind == SYNCHRONISING:
+            if ahead <= _get_apart(node, bounds, k, release):
+                return 0
+            lead = ahead if lead == 0 else min(lead, ahead)
+        elif _may_wait(kind, root, release, k):
+            lead = max(lead, ahead)
+        elif -ahead <= _get_apart(node, bounds, k, release):
+            return 0
+    return lead
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+class Side(NamedTuple):
+    """One side of n messages: its kernel or call, and when it arrived."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    arrived: IntArray
+    poster: IntArray
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Mark the messages with the call or kernel in which this side may wait."""
+        return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
+
+    def take(self, which: BoolArray) -> Side:
+        """Return the messages that a mask selects."""
+        return Side._make([column[which] for column in self])
+
+
+def split_side(
+    waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, may_leave: bool
+) -> tuple[IntArray, IntArray]:
+    """Return wait (ns) and verdict of the kernels and calls of one side, which waits for the other side to arrive.
+
+    `may_leave`: it may end before the other side began, as a send of MPI does that was buffered.
+    """
+    one_node, other_node = node_of_row[waiting.row], node_of_row[other.poster]
+    apart = uncertainty.between(one_node, other_node)
+    ahead = other.arrived - waiting.begin
+    left = waiting.end < other.arrived - apart
+    is_unsure = (np.abs(ahead) <= apart) & (one_node != other_node)
+    verdict = np.full(ahead.size, SPLIT, np.int64)
+    verdict[is_unsure] = BELOW_UNCERTAINTY
+    if not may_leave:
+        verdict[left] = NOT_SYNCHRONISED
+    wait = np.clip(np.minimum(other.arrived, waiting.end) - waiting.begin, 0, None)
+    wait[left | is_unsure] = 0
+    return wait, verdict
