@@ -1,0 +1,208 @@
+"""What a late host thread was in: the range and the call that cover most of a time, and what each cost others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.host_activity import load_calls, load_ranges
+from nsys2prv_ng.analysis.opened_events import load_opened_events
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Thread
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.runtime.jit import compiled
+
+_EVER = np.iinfo(np.int64).min
+
+
+class ThreadActivity(NamedTuple):
+    """What a thread was in over time, from the beginning of all time: indices into pairs of a range and a call."""
+
+    steps: StepFunction
+    range: IntArray
+    """Index of the innermost range of each pair, NOTHING for none."""
+    call: IntArray
+    """Index of the outermost call of each pair, NOTHING for the thread's own code."""
+
+    def get_pairs(self, time: IntArray) -> IntArray:
+        """Return the pair in force at each time (ns)."""
+        return self.steps.value[np.searchsorted(self.steps.time, time, "right") - 1]
+
+
+class HostActivity(NamedTuple):
+    """What threads of a report were in, by place, and the names of the ranges and calls."""
+
+    threads: dict[int, ThreadActivity]
+    range_names: list[str]
+    call_names: list[str]
+
+
+_HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
+"""Calls in which a thread waits for another thread."""
+
+
+def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -> HostActivity:
+    """Return what some threads (places) were in.
+
+    Libraries launch from threads of their own, as PyTorch does in backward passes, which have no ranges of the program.
+    Where a thread is in no range, the range of the main thread of its process counts. Where a thread waits for another
+    one, the call of the main thread counts.
+    """
+    main_threads = _find_main_threads(report, threads)
+    needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
+    ranges = load_ranges(report, needed, store)
+    calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
+    hands_over = np.isin(np.array([*calls.names, ""]), _HANDS_OVER)
+    activities = {}
+    for thread in np.unique(threads).tolist():
+        main = main_threads.get(thread, thread)
+        steps = [layer.get_steps(place) for layer in (ranges, calls) for place in (thread, main)]
+        activities[thread] = _join_steps(steps, hands_over)
+    return HostActivity(activities, ranges.names, calls.names)
+
+
+def _find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int]:
+    """Return the main thread of the process of each thread (places), where the report shows it."""
+    places = report.places.all
+    main = {
+        place.process: number
+        for number, place in enumerate(places)
+        if isinstance(place, Thread) and place.global_tid & PID_MASK == place.process & PID_MASK
+    }
+    processes = {number: places[number] for number in threads.tolist()}
+    return {
+        number: main[place.process]
+        for number, place in processes.items()
+        if isinstance(place, Thread) and place.process in main
+    }
+
+
+def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadActivity:
+    """Return one step function of four: range and main thread's range, call and main thread's call.
+
+    Before the first step of all, the thread is in neither a range nor a call. `hands_over`: by index of a call, with
+    one more for none.
+    """
+    time = np.unique(np.concatenate([[_EVER], *(part.time for part in steps)]))
+    own_range, main_range, own_call, main_call = (
+        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
+    )
+    in_range = np.where(own_range == NOTHING, main_range, own_range)
+    in_call = np.where(hands_over[own_call], main_call, own_call)
+    pair, distinct = find_distinct_rows(in_range, in_call)
+    range_of_pair, call_of_pair = np.array(distinct, np.int64).T
+    return ThreadActivity(StepFunction(time, pair), range_of_pair, call_of_pair)
+
+
+class LateTimes(NamedTuple):
+    """n times of threads that others waited for, in columns: begin <= end (ns)."""
+
+    begin: IntArray
+    end: IntArray
+
+
+def find_main(activity: ThreadActivity, times: LateTimes) -> tuple[IntArray, IntArray]:
+    """Return (range, call) of a thread for each time: the range that covers most of it, and in it the call that does.
+
+    Where a time has no length, those in force count.
+    """
+    pair = activity.get_pairs(times.end)
+    in_range, in_call = activity.range[pair], activity.call[pair]
+    long = np.flatnonzero(times.end > times.begin)
+    pieces = split_at_steps(times.begin[long], times.end[long], activity.steps)
+    of_piece, length = pieces.interval, pieces.end - pieces.begin
+    piece_range, piece_call = activity.range[pieces.value], activity.call[pieces.value]
+    in_range[long] = _find_longest(of_piece, piece_range, length)
+    kept = np.flatnonzero(piece_range == in_range[long][of_piece])
+    in_call[long] = _find_longest(of_piece[kept], piece_call[kept], length[kept])
+    return in_range, in_call
+
+
+def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArray:
+    """Return the value with the largest sum of lengths in each group 0 .. n - 1, the lowest of several."""
+    order = np.lexsort((value, group))
+    group, value, length = group[order], value[order], length[order]
+    if not group.size:
+        return value
+    key = combine_columns(group, value)
+    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    total = np.add.reduceat(length, starts)
+    group, value = group[starts], value[starts]
+    best = np.lexsort((value, -total, group))
+    is_first = np.append(True, group[best][1:] != group[best][:-1])
+    return value[best[is_first]]
+
+
+class SortedWaits(NamedTuple):
+    """When others waited for n late kernels or calls: those for i are at first[i] .. first[i + 1] - 1.
+
+    Both columns of times (ns) are sorted for each i by themselves.
+    """
+
+    first: IntArray
+    begin: IntArray
+    until: IntArray
+
+
+def sum_costs(activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray) -> IntArray:
+    """Return the time (ns) that others waited for each pair of a thread.
+
+    `late`: the kernels or calls that the thread was late with; `limit`: the time (ns) from which the pair in force
+    then has all the waiting, n each.
+    """
+    at_limit = activity.get_pairs(limit)
+    cost = np.zeros(activity.range.size, np.int64)
+    _add_costs(*waits, late, limit, at_limit, *activity.steps, cost)
+    return cost
+
+
+@compiled
+def _add_costs(
+    first: IntArray,
+    begin: IntArray,
+    until: IntArray,
+    late: IntArray,
+    limit: IntArray,
+    at_limit: IntArray,
+    time: IntArray,
+    pair: IntArray,
+    cost: IntArray,
+) -> None:
+    for i in range(late.size):
+        low, high = first[late[i]], first[late[i] + 1]
+        left = np.int64(0)
+        for k in range(low, high):
+            left += until[k] - begin[k]
+        now = begin[low]
+        step = np.searchsorted(time, now, side="right") - 1
+        started, ended = low, low
+        while now < limit[i]:
+            while started < high and begin[started] <= now:
+                started += 1
+            while ended < high and until[ended] <= now:
+                ended += 1
+            while step + 1 < time.size and time[step + 1] <= now:
+                step += 1
+            then = limit[i]
+            if step + 1 < time.size:
+                then = min(then, time[step + 1])
+            if started < high:
+                then = min(then, begin[started])
+            if ended < high:
+                then = min(then, until[ended])
+            waited = (started - ended) * (then - now)  # by as many ranks
+            cost[pair[step]] += waited
+            left -= waited
+            now = then
+        cost[at_limit[i]] += left
+
+
+def select_times(begin: IntArray, end: IntArray, which: BoolArray) -> LateTimes:
+    """Return times without those that begin after their end: these have no length."""
+    return LateTimes(np.minimum(begin[which], end[which]), end[which])
