@@ -29,6 +29,8 @@ _STEADY_FLOOR_NS = 1000.0
 """Limits, relative to the best lag, within which the ends of other lags count as equally steady."""
 
 _SAMPLES = 129
+_STEEPEST = 1e-4
+"""Most drift of two clocks against each other that the differences of ends are freed from."""
 
 
 class Sequence(NamedTuple):
@@ -55,14 +57,11 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     n, m = one.end.size, other.end.size
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
     columns = (one.operation, one.bytes, one.end, other.operation, other.bytes, other.end)
-    lags, spreads, middles = _find_agreeing(*columns, least, FURTHEST_UTC_NS)
+    lags, spreads, middles = _find_steady(*columns, least, FURTHEST_UTC_NS)
     if not lags.size:
         lag, first, last = _find_longest_run(*columns, FURTHEST_UTC_NS)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
-    steady = np.flatnonzero(spreads <= _AS_STEADY * spreads.min() + _STEADY_FLOOR_NS)
-    whole = steady[lags[steady] == 0] if n == m else steady[:0]
-    best = int(whole[0] if whole.size else steady[np.argmin(np.abs(middles[steady]))])
-    lag = int(lags[best])
+    lag = int(_choose_lag(*columns, lags, spreads, middles, np.lexsort((lags, np.abs(middles)))))
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
@@ -81,28 +80,79 @@ def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, f
 
 
 @compiled
-def _measure_spread(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[float, float]:
-    """Return the median distance of the differences of ends from their line, and the median difference (sampled)."""
+def _sample(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> tuple[FloatArray, FloatArray]:
+    """Return times (ns) from the first operation of an overlap and the differences of ends, of evenly spread ones."""
     count = min(high - low, _SAMPLES)
     time, difference = np.empty(count), np.empty(count)
     for i in range(count):
         k = low + (i * (high - low)) // count
         time[i] = float(end_a[k] - end_a[low])
         difference[i] = float(end_a[k] - end_b[k - lag])
+    return time, difference
+
+
+@compiled
+def _may_be_steady(time: FloatArray, difference: FloatArray, limit: float) -> bool:
+    """Return False if the spread of the differences is above the limit (ns) for certain, by three at a time.
+
+    At least half of the differences are within the limit of their line if the spread is. So are then two of at least a
+    quarter of the triples, as a triple holds three of them at most.
+    """
+    count = difference.size
+    triples = count // 3
+    needed = ((count + 1) // 2 - triples - count % 3 + 1) // 2
+    near = 0
+    for i in range(triples):
+        if near >= needed:
+            return True
+        if near + triples - i < needed:
+            return False
+        a, b, c = 3 * i, 3 * i + 1, 3 * i + 2
+        reach = 2 * limit + _STEEPEST * abs(time[c] - time[a]) + 1.0
+        apart = min(
+            abs(difference[a] - difference[b]),
+            abs(difference[b] - difference[c]),
+            abs(difference[a] - difference[c]),
+        )
+        if apart <= reach:
+            near += 1
+    return near >= needed
+
+
+@compiled
+def _measure_spread(time: FloatArray, difference: FloatArray, limit: float) -> float:
+    """Return the median distance of the differences of ends from their line; infinity if it is above the limit (ns)."""
+    count = difference.size
     half = count // 2
     slope = 0.0
     if half >= 4:
         slopes = np.empty(half)
         for i in range(half):
             slopes[i] = (difference[i + count - half] - difference[i]) / max(1.0, time[i + count - half] - time[i])
-        slope = min(1e-4, max(-1e-4, np.median(slopes)))
-    middle = np.median(difference)
+        slope = min(_STEEPEST, max(-_STEEPEST, np.median(slopes)))
     straight = difference - slope * time
-    return np.median(np.abs(straight - np.median(straight))), middle
+    middle = np.median(straight)
+    near = 0
+    for i in range(count):
+        straight[i] = abs(straight[i] - middle)
+        if straight[i] <= limit:
+            near += 1
+    return np.median(straight) if near >= (count + 1) // 2 else np.inf
 
 
 @compiled
-def _find_agreeing(
+def _agree(
+    op_a: IntArray, size_a: IntArray, op_b: IntArray, size_b: IntArray, lag: int, low: int, high: int, stride: int
+) -> bool:
+    """Return whether every `stride`-th operation of an overlap agrees in both sequences."""
+    k = low
+    while k < high and _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
+        k += stride
+    return k >= high
+
+
+@compiled
+def _find_steady(
     op_a: IntArray,
     size_a: IntArray,
     end_a: IntArray,
@@ -112,27 +162,83 @@ def _find_agreeing(
     least: int,
     furthest: int,
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the lags at which all of the overlap agrees, with the spread of the ends and their median difference."""
+    """Return lags, spreads of the ends and median differences (ns): of all lags that agree and are about as steady
+    as the steadiest of them, and of others that may or may not agree.
+
+    A program that repeats itself agrees with itself at thousands of lags. Only the lags that become the steadiest so
+    far are compared in full, starting with the nearest ones, since the right one makes the others unlikely early.
+    """
     n, m = end_a.size, end_b.size
     lags = np.empty(n + m, np.int64)
     spreads, middles = np.empty(n + m), np.empty(n + m)
     count = 0
-    for lag in range(least - m, n - least + 1):
+    best, limit = np.inf, np.inf
+    lowest, highest = least - m, n - least
+    nearest = min(max(n // 2 - np.searchsorted(end_b, end_a[n // 2]), lowest), highest) if m and n else lowest
+    for step in range(2 * max(highest - nearest, nearest - lowest) + 1):
+        lag = nearest + (step + 1) // 2 if step % 2 else nearest - step // 2
+        if lag < lowest or lag > highest:
+            continue
         low, high = max(0, lag), min(n, m + lag)
         if not _are_near(end_a, end_b, lag, low, high, furthest):
             continue
-        agrees = True
-        for k in range(low, high):
-            if not _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
-                agrees = False
-                break
-        if agrees:
-            lags[count] = lag
-            spread, middles[count] = _measure_spread(end_a, end_b, lag, low, high)
-            # A few ends may well be steady by chance: then their distance counts as well.
-            spreads[count] = spread + abs(middles[count]) * 0.25 ** (high - low)
-            count += 1
+        if not _agree(op_a, size_a, op_b, size_b, lag, low, high, max(1, (high - low) // _SAMPLES)):
+            continue
+        time, difference = _sample(end_a, end_b, lag, low, high)
+        if not _may_be_steady(time, difference, limit):
+            continue
+        spread = _measure_spread(time, difference, limit)
+        if spread > limit:
+            continue
+        middle = np.median(difference)
+        # A few ends may well be steady by chance: then their distance counts as well.
+        spread += abs(middle) * 0.25 ** (high - low)
+        if spread > limit:
+            continue
+        if spread < best:
+            if not _agree(op_a, size_a, op_b, size_b, lag, low, high, 1):
+                continue
+            best = spread
+            limit = _AS_STEADY * best + _STEADY_FLOOR_NS
+        lags[count], spreads[count], middles[count] = lag, spread, middle
+        count += 1
     return lags[:count], spreads[:count], middles[:count]
+
+
+@compiled
+def _choose_lag(
+    op_a: IntArray,
+    size_a: IntArray,
+    end_a: IntArray,
+    op_b: IntArray,
+    size_b: IntArray,
+    end_b: IntArray,
+    lags: IntArray,
+    spreads: FloatArray,
+    middles: FloatArray,
+    by_distance: IntArray,
+) -> int:
+    """Return the lag without a shift if both have as many operations, else the nearest; of those that are steady."""
+    n, m = end_a.size, end_b.size
+    limit = np.inf
+    for i in np.argsort(spreads):
+        lag = lags[i]
+        if _agree(op_a, size_a, op_b, size_b, lag, max(0, lag), min(n, m + lag), 1):
+            limit = _AS_STEADY * spreads[i] + _STEADY_FLOOR_NS
+            break
+    nearest = lags[by_distance[0]]
+    has_nearest = False
+    for i in by_distance:
+        lag = lags[i]
+        if spreads[i] > limit or (has_nearest and (n != m or lag != 0)):
+            continue
+        if not _agree(op_a, size_a, op_b, size_b, lag, max(0, lag), min(n, m + lag), 1):
+            continue
+        if n == m and lag == 0:
+            return 0
+        if not has_nearest:
+            nearest, has_nearest = lag, True
+    return nearest
 
 
 @compiled

@@ -67,3 +67,62 @@ def test_lost_operations_leave_the_longest_run() -> None:
     found = find_lag(whole, other)
     assert found is not None
     assert (found.lag, found.first, found.last) == (0, 0, 100)
+
+
+@settings(deadline=None, max_examples=examples(150))
+@given(
+    steps=st.integers(1, 60),
+    period=st.integers(1, 3),
+    cut=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+    jitter=st.sampled_from([0.0, 1e3, 1e5, 1e7]),
+    odd=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_the_choice_against_all_lags_in_full(
+    steps: int, period: int, cut: tuple[int, int], jitter: float, odd: bool, seed: int
+) -> None:
+    """No lag is passed over that plain loops over all of them would choose."""
+    random = np.random.default_rng(seed)
+    whole = program(steps, period, seed)
+    n = whole.end.size
+    one, other = (seen(whole, min(low, n - 1), n, 0, 0.0, seed + low) for low in cut)
+    other = Sequence(
+        other.operation, other.bytes.copy(), other.end + random.normal(0, jitter, other.end.size).astype(int)
+    )
+    if odd:
+        other.bytes[random.integers(0, other.bytes.size)] += 1
+    chosen = choose_in_full(one, other)
+    found = find_lag(one, other)
+    if chosen is None:
+        assert found is None or found.last - found.first < min(one.end.size, other.end.size + found.lag)
+    else:
+        assert found is not None and found.lag == chosen
+
+
+def choose_in_full(one: Sequence, other: Sequence) -> int | None:
+    """The lag without a shift if it is steady, else the nearest of the steady ones, from every operation of all."""
+    n, m = one.end.size, other.end.size
+    least = max(min(3, n, m), min(n, m) // 2)
+    steadiness: dict[int, tuple[float, float]] = {}
+    for lag in range(least - m, n - least + 1):
+        low, high = max(0, lag), min(n, m + lag)
+        a, b = (slice(low, high), slice(low - lag, high - lag))
+        difference = (one.end[a] - other.end[b]).astype(float)
+        agrees = (one.operation[a] == other.operation[b]).all() and (one.bytes[a] == other.bytes[b]).all()
+        if not agrees or abs(np.median(difference[[0, (high - low - 1) // 2, -1]])) > 2e9:
+            continue
+        at = [(i * (high - low)) // min(high - low, 129) for i in range(min(high - low, 129))]
+        time, difference = (one.end[a] - one.end[low])[at].astype(float), difference[at]
+        slope, half = 0.0, len(at) // 2
+        if half >= 4:
+            rise, run = difference[-half:] - difference[:half], time[-half:] - time[:half]
+            slope = float(np.clip(np.median(rise / np.maximum(run, 1)), -1e-4, 1e-4))
+        straight = difference - slope * time
+        middle = abs(float(np.median(difference)))
+        spread = float(np.median(np.abs(straight - np.median(straight)))) + middle * 0.25 ** (high - low)
+        steadiness[lag] = spread, middle
+    if not steadiness:
+        return None
+    limit = 3 * min(spread for spread, _ in steadiness.values()) + 1000
+    steady = {lag: middle for lag, (spread, middle) in steadiness.items() if spread <= limit}
+    return 0 if n == m and 0 in steady else min(steady, key=steady.__getitem__)
