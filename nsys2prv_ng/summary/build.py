@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Return an instance with these values, whose lists, tuples and dataclasses are built likewise.
+    """Return an instance with these values, whose lists, tuples, dicts and dataclasses are built likewise.
 
     Keys that the class does not have are ignored, so that later versions may add some. Raises ValueError for a value of
     another type and for a field without a value.
@@ -37,6 +37,8 @@ def _build(hint: Any, value: Any, where: str) -> Any:
         return [_build(arguments[0], item, where) for item in value]
     if origin is tuple and isinstance(value, list | tuple) and len(value) == len(arguments):
         return tuple(_build(part, item, where) for part, item in zip(arguments, value, strict=True))
+    if origin is dict and isinstance(value, Mapping):
+        return {_build(arguments[0], key, where): _build(arguments[1], item, where) for key, item in value.items()}
     if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
         return build_dataclass(hint, value)
     if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):

@@ -21,6 +21,8 @@ from nsys2prv_ng.analysis.gpu_activity import (
     list_devices,
     measure_activity,
 )
+from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
+from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.runtime.parallel import run_in_threads
@@ -35,7 +37,10 @@ from nsys2prv_ng.summary.model import (
     NcclNumbers,
     RangeOfTask,
     RepeatedRange,
+    WaitNumbers,
 )
+from nsys2prv_ng.summary.own_time import WaitingInRanges, choose_slowest
+from nsys2prv_ng.summary.waits import compute_waits
 
 
 class _ReportSums(NamedTuple):
@@ -48,12 +53,19 @@ class _ReportSums(NamedTuple):
     ranges: pd.DataFrame
 
 
-def compute_summary(job: Job) -> JobSummary:
-    """Return the numbers of a job. The records of at most `job.workers` reports are in memory at a time."""
+def compute_summary(job: Job, waits: Waits | None = None, late: LateReasons | None = None) -> JobSummary:
+    """Return the numbers of a job. The records of at most `job.workers` reports are in memory at a time.
+
+    `waits` and `late`: those of the job, if they have been found before.
+    """
+    waits = find_waits(job) if waits is None else waits
+    late = find_reasons(job, waits) if late is None else late
     devices = list_devices(job)
-    parts = list(run_in_threads(lambda index: _sum_report(job, index), range(len(job.reports)), job.workers))
+    waiting = WaitingInRanges(job, waits)
+    parts = list(run_in_threads(lambda index: _sum_report(job, index, waiting), range(len(job.reports)), job.workers))
     gpus = _sum_gpus(job, devices)
-    ranges = _collect_ranges(job, [part.ranges for part in parts])
+    wait_numbers = compute_waits(job, waits, late)
+    ranges = _collect_ranges(job, [part.ranges for part in parts], wait_numbers)
     kernels = _list_kernels([part.kernels for part in parts])
     memory_operations = _list_memory_operations([part.memory_operations for part in parts])
     nccl = _list_nccl([part.nccl for part in parts])
@@ -80,6 +92,7 @@ def compute_summary(job: Job) -> JobSummary:
         nccl=nccl,
         mpi=mpi,
         absent=[name for name, is_absent in absent.items() if is_absent],
+        waits=wait_numbers,
         skipped=job.skipped,
         warnings=list(job.warnings),
     )
@@ -111,15 +124,20 @@ def _list_mpi(parts: Sequence[pd.DataFrame]) -> list[MpiNumbers]:
     ]
 
 
-def _sum_report(job: Job, index: int) -> _ReportSums:
+def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> _ReportSums:
     report, rows = job.reports[index], job.tree.rows[index]
+    measures: dict[str, totals.Measure] = {
+        "waiting_ns": lambda place, begin, end: waiting.measure_of_threads(rows[place], begin, end),
+        "gpu_waiting_ns": lambda place, begin, end: waiting.measure_all(rows[place], begin, end),
+        "unsplit_ns": lambda place, begin, end: waiting.measure_unknown(rows[place], begin, end),
+    }
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return _ReportSums(
         totals.sum_kernels(report, job.store),
         totals.sum_memory_operations(report, job.store, job.windows),
         totals.sum_nccl(report, job.store, job.windows),
         totals.sum_mpi(report, job.store, job.windows),
-        totals.sum_repeated_ranges(report, task_of_place, job.store, job.windows),
+        totals.sum_repeated_ranges(report, task_of_place, job.store, job.windows, measures),
     )
 
 
@@ -199,14 +217,20 @@ def _sort_causes(table: pd.DataFrame) -> list[Cause]:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame]) -> list[RepeatedRange]:
+def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers | None) -> list[RepeatedRange]:
     """Return the repeated ranges of all tasks, those with most time first."""
+    caused = {} if waits is None else {rank.task: rank.all_caused_ns for rank in waits.ranks}
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges = []
     for (domain, name), parts_of_range in table.groupby(["domain", "name"]):
-        tasks = [
-            RangeOfTask(job.tree.ranks[r.task], job.tree.model.tasks[r.task].name, r.count, r.ns, r.min_ns, r.max_ns)
-            for r in _iterate(parts_of_range)
-        ]
-        ranges.append(RepeatedRange(str(domain), str(name), int(parts_of_range["depth"].min()), tasks))
+        tasks = [_make_range_of_task(job, r) for r in _iterate(parts_of_range)]
+        depth = int(parts_of_range["depth"].min())
+        slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
+        ranges.append(RepeatedRange(str(domain), str(name), depth, tasks, slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
+
+
+def _make_range_of_task(job: Job, r: Any) -> RangeOfTask:
+    task = job.tree.model.tasks[r.task].name
+    waits = r.waiting_ns, r.gpu_waiting_ns, r.unsplit_ns
+    return RangeOfTask(job.tree.ranks[r.task], task, r.count, r.ns, r.min_ns, r.max_ns, *waits)

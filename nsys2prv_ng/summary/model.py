@@ -70,10 +70,31 @@ class RangeOfTask:
     total_ns: int
     min_ns: int
     max_ns: int
+    waiting_ns: int = 0
+    """Time in it in which its thread waited for other ranks."""
+    gpu_waiting_ns: int = 0
+    """The same, and the time in which the GPU of the task did nothing but wait for them while the thread went on."""
+    unsplit_ns: int = 0
+    """More time in it that may have been waiting: see summary/own_time.py."""
 
     @property
     def mean_ns(self) -> float:
         return self.total_ns / self.count
+
+    @property
+    def own_mean_ns(self) -> float:
+        """Mean without the waiting of its thread."""
+        return (self.total_ns - self.waiting_ns) / self.count
+
+    @property
+    def needed_mean_ns(self) -> float:
+        """Mean without the waiting of its thread and of its GPU."""
+        return (self.total_ns - self.gpu_waiting_ns) / self.count
+
+    @property
+    def least_needed_mean_ns(self) -> float:
+        """Mean without all that may be waiting."""
+        return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,8 @@ class RepeatedRange:
     name: str
     depth: int
     tasks: list[RangeOfTask]
+    slowest_task: str | None = None
+    """The task that takes longest without waiting for others, as far as that is certain; else None."""
 
     @property
     def count(self) -> int:
@@ -94,12 +117,10 @@ class RepeatedRange:
         return sum(task.total_ns for task in self.tasks)
 
     @property
-    def slowest(self) -> RangeOfTask:
-        return max(self.tasks, key=lambda task: task.mean_ns)
-
-    @property
-    def fastest(self) -> RangeOfTask:
-        return min(self.tasks, key=lambda task: task.mean_ns)
+    def spread_ns(self) -> float:
+        """Largest mean of a task without waiting minus the smallest."""
+        means = [task.own_mean_ns for task in self.tasks]
+        return max(means) - min(means)
 
 
 @dataclass(frozen=True)
@@ -159,6 +180,91 @@ class MpiNumbers:
 
 
 @dataclass(frozen=True)
+class MpiWaits:
+    """MPI calls of a task that carry out collectives and messages: their time, and its parts, as in RankWaits."""
+
+    mpi_ns: int
+    wait_ns: int
+    transfer_ns: int
+    unsplit_ns: int
+    last: int
+    caused_wait_ns: int
+
+
+@dataclass(frozen=True)
+class RankWaits:
+    """Time of a task in NCCL kernels: waiting, moving and not split add up to it."""
+
+    rank: int | None
+    task: str
+    nccl_ns: int
+    wait_ns: int
+    exposed_wait_ns: int | None
+    """Waiting while its GPU computes nothing; None where the activity of GPUs was not read."""
+    transfer_ns: int
+    unsplit_ns: int
+    last: int
+    """Collectives in which others waited for it."""
+    caused_wait_ns: int
+    """Time that others waited for it."""
+    reason: str | None
+    """Why it was late, by what cost most; None if nobody waited for it."""
+    mpi: MpiWaits | None
+
+    @property
+    def all_caused_ns(self) -> int:
+        """Time that others waited for it, in NCCL and in MPI."""
+        return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Why a task was late, how often, and how long others waited for it.
+
+    `range` and `call` are what its thread was in, or where it launched what was late. `operation` is what ended late on
+    the GPU. They are empty where there is none.
+    """
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
+    times: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Collectives of one size in a communicator; rates by the time `ns` in which they moved data."""
+
+    function: str
+    communicator: str
+    ranks: int
+    bytes: int
+    count: int
+    ns: int
+    algorithm_bytes_per_s: int
+    bus_bytes_per_s: int
+
+
+@dataclass(frozen=True)
+class WaitNumbers:
+    """Who waits for whom. `split` and `not_split`, by reason, count kernels and calls."""
+
+    operations: int
+    """Collectives and messages between ranks."""
+    nccl_collectives: int
+    mpi_collectives: int
+    split: int
+    not_split: dict[str, int]
+    ranks: list[RankWaits]
+    culprits: list[Culprit]
+    bandwidth: list[Bandwidth]
+
+
+@dataclass(frozen=True)
 class JobSummary:
     """The first numbers of a job, as `summarize` returns them and `nsys2prv-ng summary` prints them."""
 
@@ -178,6 +284,8 @@ class JobSummary:
     mpi: list[MpiNumbers]
     absent: list[str]
     """What the reports hold nothing of."""
+    waits: WaitNumbers | None = None
+    """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
     skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

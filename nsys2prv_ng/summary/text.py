@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.host_activity import shorten_range_name
-from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.summary.layout import (
+    MOST_ROWS,
+    NO_CALL,
+    NO_RANGE,
+    count_more,
+    format_percent,
+    format_rate,
+    make_table,
+    wrap,
+)
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.wait_text import describe_waits, format_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
-from nsys2prv_ng.text.tables import format_table
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
 """Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
 
 _MOST_GPUS = 16
-_MOST_ROWS = 10
 
 _CAUSES = {
     idle_causes.QUEUED: "(already queued)",
@@ -38,51 +45,20 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
     """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
     sections = [
         [_title(summary)],
+        format_verdicts(summary, width),
         _gpus(summary.gpus, width),
         _gaps(summary.gpus, width),
         _causes(summary.gpus, width),
+        *describe_waits(summary, width),
         _ranges(summary.ranges, width),
         _kernels(summary, width),
         _memory_operations(summary, width),
         _nccl(summary, width),
         _mpi(summary, width),
-        _wrap(f"Not in these reports: {', '.join(summary.absent)}", width) if summary.absent else [],
+        wrap(f"Not in these reports: {', '.join(summary.absent)}", width) if summary.absent else [],
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
-
-
-# ---- numbers and tables ----------------------------------------------------------------------------------------------
-
-
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}%" if whole else "-"
-
-
-def _rate(size: int, ns: int) -> str:
-    return f"{format_bytes(size / ns * 1e9)}/s" if ns and size else "-"
-
-
-def _table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, texts: int = 1, gap: str = "  "
-) -> list[str]:
-    """Return the lines of a table; the first `texts` columns hold names from reports."""
-    names = [[*map(_clean, row[:texts]), *row[texts:]] for row in rows]
-    return format_table([titles, *names], texts=texts, width=width, gap=gap)
-
-
-def _clean(name: str) -> str:
-    """Return a name as one line; blanks that indent it stay."""
-    stem = name.lstrip(" ")
-    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width)
-
-
-def _more(count: int, what: str) -> list[str]:
-    return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------
@@ -129,9 +105,9 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     titles = ["GPU", "span", "busy", "compute", "comm.", "overlap", "memory", "idle"]
     caption = "From the first to the last operation of each GPU (overlap: compute and communication at once):"
     return [
-        *_wrap(caption, width),
-        *_table(titles, rows, width, gap=" "),
-        *_more(len(gpus) - len(listed), " that are less idle"),
+        *wrap(caption, width),
+        *make_table(titles, rows, width, gap=" "),
+        *count_more(len(gpus) - len(listed), " that are less idle"),
     ]
 
 
@@ -141,7 +117,7 @@ def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers]) -> list[list[st
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
     return [
         [name, format_time(span), *map(format_time, times)],
-        [f"  {users}", "", *(_percent(time, span) for time in times)],
+        [f"  {users}", "", *(format_percent(time, span) for time in times)],
     ]
 
 
@@ -167,7 +143,7 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
         memory = [format_bytes(gpu.peak_memory_bytes)] if has_memory else []
         rows.append([_gpu_name(gpu), f"{gpu.gaps:,}", *gaps, at, *memory])
-    return [*_table(titles, rows, width), *_more(len(gpus) - len(listed), " GPUs")]
+    return [*make_table(titles, rows, width), *count_more(len(gpus) - len(listed), " GPUs")]
 
 
 def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
@@ -183,42 +159,47 @@ def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         return []
     whole = sum(cause.ns for cause in causes)
     rows = [
-        [*_name_cause(cause), format_time(cause.ns), _percent(cause.ns, whole), f"{cause.gaps:,}"]
-        for cause in causes[:_MOST_ROWS]
+        [*_name_cause(cause), format_time(cause.ns), format_percent(cause.ns, whole), f"{cause.gaps:,}"]
+        for cause in causes[:MOST_ROWS]
     ]
     titles = ["NVTX range", "call", "time", "share", "gaps"]
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation:"
-    return [*_wrap(caption, width), *_table(titles, rows, width, texts=2), *_more(len(causes) - len(rows), "")]
+    return [*wrap(caption, width), *make_table(titles, rows, width, texts=2), *count_more(len(causes) - len(rows), "")]
 
 
 def _name_cause(cause: Cause) -> tuple[str, str]:
     if cause.cause != idle_causes.HOST:
         return _CAUSES[cause.cause], ""
-    return cause.range or "(outside NVTX ranges)", cause.call or "(own code)"
+    return cause.range or NO_RANGE, cause.call or NO_CALL
 
 
 def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
     if not ranges:
         return []
-    rows = [_range_row(repeated) for repeated in ranges[:_MOST_ROWS]]
+    rows = [_range_row(repeated) for repeated in ranges[:MOST_ROWS]]
     titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "spread"]
-    caption = "NVTX ranges that repeat; spread: (slowest - fastest mean of a task) / mean of all:"
-    return [*_wrap(caption, width), *_table(titles, rows, width, texts=2), *_more(len(ranges) - len(rows), " ranges")]
+    waits = any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks)
+    what = "mean of a task, without waiting for others" if waits else "mean of a task"
+    caption = f"NVTX ranges that repeat; spread: (slowest - fastest {what}) / mean of all:"
+    return [
+        *wrap(caption, width),
+        *make_table(titles, rows, width, texts=2),
+        *count_more(len(ranges) - len(rows), " ranges"),
+    ]
 
 
 def _range_row(repeated: RepeatedRange) -> list[str]:
     mean = repeated.total_ns / repeated.count
-    spread = repeated.slowest.mean_ns - repeated.fastest.mean_ns
     has_several_tasks = len(repeated.tasks) > 1
     return [
         shorten_range_name(repeated.domain, repeated.name),
-        repeated.slowest.task if has_several_tasks else "-",
+        repeated.slowest_task or "-",
         f"{len(repeated.tasks):,}",
         f"{repeated.count:,}",
         format_time(mean),
         format_time(min(task.min_ns for task in repeated.tasks)),
         format_time(max(task.max_ns for task in repeated.tasks)),
-        _percent(spread, mean) if has_several_tasks else "-",
+        format_percent(repeated.spread_ns, mean) if has_several_tasks else "-",
     ]
 
 
@@ -233,12 +214,12 @@ def _kernels(summary: JobSummary, width: int) -> list[str]:
             f"{kernel.count:,}",
             format_time(kernel.total_ns),
             format_time(kernel.total_ns / kernel.count),
-            _percent(kernel.total_ns, whole),
+            format_percent(kernel.total_ns, whole),
         ]
-        for kernel in summary.kernels[:_MOST_ROWS]
+        for kernel in summary.kernels[:MOST_ROWS]
     ]
     titles = ["kernel", "class", "count", "time", "mean", "share"]
-    return [*_table(titles, rows, width, texts=2), *_more(len(summary.kernels) - len(rows), " kernels")]
+    return [*make_table(titles, rows, width, texts=2), *count_more(len(summary.kernels) - len(rows), " kernels")]
 
 
 def _memory_operations(summary: JobSummary, width: int) -> list[str]:
@@ -248,11 +229,11 @@ def _memory_operations(summary: JobSummary, width: int) -> list[str]:
             f"{copies.count:,}",
             format_bytes(copies.bytes),
             format_time(copies.total_ns),
-            _rate(copies.bytes, copies.rated_ns),
+            format_rate(copies.bytes, copies.rated_ns),
         ]
         for copies in summary.memory_operations
     ]
-    return _table(["copies and sets", "count", "size", "time", "rate"], rows, width) if rows else []
+    return make_table(["copies and sets", "count", "size", "time", "rate"], rows, width) if rows else []
 
 
 def _nccl(summary: JobSummary, width: int) -> list[str]:
@@ -263,7 +244,7 @@ def _nccl(summary: JobSummary, width: int) -> list[str]:
             format_bytes(collective.bytes),
             f"{collective.kernels:,}",
             format_time(collective.kernel_ns),
-            _rate(collective.carried_bytes, collective.carried_ns),
+            format_rate(collective.carried_bytes, collective.carried_ns),
         ]
         for collective in summary.nccl
     ]
@@ -271,7 +252,7 @@ def _nccl(summary: JobSummary, width: int) -> list[str]:
         return []
     titles = ["NCCL", "calls", "size", "kernels", "kernel time", "rate"]
     caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates:"
-    return [*_wrap(caption, width), *_table(titles, rows, width)]
+    return [*wrap(caption, width), *make_table(titles, rows, width)]
 
 
 def _mpi(summary: JobSummary, width: int) -> list[str]:
@@ -284,9 +265,9 @@ def _mpi(summary: JobSummary, width: int) -> list[str]:
             format_time(call.max_ns),
             format_bytes(call.sent_bytes),
             format_bytes(call.received_bytes),
-            _rate((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+            format_rate((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
         ]
-        for call in summary.mpi[:_MOST_ROWS]
+        for call in summary.mpi[:MOST_ROWS]
     ]
     titles = ["MPI", "calls", "time", "mean", "max", "sent", "received", "rate"]
-    return [*_table(titles, rows, width), *_more(len(summary.mpi) - len(rows), " calls")] if rows else []
+    return [*make_table(titles, rows, width), *count_more(len(summary.mpi) - len(rows), " calls")] if rows else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -181,8 +181,16 @@ def sum_mpi(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFra
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows) -> pd.DataFrame:
+Measure = Callable[[IntArray, IntArray, IntArray], IntArray]
+"""Measures a part (ns) of intervals that are given by place, begin and end (ns)."""
+
+
+def sum_repeated_ranges(
+    report: ReportRecords, task_of_place: IntArray, store: Store, windows: Windows, measures: Mapping[str, Measure]
+) -> pd.DataFrame:
     """Return NVTX ranges by `task`, `domain` and `name` that repeat: see FEWEST and DEEPEST.
+
+    `measures`: parts of the time of ranges to add up, by the name of their column.
 
     Ranges of NCCL are its calls, not ranges of the program. Start/end ranges nest in no other and count as outermost.
     Ranges that a window cut do not count.
@@ -199,7 +207,7 @@ def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: S
         names = events.get_names(event_type)
         parts.append(frame.assign(domain=event_type.member, name=frame["value"].map(names)))
     if not parts:
-        return pd.DataFrame(columns=["task", "domain", "name", "depth", *_SUMS])
+        return pd.DataFrame(columns=["task", "domain", "name", "depth", *_SUMS, *measures])
     ranges: pd.DataFrame = pd.concat(parts, ignore_index=True)
     line = ranges["line"].to_numpy(np.int64)
     ranges = ranges.assign(place=events.place[line], ns=events.length[line], depth=1)
@@ -210,8 +218,14 @@ def sum_repeated_ranges(report: ReportRecords, task_of_place: IntArray, store: S
     by_thread = ranges.groupby(["place", "domain", "name"])["ns"]
     ranges = ranges[by_thread.transform("size") >= FEWEST]
     ranges = ranges.assign(task=task_of_place[ranges["place"].to_numpy(np.int64)])
+    line = ranges["line"].to_numpy(np.int64)
+    limits = events.place[line], events.begin[line], events.end[line]
+    ranges = ranges.assign(**{name: measure(*limits) for name, measure in measures.items()})
+    columns = {"depth": ("depth", "min"), "count": ("ns", "size"), "ns": ("ns", "sum")}
+    columns |= {"min_ns": ("ns", "min"), "max_ns": ("ns", "max")}
+    columns |= {name: (name, "sum") for name in measures}
     return (
         ranges.groupby(["task", "domain", "name"], as_index=False)
-        .agg(depth=("depth", "min"), count=("ns", "size"), ns=("ns", "sum"), min_ns=("ns", "min"), max_ns=("ns", "max"))
-        .astype(dict.fromkeys(("task", "depth", *_SUMS), np.int64))
+        .agg(**columns)
+        .astype(dict.fromkeys(("task", "depth", *_SUMS, *measures), np.int64))
     )

@@ -25,16 +25,21 @@ TABLES = (
 )
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
-        memory_operations nccl mpi absent skipped warnings""",
+        memory_operations nccl mpi absent waits skipped warnings""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
-    "ranges": "domain name depth tasks",
+    "ranges": "domain name depth tasks slowest_task",
     "kernels": "name kernel_class count total_ns min_ns max_ns",
     "memory_operations": "operation count bytes total_ns rated_ns",
     "nccl": "function calls bytes kernels kernel_ns carried_bytes carried_ns",
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
 }
 """What programs rely on: a change of these needs another version."""
+WAIT_KEYS = {
+    "ranks": """rank task nccl_ns wait_ns exposed_wait_ns transfer_ns unsplit_ns last caused_wait_ns reason mpi""",
+    "culprits": "rank task reason range call operation times ns",
+    "bandwidth": "function communicator ranks bytes count ns algorithm_bytes_per_s bus_bytes_per_s",
+}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +108,19 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
     cause = documents[0]["gpus"][0]["idle_causes"][0]
     assert set(cause) == {"cause", "range", "call", "ns", "gaps"}
     task = documents[0]["ranges"][0]["tasks"][0]
-    assert set(task) == {"rank", "task", "count", "total_ns", "min_ns", "max_ns"}
+    assert set(task) == {
+        *("rank", "task", "count", "total_ns", "min_ns", "max_ns", "waiting_ns", "gpu_waiting_ns", "unsplit_ns")
+    }
+    for key, keys in WAIT_KEYS.items():
+        assert all(set(row) == set(keys.split()) for row in documents[0]["waits"][key]), key
+        assert documents[0]["waits"][key], key
+    assert set(documents[0]["waits"]) == {
+        "operations",
+        "nccl_collectives",
+        "mpi_collectives",
+        "split",
+        "not_split",
+    } | set(WAIT_KEYS)
 
 
 def test_leaves_no_file(samples: Path, tmp_path: Path) -> None:

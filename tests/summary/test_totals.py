@@ -200,12 +200,10 @@ def test_ranges_that_repeat(made: tuple[JobSummary, list[Report]]) -> None:
     assert told == {key: (len(v), sum(v), min(v), max(v)) for key, v in expected.items()}
 
 
-def test_slowest_and_fastest_are_by_their_means(samples: Path) -> None:
+def test_tasks_of_a_range_are_in_order(samples: Path) -> None:
     found = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     steps = next(each for each in found.ranges if each.name == "step")
     assert [task.rank for task in steps.tasks] == [0, 1, 2, 3] and {task.count for task in steps.tasks} == {6}
-    means = [task.total_ns / task.count for task in steps.tasks]
-    assert (steps.slowest.mean_ns, steps.fastest.mean_ns) == (max(means), min(means))
 
 
 # ---- NVIDIA's own sums -----------------------------------------------------------------------------------------------

@@ -1,0 +1,81 @@
+"""Measures how much of any interval is covered by others, such as the time in which a GPU computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.step_functions import measure_durations
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.runtime.jit import compiled
+
+Intervals = tuple[IntArray, IntArray, IntArray]
+"""Row, begin and end (ns) of n intervals."""
+NO_INTERVALS: Intervals = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class CoveredTime:
+    """The union of some intervals on each of several rows."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        row, begin, end = intervals
+        flat = flatten(row, begin, end, np.zeros(row.size, np.int64))
+        self.intervals: Intervals = (flat.row, flat.begin, flat.end)
+        self._before = np.cumsum(flat.end - flat.begin) - (flat.end - flat.begin)
+
+    def measure(self, row: IntArray, low: IntArray, high: IntArray) -> IntArray:
+        """Return how much (ns) of the time from low to high of each of n rows is covered."""
+        return self._measure_until(row, high) - self._measure_until(row, low)
+
+    def intersect(self, row: IntArray, low: IntArray, high: IntArray) -> Intervals:
+        """Return (index, begin, end) of the covered pieces of n intervals of rows."""
+        rows, begin, end = self.intervals
+        parts = [NO_INTERVALS]
+        for number in np.unique(row).tolist():
+            first, last = np.searchsorted(rows, [number, number + 1])
+            here = np.flatnonzero(row == number)
+            if first < last and here.size:
+                windows: Any = np.stack([begin[first:last], end[first:last]], axis=1)
+                index, _, piece_begin, piece_end = cut_to_windows(low[here], high[here], windows)
+                parts.append((here[index], piece_begin, piece_end))
+        return join_intervals(parts)
+
+    def _measure_until(self, row: IntArray, time: IntArray) -> IntArray:
+        rows, begin, end = self.intervals
+        first, last = np.searchsorted(rows, row, "left"), np.searchsorted(rows, row, "right")
+        return _measure_until(first, last, np.ascontiguousarray(time), begin, end, self._before)
+
+
+def join_intervals(parts: Iterable[Intervals]) -> Intervals:
+    """Return the intervals of all parts."""
+    row, begin, end = (np.concatenate(columns) for columns in zip(NO_INTERVALS, *parts, strict=True))
+    return row, begin, end
+
+
+def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals:
+    """Return how long the marked values of n changes last. The changes are ordered by row and time."""
+    at = np.flatnonzero(which)
+    return row[at], time[at], time[at] + measure_durations(row, time)[at]
+
+
+@compiled
+def _measure_until(
+    first: IntArray, last: IntArray, time: IntArray, begin: IntArray, end: IntArray, before: IntArray
+) -> IntArray:
+    """Return how much is covered until each time, by the intervals first .. last - 1."""
+    covered = np.zeros(time.size, np.int64)
+    for i in range(time.size):
+        low, high = first[i], last[i]
+        while low < high:  # the first interval that begins at this time or later
+            middle = (low + high) // 2
+            if begin[middle] < time[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low > first[i]:
+            covered[i] = before[low - 1] - before[first[i]] + min(time[i], end[low - 1]) - begin[low - 1]
+    return covered

@@ -1,0 +1,48 @@
+"""Parts of the text of a summary: numbers, tables, and lines that say what a table does not show."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.text.formatting import format_bytes
+from nsys2prv_ng.text.tables import format_table
+
+MOST_ROWS = 10
+NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
+"""Stand where a thread was in no NVTX range, or in no call."""
+
+
+def format_percent(part: float, whole: float) -> str:
+    """Return a share, or a dash where there is no whole."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
+def format_rate(size: int, ns: int) -> str:
+    """Return a rate, or a dash where nothing was moved."""
+    return f"{format_bytes(size / ns * 1e9)}/s" if ns and size else "-"
+
+
+def make_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, texts: int = 1, gap: str = "  "
+) -> list[str]:
+    """Return the lines of a table; the first `texts` columns hold names from reports."""
+    names = [[*map(clean_name, row[:texts]), *row[texts:]] for row in rows]
+    return format_table([titles, *names], texts=texts, width=width, gap=gap)
+
+
+def clean_name(name: str) -> str:
+    """Return a name as one line; blanks that indent it stay."""
+    stem = name.lstrip(" ")
+    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return the lines of a text."""
+    return textwrap.wrap(text, width)
+
+
+def count_more(count: int, what: str) -> list[str]:
+    """Return a line on rows that a table does not show, if there are any."""
+    return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
