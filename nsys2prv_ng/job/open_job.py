@@ -40,7 +40,7 @@ from nsys2prv_ng.report.diagnostics import describe_lost_data
 from nsys2prv_ng.report.files import get_export_size, locate_exports
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
@@ -143,7 +143,7 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
             store,
             progress,
             workers=workers,
-            collect_evidence=options.find_waits or (uses_collectives(options.align) and len(exports) > 1),
+            evidence=_choose_evidence(options, reports=len(exports)),
             errors=errors,
         )
         skipped = _report_skipped(errors or {}, progress)
@@ -151,6 +151,13 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
         del read  # with the parts of operations, which are matched now
         # A user who gives a single report has chosen it among those of the ranks.
         yield _place_reports(aligned, options, store, workers, skipped, checks_ranks=len(reports) > 1)
+
+
+def _choose_evidence(options: ReadOptions, *, reports: int) -> tuple[Source, ...]:
+    """Return the sources whose operations over ranks are wanted: for clocks also those that the user did not choose."""
+    if uses_collectives(options.align) and reports > 1:
+        return WITH_EVIDENCE
+    return tuple(source for source in WITH_EVIDENCE if options.find_waits and source in options.sources)
 
 
 def _open_store(resources: Resources, trace_folder: Path, reports: int, workers: int) -> Store:

@@ -27,7 +27,7 @@ from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import SOURCES, WITH_EVIDENCE
+from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -129,19 +129,19 @@ def read_reports(
     progress: Progress,
     *,
     workers: int,
-    collect_evidence: bool,
+    evidence: Sequence[Source] = (),
     errors: dict[Path, ReportError] | None = None,
 ) -> list[ReadReport]:
     """Read every source of every report, in an order of reports that does not depend on the command line's.
 
     `workers` processes read at the same time, each with a shelf of its own in the store, from 1 on.
-    `collect_evidence`: also read what the reports show of their clocks. Reports that cannot be read are skipped, with
-    their errors in `errors`; without it, or if no report is left, the ReportError of the first is raised.
+    `evidence`: the sources of operations over ranks to collect, chosen or not. Reports that cannot be read are skipped,
+    with their errors in `errors`; without it, or if no report is left, the ReportError of the first is raised.
     """
 
     def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
         try:
-            return _read(exports[index], sources, options, store, tick, collect_evidence)
+            return _read(exports[index], sources, options, store, tick, evidence)
         except ReportError as error:
             if errors is None:
                 raise
@@ -173,7 +173,7 @@ def _read(
     options: SourceOptions,
     store: Store,
     tick: Callable[[int], object],
-    collect_evidence: bool,
+    evidence_sources: Sequence[Source],
 ) -> ReadReport:
     """Read one report and put its records into the store."""
     database = Database(path)
@@ -187,7 +187,7 @@ def _read(
             spill_records(result, store, on_common_clock=False)
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
-        evidence = _collect_evidence(reader, results) if collect_evidence else Evidence()
+        evidence = _collect_evidence(reader, results, evidence_sources)
         if reader.places.only_observed:
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
@@ -215,10 +215,10 @@ def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
     return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
 
 
-def _collect_evidence(reader: ReportReader, results: dict[str, Result]) -> Evidence:
+def _collect_evidence(reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]) -> Evidence:
     """Return what a report shows of its clock, by the sources that were chosen and those that were not."""
     evidence = Evidence()
-    for source in WITH_EVIDENCE:
+    for source in sources:
         result = results.get(source.name)
         if result is None:  # its places are not those of the trace
             result = source.read(reader.apart(source))

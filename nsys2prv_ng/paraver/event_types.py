@@ -70,6 +70,7 @@ LATE_REASONS = {
 }
 WAIT_REASON = EventType(63000412, "Why the rank waited for was late", "waits", interval=True, values=LATE_REASONS)
 GPU_WAITS = {
+    0: "Nothing recorded",
     1: "Compute alone",
     2: "Compute over moving data",
     3: "Moving data, exposed",
