@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from cfgs.generate import analysis, basics, communication, hwcounters, views
+from cfgs.generate import analysis, basics, communication, hwcounters, views, waits
 from cfgs.generate.cfg_text import format_cfg
 
-FOLDERS = (views.VIEWS, basics.BASICS, analysis.ANALYSIS, communication.COMMUNICATION, hwcounters.HWCOUNTERS)
+FOLDERS = (
+    views.VIEWS,
+    basics.BASICS,
+    analysis.ANALYSIS,
+    communication.COMMUNICATION,
+    waits.WAITS,
+    hwcounters.HWCOUNTERS,
+)
 PRESETS = [preset for folder in FOLDERS for preset in folder.presets]
 
 README = """\

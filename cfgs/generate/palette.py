@@ -67,6 +67,39 @@ GPU_ACTIVITY = {
 }
 """Activity beside memory operations has the colour of that activity, lighter."""
 
+WAITING = shade(SYNCHRONISATION, -1)
+"""Rust. Readers who see no green distinguish vermillion itself from the orange of communication less well."""
+
+PARTS = {0: NOTHING, types.WAITING_PART: WAITING, types.MOVING_PART: COMMUNICATION}
+"""Colours of the parts of a kernel or call over ranks."""
+
+GPU_WAITS = {
+    0: NOTHING,
+    1: COMPUTE,
+    2: OVERLAP,
+    3: COMMUNICATION,
+    4: WAITING,
+    5: shade(COMPUTE, 3),
+    6: MEMORY,
+    7: IDLE,
+    8: shade(COMMUNICATION, 3),
+    9: shade(OVERLAP, -2),
+}
+"""As those of GPU_ACTIVITY, with waiting apart. Waiting that compute hides costs nothing, so it has a pale blue.
+
+With any colour vision, waiting differs from all others by at least 29 in CIE Lab, and no two differ by less than 16.
+"""
+
+LATE_REASONS = {
+    0: NOTHING,
+    types.LATE_LAUNCH: HOST_API,
+    types.LATE_DEVICE: COMPUTE,
+    types.LATE_DEPENDENCY: SYNCHRONISATION,
+    types.LATE_CALL: MPI,
+    types.LATE_UNKNOWN: GREY,
+}
+"""Colours of why a rank was late: those of what it was late in."""
+
 KINDS = {
     0: NOTHING,
     types.CUDA_API.number: HOST_API,

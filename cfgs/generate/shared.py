@@ -47,6 +47,9 @@ IN_ANY = (1, 2, 3, 4, 5, 6, 7)
 IN_IDLE = (8,)
 """Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication) and 4 (memory); 8 is idle."""
 
+GPU_MOVING, GPU_WAITING, GPU_IDLE, GPU_NOT_SPLIT = 3, 4, 7, 8
+"""Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by its part, idle, and exposed communication not split."""
+
 LAUNCH_LINES = Messages((types.TAG_LAUNCH, types.TAG_COPY))
 
 
@@ -98,6 +101,28 @@ def activity_of_ranks() -> Window:
         compose=function("Mod", *IN_IDLE),
         level=TASK,
         above="Maximum",
+    )
+
+
+def activity_with_waits() -> Window:
+    """Show the activity of each GPU with waiting apart, on the rows of GPUs."""
+    look = codes(palette.GPU_WAITS, ANY_DRAW)
+    return Window("Activity of each GPU, with waits", look, events=only(types.GPU_ACTIVITY_WITH_WAITS))
+
+
+def activity_with_waits_of_ranks(name: str, *hidden: int, **properties: Any) -> Window:
+    """Show the activity of each rank's GPU with waiting apart. The `hidden` values count as 0.
+
+    If a rank has several GPUs, show their highest value.
+    """
+    return Window(
+        name,
+        codes(palette.GPU_WAITS, ANY_DRAW),
+        events=only(types.GPU_ACTIVITY_WITH_WAITS),
+        compose=function("Translate", tuple(number for value in hidden for number in (value, 0))),
+        level=TASK,
+        above="Maximum",
+        **properties,
     )
 
 

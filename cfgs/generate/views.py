@@ -5,11 +5,14 @@ from __future__ import annotations
 from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import GRADIENT, NODE, TASK, Folder, Window, divided, only
 from cfgs.generate.shared import (
+    GPU_IDLE,
     IN_ANY,
     IN_COMMUNICATION,
     IN_COMPUTE,
     activity,
     activity_of_ranks,
+    activity_with_waits,
+    activity_with_waits_of_ranks,
     cuda_kinds,
     gpus,
     names,
@@ -76,6 +79,23 @@ Light grey is idle between the first and the last operation of the GPU.
 """,
     activity_of_ranks(),
     activity(),
+)
+
+VIEWS.add(
+    "per_gpu_waits",
+    "What each GPU does as a whole, with communication split into waiting for a rank and moving data",
+    """
+All streams of all processes together. Rust is waiting for a rank while nothing is computed: this time is lost. Orange
+is moving data while nothing is computed, green is moving data behind compute. Blue is compute alone, pale blue is
+compute while an NCCL kernel waits for a rank. Purple is memory operations alone. Pale orange and dark green are
+communication that could not be split: alone, and behind compute.
+First window: one row per rank; dark is idle. If a rank has several GPUs, its row shows the highest of their values.
+Second window: the same for each GPU, on the rows "Metrics GPUn"; select them with the regular expression Metrics.
+Light grey is idle between the first and the last operation of the GPU.
+analysis/waited_for shows who is waited for; analysis/exposed_communication adds up the time.
+""",
+    activity_with_waits_of_ranks("Activity of the GPU of each rank, with waits", GPU_IDLE),
+    activity_with_waits(),
 )
 
 VIEWS.add(
