@@ -98,10 +98,12 @@ def get_uncertainty(job: Job) -> Uncertainty:
 
 
 def find_waits(job: Job) -> Waits:
-    """Split the kernels and calls of all operations over ranks."""
+    """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
     uncertainty = get_uncertainty(job)
     parts = [_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)]
     pieces = _Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+    if not job.finds_waits:
+        pieces = _take(pieces, np.zeros(0, np.int64))
     if job.alignment.way == NONE and len(job.reports) > 1:
         pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
     return _unite(pieces)

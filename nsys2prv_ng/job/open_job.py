@@ -93,6 +93,8 @@ class Job:
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
+    finds_waits: bool
+    """Whether the user wants to know who waits for whom."""
     operations: Operations
     """Collectives over the ranks of all reports; none unless they were wanted."""
     offsets: list[int]
@@ -229,6 +231,7 @@ def _place_reports(
         tree=tree,
         new_row=new_row,
         spans=spans,
+        finds_waits=options.find_waits,
         operations=aligned.operations,
         offsets=aligned.offsets,
         lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),

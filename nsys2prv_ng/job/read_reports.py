@@ -226,6 +226,7 @@ def _collect_evidence(reader: ReportReader, results: dict[str, Result], sources:
             result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
         evidence.collectives += result.evidence.collectives
         evidence.messages += result.evidence.messages
+        evidence.rank_messages += result.evidence.rank_messages
         result.evidence = Evidence()
     return evidence
 

@@ -9,12 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
+from nsys2prv_ng.analysis.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
@@ -29,8 +27,8 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
-from nsys2prv_ng.translation.states import NO_STATES, make_state_records
-from nsys2prv_ng.translation.wait_records import DerivedWaits, derive_waits
+from nsys2prv_ng.translation.states import make_state_records
+from nsys2prv_ng.translation.wait_records import derive_waits
 from nsys2prv_ng.translation.write_records import PlacedRun, write_records
 
 
@@ -70,14 +68,16 @@ def translate(
         trace = opened.enter_context(TraceOutput(output, force=plan.force, jobs=threads))
         kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
         job = opened.enter_context(open_job(reports, output.parent, plan, progress))
-        derived = _derive_waits(job, plan)
+        waits = find_waits(job)
+        late = find_reasons(job, waits)
+        derived = derive_waits(job, waits, late, plan.wait_lines)
         job = replace(job, joined=[*job.joined, derived.joined])
         numbering = _number_names(job, derived.labels, kept_labels)
         runs = _list_runs(job, derived.states, numbering)
         _write_names(trace, output, job, numbering)
         rows = job.tree.model.number_rows()
         size = write_records(trace, runs, rows, job.origin, job.store, progress, threads=threads)
-        summary = compute_summary(job) if plan.summary else None
+        summary = compute_summary(job, waits, late) if plan.summary else None
 
     warnings = list(job.warnings)
     if job.is_empty:
@@ -118,14 +118,6 @@ def _check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -
     inputs = [*reports, *(path for path in (plan.labels_from, plan.align) if isinstance(path, Path))]
     check_reports_stay(reports, list_trace_files(output))
     check_extra_outputs(extra, [*inputs, *list_trace_files(output)], force=plan.force)
-
-
-def _derive_waits(job: Job, plan: TranslationPlan) -> DerivedWaits:
-    """Return what the trace shows of waits; nothing if the user wants nothing derived."""
-    if not plan.find_waits:
-        return DerivedWaits(JoinResult(), Labels(), NO_STATES)
-    waits = find_waits(job)
-    return derive_waits(job, waits, np.full(waits.row.size, types.LATE_UNKNOWN), plan.wait_lines)
 
 
 def _number_names(job: Job, derived: Labels, kept_labels: KeptLabels | None) -> Numbering:

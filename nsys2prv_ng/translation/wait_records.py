@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
+from nsys2prv_ng.analysis.late_reasons import LateReasons
 from nsys2prv_ng.analysis.wait_rules import REASONS
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
@@ -38,10 +39,10 @@ class DerivedWaits(NamedTuple):
     """On rows of the trace and on the common clock."""
 
 
-def derive_waits(job: Job, waits: Waits, reasons: IntArray, shortest_line: int) -> DerivedWaits:
+def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) -> DerivedWaits:
     """Make and store the records of waits.
 
-    `reasons`: why the culprit of each kernel or call was late. Lines are drawn for waits of `shortest_line` (ns) and
+    Lines are drawn for waits of `shortest_line` (ns) and
     more. A kernel or call counts as read once; it is written if it was split.
     """
     labels = Labels()
@@ -49,7 +50,7 @@ def derive_waits(job: Job, waits: Waits, reasons: IntArray, shortest_line: int) 
     shown = _select(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
     split = shown[waits.is_split[shown]]
     account = joined.accounts[WAITS]
-    account.records = _make_parts(job, waits, reasons, shown[waits.has_parts[shown]], labels)
+    account.records = _make_parts(job, waits, late, shown[waits.has_parts[shown]], labels)
     dropped = dict(account.dropped)
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
     store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
@@ -92,7 +93,7 @@ def _select(job: Job, waits: Waits, account: Result) -> IntArray:
 NOT_SHOWN = "its kernel or call is not selected"
 
 
-def _make_parts(job: Job, waits: Waits, reasons: IntArray, parted: IntArray, labels: Labels) -> list[Records]:
+def _make_parts(job: Job, waits: Waits, late: LateReasons, parted: IntArray, labels: Labels) -> list[Records]:
     """Return the intervals of waiting and moving on the rows of kernels and calls, and of lateness on the culprits'."""
     if not parted.size:
         return []
@@ -111,7 +112,7 @@ def _make_parts(job: Job, waits: Waits, reasons: IntArray, parted: IntArray, lab
         labels.declare(types.WAIT_REASON)
         which = parted[blamed]
         task = job.whole.task_of_row[waits.culprit[which]] + 1
-        pairs = [waiting, Pair(rank, task), Pair(reason, reasons[which])]
+        pairs = [waiting, Pair(rank, task), Pair(reason, late.reason[late.instance[which]])]
         records.append(make_intervals(row[blamed], begin[blamed], until[blamed], pairs, [part, rank, reason]))
         records += _make_lateness(job, waits, which, labels)
     if moves.any():
