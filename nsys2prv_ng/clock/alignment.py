@@ -1,4 +1,4 @@
-"""Aligns the clocks of all reports: by plain UTC, by collectives, or by a file."""
+"""Aligns the clocks of all reports: by plain UTC, by collectives and messages, or by a file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
+from nsys2prv_ng.clock.by_order import drop_unlike
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
-from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_clocks
+from nsys2prv_ng.clock.chains import fit_clocks
+from nsys2prv_ng.clock.fit import UTC, ClockFit
 from nsys2prv_ng.clock.matches import Matches, match_evidence
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
@@ -50,7 +52,8 @@ def uses_collectives(way: str | Path) -> bool:
 def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, Matches]:
     """Return the collectives of all reports, and what they show of the clocks; times count from the first report."""
     _, offsets = find_offsets(reports)
-    return match_evidence([r.evidence for r in reports], [r.node for r in reports], offsets)
+    operations, matches = match_evidence([r.evidence for r in reports], [r.node for r in reports], offsets)
+    return operations, drop_unlike(operations, matches, max((r.node for r in reports), default=0) + 1)
 
 
 def find_offsets(reports: Sequence[ReportClock]) -> tuple[int, list[int]]:
@@ -74,10 +77,13 @@ def align_clocks(
     alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
     if isinstance(way, Path):
         alignment = _read_alignment(way, base, names)
-    elif uses_collectives(way) and len(names) > 1:
+    if len(names) > 1:
         if matches is None:
             _, matches = match_reports_on_utc(reports)
-        alignment = fit_from_matches(str(way), matches, base, names)
+        if uses_collectives(way):
+            alignment = fit_from_matches(str(way), matches, base, names)
+        else:
+            _judge(alignment, matches, names)
     corrections = [node.correction for node in alignment.nodes]
     maps = [corrections[r.node].after_utc(offset, base) for r, offset in zip(reports, offsets, strict=True)]
     if any(abs(clock_map.offset) >= FARTHEST for clock_map in maps):
@@ -104,7 +110,33 @@ def fit_from_matches(way: str, matches: Matches, base: int, names: Sequence[str]
     for fit in fits:
         _describe(alignment, fit, lines)
     alignment.warnings += _list_warnings(way, fits, alignment.after, names)
+    if matches.unlike:
+        alignment.warnings.append(
+            f"{matches.unlike:,} collectives without payload do not behave like one communicator's: no evidence of the"
+            " clocks; export with --include-blobs=true, or with --include-json=true before schema 3.24"
+        )
     return alignment
+
+
+def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
+    """Put into a given alignment how far it is, at most, from what the evidence shows."""
+    zeros = np.zeros(len(names))
+    given = Lines(zeros.copy(), zeros.copy(), zeros.copy())
+    for domain, node in enumerate(alignment.nodes):
+        given.offset[domain], given.drift[domain] = node.correction.offset, node.correction.drift
+        given.since[domain] = node.correction.since - alignment.utc_base if node.correction.drift else 0
+    for fit in fit_clocks(matches, len(names), names, always=True):
+        apart = np.zeros(fit.domains.size)
+        for time in (fit.since - fit.half_window, fit.since + fit.half_window):
+            applied = (given.offset + given.drift * (time - given.since))[fit.domains]
+            difference = fit.offset + fit.drift * (time - fit.since) - applied
+            apart = np.maximum(apart, np.abs(difference - difference[0]))
+        for i, domain in enumerate(fit.domains.tolist()):
+            node = alignment.nodes[domain]
+            node.bound = _get_finite(fit.bound[i] + apart[i])
+            node.reference = alignment.nodes[int(fit.domains[0])].name
+    alignment.before = find_violations(matches, Lines(zeros, zeros, zeros))
+    alignment.after = find_violations(matches, given)
 
 
 def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], lines: Lines) -> Lines:
@@ -148,10 +180,13 @@ def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, names:
     alone = [name for domain, name in enumerate(names) if domain not in connected]
     if alone:
         verb = "shares" if len(alone) == 1 else "share"
-        warnings.append(f"{_join_some(alone)} {verb} no collective with another node: aligned by UTC only")
+        warnings.append(
+            f"{_join_some(alone)} {verb} no collective with another node, nor enough messages in both directions:"
+            " aligned by UTC only"
+        )
     if len(fits) > 1:
         warnings.append(
-            f"the nodes form {len(fits)} groups that share no collective: aligned by UTC only between the groups"
+            f"the nodes form {len(fits)} groups that share nothing to align by: UTC only between the groups"
         )
     for fit in fits:
         if not fit.held_out and way == AUTO:

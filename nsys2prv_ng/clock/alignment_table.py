@@ -40,6 +40,7 @@ class NodeClock:
     bound: float | None = None
     """Limit of the error against the reference within the window of the collectives, 95 times out of 100."""
     collectives: int = 0
+    """Operations that were compared: collectives, and messages in both directions by two."""
     median: float | None = None
     percentile_95: float | None = None
 
@@ -96,7 +97,7 @@ class Alignment:
 
     def text(self) -> str:
         """Return a line that says how well the nodes agree, if known, and a table for a terminal or a log."""
-        titles = ("clock of", "offset us", "+-", "drift ppm", "+-", "collectives", "residual us", "95 %", "error < us")
+        titles = ("clock of", "offset us", "+-", "drift ppm", "+-", "operations", "residual us", "95 %", "error < us")
         rows = [(*titles, "")]
         for node in self.nodes:
             is_reference = bool(node.model) and node.name == node.reference
@@ -129,7 +130,8 @@ class Alignment:
             return []
         unknown = sum(node.bound is None for node in self.nodes)
         others = f", {count_noun(unknown, 'node')} not compared" if unknown else ""
-        return [f"nodes agree to {max(bounds) / 1000:,.1f} us with their reference, 95 times out of 100{others}"]
+        nodes = "all compared nodes" if unknown else "all nodes"
+        return [f"clocks of {nodes} are within {max(bounds) / 1000:,.1f} us of the reference (95 % bound){others}"]
 
     def toml(self) -> str:
         """Return a table of all nodes, which `read_table` reads."""

@@ -3,12 +3,13 @@
 Each connected set of domains is fitted by itself; its reference, whose clock stays, is the domain with the most rows.
 A model is kept only if it better explains operations that it was not fitted to: blocks of time take turns in being
 fitted and being predicted. Errors come from omitting one block at a time (jackknife), so that they include slow
-variations, which more operations would not average away.
+variations, which more operations would not average away. A correction that is below its own error on every node, and
+without which causality holds as well, is not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.normal import (
     BLOCKS,
@@ -71,19 +73,34 @@ class ClockFit:
     scale: float
     held_out: dict[str, float]
     """Held-out residual (ns) by model; empty if no block can be held out."""
+    half_window: float
+    """Half of the time (ns) from the first operation to the last, with `since` in the middle."""
+    own_error: FloatArray
+    """The part of `bound` that is the error of the correction itself, without drift that it does not follow."""
+
+    @property
+    def largest(self) -> FloatArray:
+        """The largest correction (ns) of each domain within the window."""
+        return np.abs(self.offset) + np.abs(self.drift) * self.half_window
 
 
-def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[ClockFit]:
+LinkErrors = Callable[[IntArray], FloatArray]
+"""Returns the error (ns) of each of some domains, the reference first, that does not become smaller with more rows."""
+
+
+def fit_sets(
+    matches: Matches, domains: int, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
+) -> list[ClockFit]:
     """Fit corrections of every set of two or more domains that operations connect.
 
-    `always`: correct even if that does not lower the held-out residual, or no block can be held out.
+    `always`: correct even if that does not lower the held-out residual, is below its error, or cannot be held out.
     """
     label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, domains), np.int64)
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
         operations = _thin(matches, np.flatnonzero(set_of_operation == number))
-        fitted.append(_fit_set(matches, operations, names, always))
+        fitted.append(_fit_set(matches, operations, names, always, link_errors))
     return fitted
 
 
@@ -124,7 +141,9 @@ def _thin(matches: Matches, operations: IntArray) -> IntArray:
     return operations[(np.arange(group.size) - start) % stride == 0]
 
 
-def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], always: bool) -> ClockFit:
+def _fit_set(
+    matches: Matches, operations: IntArray, names: Sequence[str], always: bool, link_errors: LinkErrors | None
+) -> ClockFit:
     problem, domains, since = _make_problem(matches, operations, names)
     n = domains.size
     none = np.zeros(n, np.bool_)
@@ -142,7 +161,22 @@ def _fit_set(matches: Matches, operations: IntArray, names: Sequence[str], alway
     model = _choose_model(held_out, models, always)
     if model == DRIFT and not _is_significant(problem, *models[DRIFT]):
         model = OFFSET
-    return _describe(problem, domains, since, model, models, held_out)
+    extra = np.zeros(n) if link_errors is None else link_errors(domains)
+    fit = _describe(problem, domains, since, model, models, held_out, extra)
+    if not always and model != UTC and _is_within_error(matches, fit, len(names)):
+        return _describe(problem, domains, since, UTC, models, held_out, extra)
+    return fit
+
+
+def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
+    """Return whether no correction is above its own error, and causality holds as well without them."""
+    if not (fit.largest <= fit.own_error).all():
+        return False
+    plain = Lines(*np.zeros((3, domains)))
+    corrected = Lines(*np.zeros((3, domains)))
+    corrected.offset[fit.domains], corrected.drift[fit.domains] = fit.offset, fit.drift
+    corrected.since[fit.domains] = fit.since
+    return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
 def _choose_model(held_out: dict[str, float], models: dict[str, tuple[Solution, BoolArray]], always: bool) -> str:
@@ -259,6 +293,7 @@ def _describe(
     model: str,
     models: dict[str, tuple[Solution, BoolArray]],
     held_out: dict[str, float],
+    link_error: FloatArray,
 ) -> ClockFit:
     solution, drifting = models[model]
     estimate = models[OFFSET] if model == UTC else models[model]
@@ -270,7 +305,9 @@ def _describe(
     median = np.array([np.median(values) for values in clock_residuals])
 
     # The error includes everything that is not corrected: the estimated offset under plain UTC, drift without a model.
-    bound = quantile * np.maximum(offset_error, at_ends) + median
+    own_error = quantile * np.maximum(offset_error, at_ends) + median + link_error
+    own_error[0] = 0.0
+    bound = own_error.copy()
     if model == UTC:
         bound += np.abs(estimate[0].offset)
     if not drifting[1:].all():
@@ -290,6 +327,8 @@ def _describe(
         percentile_95=np.array([np.percentile(values, 95) for values in clock_residuals]),
         scale=estimate[0].scale,
         held_out=held_out,
+        half_window=problem.half_window,
+        own_error=own_error,
     )
 
 

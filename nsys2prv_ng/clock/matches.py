@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, NEVER_LEAVES, NO_DELAYS, Delays, make_empty, match_messages
 from nsys2prv_ng.operations.matching import Operations, match_collectives
-from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence, Messages
+from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence
+from nsys2prv_ng.operations.ranks import resolve_ranks
 
-NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+__all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "match_evidence", "match_reports", "match_rows"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Matches:
     domain: npt.NDArray[np.int32]
     enter: IntArray
     leave: IntArray
+    delays: Delays = NO_DELAYS
+    """Messages between domains: evidence for sets of clocks that no operation connects."""
+    unlike: int = 0
+    """Operations that were matched by their order alone and are of several communicators: they are dropped."""
 
     def __len__(self) -> int:
         return self.first.size - 1
@@ -46,19 +52,19 @@ def match_evidence(
     Arguments, for each report: its evidence, its clock's domain, and the offset (ns) of its times to UTC.
     """
     operations = match_collectives([(e.collectives, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
-    collectives = _list_crossings(operations)
-    messages = _match_messages([(e.messages, d, o) for e, d, o in zip(evidence, domains, offsets, strict=True)])
+    collectives = list_crossings(operations)
+    of_ranks = resolve_ranks([e.rank_messages for e in evidence])
+    every = [[*e.messages, *resolved] for e, resolved in zip(evidence, of_ranks, strict=True)]
+    messages, delays = match_messages(list(zip(every, domains, offsets, strict=True)))
     messages["group"] += int(operations.group.max(initial=-1)) + 1
     filled = [part for part in (collectives, messages) if len(part)]
-    return operations, match_reports(pd.concat(filled, ignore_index=True) if filled else _make_empty())
+    matches = match_reports(pd.concat(filled, ignore_index=True) if filled else make_empty())
+    return operations, replace(matches, delays=delays)
 
 
 def match_rows(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]) -> Matches:
     """Return operations in which ranks of several domains took part. Arguments as for `match_evidence`."""
     return match_evidence(evidence, domains, offsets)[1]
-
-
-_COLUMNS = ("group", "instance", "fits", "domain", "enter", "leave")
 
 
 def match_reports(rows: pd.DataFrame) -> Matches:
@@ -88,11 +94,14 @@ def match_reports(rows: pd.DataFrame) -> Matches:
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def _list_crossings(operations: Operations) -> pd.DataFrame:
-    """Return the parts of operations with ranks of several domains, as rows for `match_reports`."""
+def list_crossings(operations: Operations) -> pd.DataFrame:
+    """Return the parts of operations with ranks of several domains, as rows for `match_reports`.
+
+    Operations without a known communicator prove nothing: their ranks never enter.
+    """
     table, count = operations.table, np.diff(operations.first)
     if not len(operations):
-        return _make_empty()
+        return make_empty()
     domain = table.domain[operations.part]  # sorted within an operation
     crosses = domain[operations.first[:-1]] != domain[operations.first[1:] - 1]
     number = np.repeat(np.arange(len(operations)), count)
@@ -112,36 +121,3 @@ def _list_crossings(operations: Operations) -> pd.DataFrame:
             "leave": np.where(leaves, table.end[part], NEVER_LEAVES),
         }
     )
-
-
-def _make_empty() -> pd.DataFrame:
-    return pd.DataFrame({name: np.zeros(0, np.int64) for name in _COLUMNS}).astype({"fits": np.bool_})
-
-
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-
-def _match_messages(reports: Sequence[tuple[Sequence[Messages], int, int]]) -> pd.DataFrame:
-    """Return the k-th send and the k-th receive of each channel with equal numbers of sends and receives."""
-    channels: dict[str, int] = {}
-    tables = []
-    for sources, domain, offset in reports:
-        for messages in sources:
-            channel = [channels.setdefault(name, len(channels)) for name in messages.channels]
-            columns = {
-                "group": np.array(channel, np.int64)[messages.channel],
-                "is_send": messages.is_send,
-                "order": messages.order + offset,
-                "domain": domain,
-                "enter": np.where(messages.is_send, messages.time + offset, NEVER_ENTERS),
-                "leave": np.where(messages.is_send, NEVER_LEAVES, messages.time + offset),
-            }
-            tables.append(pd.DataFrame(columns))
-    if not tables:
-        return _make_empty()
-    rows = pd.concat(tables, ignore_index=True).sort_values("order", kind="stable")
-    rows["instance"] = rows.groupby(["group", "is_send"]).cumcount()
-    sends = rows.groupby("group")["is_send"].transform("sum")
-    rows = rows[2 * sends == rows.groupby("group")["is_send"].transform("size")].copy()
-    rows["fits"] = False
-    return rows[[*_COLUMNS]]

@@ -253,7 +253,7 @@ def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]
                 children.append(child)
                 continue
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
-            task.rank = _find_rank(report.metadata, process, alone=len(processes) == 1)
+            task.rank = report.metadata.find_rank(process, alone=len(processes) == 1)
             launcher = report.metadata.rank
             task.order = (launcher is None, launcher or 0, index, process)
             applications.append(task)
@@ -269,15 +269,6 @@ def _make_names_unique(tasks: list[Task]) -> list[Task]:
         if names[task.name] > 1 and task.process is not None:
             task.name += f" {task.process & PID_MASK}"
     return tasks
-
-
-def _find_rank(metadata: Metadata, process: int, *, alone: bool) -> int | None:
-    if process in metadata.ranks:
-        return metadata.ranks[process]
-    # The environment is that of the launched process: where there are several, it does not show which one that is.
-    if alone and metadata.rank is not None:
-        return metadata.rank
-    return metadata.nccl_ranks.get(process)
 
 
 def _join_repeats(tasks: list[Task]) -> list[Task]:

@@ -17,8 +17,10 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 ANY_SIZE = -1
 """Size of an operation that may differ between its ranks."""
 
-SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER = range(4)
-"""Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown."""
+SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE = range(5)
+"""Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown.
+
+LOOSE: nothing is known by which the operation could be matched; its kernel or call counts nevertheless."""
 
 
 class Collectives(NamedTuple):
@@ -40,28 +42,66 @@ class Collectives(NamedTuple):
     begin: IntArray
     end: IntArray
     kind: IntArray
-    """SYNCHRONISING, FROM_ROOT, TO_ROOT or OTHER."""
+    """SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER or LOOSE."""
     is_root: BoolArray
     has_communicator: BoolArray
     place: IntArray
     """Place of the kernel or call that carries the operation out, -1 if it has none. It may carry out several."""
     sizes: list[int]
     """Number of ranks of each communicator; 0 where no call records it."""
+    owners: Sequence[tuple[int, int]] = ()
+    """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
+    Without them every member is a rank of its own."""
 
 
 class Messages(NamedTuple):
-    """Sends and receives of a report's ranks, n rows in any order.
+    """Sends and receives of a report's ranks, n rows in any order. Times in ns on the clock of the report.
 
     A channel is what keeps its messages in order: communicator, sender, receiver and tag. `time` is when a send began
-    or a receive ended (ns on the clock of the report).
+    or a receive ended.
     """
 
     channels: list[str]
+    links: list[str]
+    """The two ranks of each channel, named the same for both directions."""
+    is_forward: BoolArray
+    """Whether each channel leads from the lower of the two ranks to the higher."""
     channel: IntArray
     is_send: BoolArray
     order: IntArray
     """Time (ns) by which the messages of a channel are in order: when the call began."""
     time: IntArray
+    handed: IntArray
+    """When a send handed its data over or a receive had it, as well as that is known; NULL (of reports) if not."""
+    bytes: IntArray
+    """NULL where it was not recorded."""
+
+
+class RankMessages(NamedTuple):
+    """Sends and receives of a report's processes to ranks of communicators, in which their own rank may be unknown.
+
+    Columns of n rows in any order, times in ns on the clock of the report.
+    """
+
+    communicators: list[str]
+    sizes: list[int]
+    """Number of ranks of each communicator; 0 where no call records it."""
+    uses: list[tuple[int, int, int]]
+    """Distinct communicators, processes and ranks of these in them (NULL where a call does not record it)."""
+    job_ranks: dict[int, int]
+    """Rank of each process in the job, where it is known."""
+    job_size: int
+    """Number of ranks of the job; 0 where it is not recorded."""
+    communicator: IntArray
+    process: IntArray
+    peer: IntArray
+    is_send: BoolArray
+    order: IntArray
+    """Time (ns) by which the messages between two ranks are in order: when the call began."""
+    time: IntArray
+    """As in `Messages`."""
+    handed: IntArray
+    bytes: IntArray
 
 
 @dataclass
@@ -70,6 +110,7 @@ class Evidence:
 
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
+    rank_messages: list[RankMessages] = field(default_factory=list)
 
 
 def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:

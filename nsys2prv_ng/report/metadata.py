@@ -43,6 +43,7 @@ _RANK_VARIABLES = {
     "PMI_RANK": ("PMI_SIZE",),
 }
 """Variables in which launchers store the rank of a process, by preference, and those of the number of processes."""
+_JOB_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 MOST_RANKS = 2**22
@@ -121,6 +122,20 @@ class Metadata:
     def rank(self) -> int | None:
         """The rank in the captured environment."""
         return self.launched.rank if self.launched is not None else None
+
+    @property
+    def job_size(self) -> int:
+        """The number of ranks of the job, as far as the captured environment records it; else 0."""
+        return max(self.number(name) or 0 for name in _JOB_SIZES)
+
+    def find_rank(self, process: int, *, alone: bool) -> int | None:
+        """Return the rank of a process in the job. `alone`: whether it is the only process that may be a rank."""
+        if process in self.ranks:
+            return self.ranks[process]
+        # The environment is that of the launched process: where there are several, it does not show which one that is.
+        if alone and self.rank is not None:
+            return self.rank
+        return self.nccl_ranks.get(process)
 
     def get_process_name(self, process: int) -> str:
         """Return the name of a process. PROCESSES lacks some profiled processes, but their main threads have names."""

@@ -69,7 +69,8 @@ def test_unknown_communicators_prove_nothing() -> None:
 def test_messages_of_channels_that_are_complete() -> None:
     def messages(channels: list[str], rows: list[tuple[int, bool, int, int]]) -> Evidence:
         channel, is_send, order, time = (np.array(column) for column in zip(*rows, strict=True))
-        return Evidence(messages=[Messages(channels, channel, is_send, order, time)])
+        forward, size = np.ones(len(channels), np.bool_), np.full(time.size, 8)
+        return Evidence(messages=[Messages(channels, channels, forward, channel, is_send, order, time, time, size)])
 
     sender = messages(["c", "d"], [(0, True, 5, 5), (0, True, 1, 1), (1, True, 2, 2), (1, True, 3, 3)])
     receiver = messages(["d", "c"], [(1, False, 0, 4), (1, False, 6, 9), (0, False, 2, 8)])

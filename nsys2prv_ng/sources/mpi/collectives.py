@@ -22,6 +22,7 @@ from nsys2prv_ng.operations.parts import (
 )
 from nsys2prv_ng.paraver.mpi_values import COLLECTIVE, classify_call
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, WORLD, Communicators
 from nsys2prv_ng.sources.mpi.messages import MessageEnds, MpiCalls, MpiMessages
 
@@ -52,6 +53,7 @@ def collect_evidence(
     kind = get_kinds(names, _KINDS)[name] if name.size else name
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
+    member, processes = pd.factorize(process)
     sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
     return Collectives(
         communicators=[f"mpi {key}" for key in communicators.keys],
@@ -59,7 +61,7 @@ def collect_evidence(
         communicator=communicator,
         operation=name,
         bytes=np.where(sizes_agree, size, ANY_SIZE),
-        member=pd.factorize(process)[0].astype(np.int64),
+        member=member.astype(np.int64),
         begin=rows.begin[calls.first],
         end=rows.end[calls.last],
         kind=kind,
@@ -67,6 +69,7 @@ def collect_evidence(
         has_communicator=_mark_known(communicators)[communicator],
         place=rows.place[calls.first],
         sizes=[_find_size(key, communicators) for key in communicators.keys],
+        owners=[(number & PID_MASK, -1) for number in processes.tolist()],
     )
 
 
@@ -134,10 +137,14 @@ def collect_messages(
     channel, distinct = pd.MultiIndex.from_frame(both[["communicator", "source", "target", "tag"]]).factorize()
     return Messages(
         channels=[f"mpi {communicators.keys[c]} {s} > {t} tag {tag}" for c, s, t, tag in distinct],
+        links=[f"mpi {communicators.keys[c]} {min(s, t)} {max(s, t)}" for c, s, t, _ in distinct],
+        is_forward=np.array([s < t for _, s, t, _ in distinct], np.bool_),
         channel=channel.astype(np.int64),
         is_send=both["is_send"].to_numpy(np.bool_),
         order=both["time"].to_numpy(np.int64),
         time=both["at"].to_numpy(np.int64),
+        handed=both["at"].to_numpy(np.int64),
+        bytes=both["bytes"].to_numpy(np.int64),
     )
 
 
@@ -158,6 +165,7 @@ def _make_table(
             "tag": ends.tag,
             "time": ends.time,
             "done": ends.done,
+            "bytes": ends.bytes,
             "doubtful": ~known | (own == NULL) | (ends.partner < 0) | (ends.tag == NULL),
         }
     )

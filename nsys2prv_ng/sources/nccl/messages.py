@@ -16,6 +16,7 @@ import pandas as pd
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import MessagePairs
+from nsys2prv_ng.operations.ranks import fill_in_order
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Labels, Value
 from nsys2prv_ng.records.columns import make_communications
@@ -28,7 +29,6 @@ from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult
 
 MESSAGES = "nccl_messages"
-_WORLD_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 @dataclass(frozen=True)
@@ -159,31 +159,16 @@ def _find_communicators(reports: _Reports, tree: ObjectTree) -> dict[str, _Commu
     ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.tasks), c.first, c.name))
     for number, communicator in enumerate(ordered, 1):
         communicator.number = number
-        _fill_in_task_order(communicator, complete)
+        communicator.task_of_rank = fill_in_order(
+            communicator.task_of_rank, communicator.tasks, communicator.size, communicator.largest, complete=complete
+        )
     return communicators
 
 
 def _is_complete(reports: _Reports, tree: ObjectTree) -> bool:
     """Return whether every rank of the job is in the trace, as far as the reports record the size of the job."""
-    sizes = [part.metadata.number(name) or 0 for part, _ in reports for name in _WORLD_SIZES]
+    sizes = [part.metadata.job_size for part, _ in reports]
     return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)
-
-
-def _fill_in_task_order(communicator: _Communicator, complete: bool) -> None:
-    """Give the unknown ranks to the members left over, in the order of tasks, if no member is missing.
-
-    Where no call records the number of ranks, none is missing if the whole job is there and no call names a rank beyond
-    the members.
-    """
-    tasks = sorted(communicator.tasks - set(communicator.task_of_rank.values()))
-    size = communicator.size
-    if size is None:
-        size = len(tasks) + len(communicator.task_of_rank)
-        if not complete or communicator.largest >= size:
-            return
-    ranks = [rank for rank in range(size) if rank not in communicator.task_of_rank]
-    if len(ranks) == len(tasks):
-        communicator.task_of_rank |= dict(zip(ranks, tasks, strict=True))
 
 
 def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[str, _Communicator]) -> dict[str, Value]:

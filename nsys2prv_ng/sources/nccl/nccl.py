@@ -23,6 +23,7 @@ from nsys2prv_ng.sources.nccl.kernels import (
     parse_function,
     read_kernels,
 )
+from nsys2prv_ng.sources.nccl.message_evidence import collect_messages
 from nsys2prv_ng.sources.nccl.messages import join, make_join_data
 from nsys2prv_ng.sources.nccl.payload_events import (
     PayloadOwners,
@@ -54,6 +55,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(reader.places, calls.names, communicators, table, kernels, pairs)
+    result.evidence.rank_messages.append(collect_messages(reader.metadata, communicators, table, kernels, pairs))
     return result
 
 

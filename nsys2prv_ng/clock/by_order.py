@@ -1,0 +1,82 @@
+"""Checks operations that were matched by their order alone, since the export has no payload of NCCL's calls.
+
+Kernels of several communicators may follow each other in the same order on all ranks: then the k-th ones of two nodes
+have nothing to do with each other. They count as evidence only where they behave like one communicator's. With the best
+clocks for them, nobody leaves before all have entered, and all leave at about the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.clock.causality import Lines, find_violations
+from nsys2prv_ng.clock.fit import fit_sets
+from nsys2prv_ng.clock.matches import Matches, list_crossings, match_reports
+from nsys2prv_ng.operations.matching import Operations
+
+LEAST_CAUSAL = 0.99
+"""Part of the operations in which nobody left before all had entered."""
+
+MOST_RESIDUAL_NS = 100e3
+"""Largest median distance of ends. Real collectives have up to 13 us, kernels of different communicators 2,300."""
+
+
+def drop_unlike(operations: Operations, matches: Matches, domains: int) -> Matches:
+    """Return matches without the operations that were matched by their order and do not behave like a communicator's.
+
+    `unlike` of the result counts them.
+    """
+    known = operations.table.has_communicator[operations.leader] if len(operations) else np.zeros(0, np.bool_)
+    rejected = []
+    for group in np.unique(operations.group[~known]).tolist():
+        is_unlike = not _behaves(_show_entering(operations, group), domains)
+        if is_unlike and (matches.group == group).any():
+            rejected.append(group)
+    dropped = np.isin(matches.group, rejected)
+    return replace(_take(matches, ~dropped), unlike=int(dropped.sum())) if rejected else matches
+
+
+def _show_entering(operations: Operations, group: int) -> Matches:
+    """Return the operations of a group as if their communicator were known."""
+    at = np.flatnonzero(operations.group == group)
+    count = np.diff(operations.first)[at]
+    rows = np.concatenate([np.arange(operations.first[i], operations.first[i + 1]) for i in at.tolist()])
+    table = operations.table
+    part = Operations(
+        table=table._replace(has_communicator=np.ones(table.kind.size, np.bool_)),
+        first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        group=operations.group[at],
+        members=operations.members[at],
+        part=operations.part[rows],
+    )
+    return match_reports(list_crossings(part))
+
+
+def _behaves(matches: Matches, domains: int) -> bool:
+    """Return whether operations between domains behave like those of one communicator."""
+    names = [str(domain) for domain in range(domains)]
+    lines = Lines(*np.zeros((3, domains)))
+    for fit in fit_sets(matches, domains, names, always=True):
+        if (fit.median > MOST_RESIDUAL_NS).any():
+            return False
+        lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
+    violations = find_violations(matches, lines)
+    return violations.broken <= (1 - LEAST_CAUSAL) * violations.checked
+
+
+def _take(matches: Matches, kept: BoolArray) -> Matches:
+    """Return matches with some of their operations."""
+    count = np.diff(matches.first)
+    rows: IntArray = np.flatnonzero(np.repeat(kept, count))
+    return replace(
+        matches,
+        first=np.concatenate([[0], np.cumsum(count[kept])]).astype(np.int64),
+        fits=matches.fits[kept],
+        group=matches.group[kept],
+        domain=matches.domain[rows],
+        enter=matches.enter[rows],
+        leave=matches.leave[rows],
+    )

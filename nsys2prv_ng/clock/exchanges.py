@@ -1,0 +1,140 @@
+"""Makes operations for the fit of messages in both directions of a link, as NTP does (RFC 5905).
+
+A message that leaves clock A at `sent` and arrives by clock B at `received` took delay + difference; one that goes back
+took delay - difference. If both delays are alike, the means of the two times on A and on B are one instant: an exchange
+of two messages is an operation that both clocks leave together. Delays are not quite alike, and many are too long,
+since a receiver was late. So only the usual ones count, just above the shortest ones (the lower envelope), and half of
+their spread is the error of a link: it does not become smaller with more messages.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.clock.matches import Matches, match_reports
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, Delays
+
+FEWEST = 8
+"""Fewest messages in each direction of a link."""
+
+_USUAL = 4.0
+_USUAL_FLOOR_NS = 20e3
+"""Usual delays are above the shortest (5 %) by this much of the distance to the shortest quarter, or by the floor."""
+_LEAST_SPREAD_NS = 10e3
+"""Measured on one physical clock: links are not more symmetric than that."""
+
+_BLOCK_NS = 1e9
+_BLOCKS = (4, 64)
+"""Blocks of time by which the drift along a link is removed before delays are compared."""
+_STEEPEST = 1e-4
+
+
+class Exchanges(NamedTuple):
+    """Exchanges of messages as operations, and the links that have some: two domains and the error of each (ns)."""
+
+    matches: Matches
+    one: IntArray
+    other: IntArray
+    error: FloatArray
+
+
+def make_exchanges(delays: Delays) -> Exchanges:
+    """Pair messages in opposite directions of each link that has enough of both."""
+    tables: list[pd.DataFrame] = []
+    links: list[tuple[int, int, float]] = []
+    order = np.argsort(delays.link, kind="stable")
+    limits = np.flatnonzero(np.diff(delays.link[order], prepend=-1, append=-1))
+    for low, high in pairwise(limits.tolist()):
+        rows = order[low:high]
+        forward, back = (rows[delays.is_forward[rows] == is_forward] for is_forward in (True, False))
+        if min(forward.size, back.size) < FEWEST:
+            continue
+        one, other = int(delays.sender[forward[0]]), int(delays.receiver[forward[0]])
+        forward, back, error = _choose_usual(delays, forward, back)
+        if min(forward.size, back.size) < FEWEST // 2:
+            continue
+        tables.append(_exchange(delays, forward, back, (one, other), len(links)))
+        links.append((one, other, error))
+    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else _exchange_nothing(delays))
+    ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
+    return Exchanges(matches, ends[:, 0], ends[:, 1], np.array([link[2] for link in links], np.float64))
+
+
+def _exchange_nothing(delays: Delays) -> pd.DataFrame:
+    none = np.zeros(0, np.int64)
+    return _exchange(delays, none, none, (0, 0), 0)
+
+
+def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
+    """Pair messages in the order of time, as many as the direction with fewer has. Returns rows for matches."""
+    count = min(forward.size, back.size)
+    there, again = (_spread_evenly(rows[np.argsort(delays.sent[rows])], count) for rows in (forward, back))
+    at_one = delays.sent[there] + (delays.received[again] - delays.sent[there]) // 2
+    at_other = delays.received[there] + (delays.sent[again] - delays.received[there]) // 2
+    return pd.DataFrame(
+        {
+            "group": np.full(2 * count, link, np.int64),
+            "instance": np.tile(np.arange(count, dtype=np.int64), 2),
+            "fits": np.ones(2 * count, np.bool_),
+            "domain": np.repeat(np.array(ends, np.int64), count),
+            "enter": np.full(2 * count, NEVER_ENTERS, np.int64),
+            "leave": np.concatenate([at_one, at_other]),
+        }
+    )
+
+
+def _spread_evenly(rows: IntArray, count: int) -> IntArray:
+    return rows[np.arange(count) * rows.size // max(count, 1)]
+
+
+def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[IntArray, IntArray, float]:
+    """Return the messages of each direction with usual delays, and the error of the link (ns)."""
+    start = delays.sent[forward[0]]
+    time_there, time_back = ((delays.sent[rows] - start).astype(np.float64) for rows in (forward, back))
+    there, again = ((delays.received[rows] - delays.sent[rows]).astype(np.float64) for rows in (forward, back))
+    drift = _find_drift(time_there, there, time_back, again)
+    there, again = there - drift * time_there, again + drift * time_back
+    usual_there, usual_again = _mark_usual(there), _mark_usual(again)
+    spread = max(_measure_spread(there[usual_there]), _measure_spread(again[usual_again]), _LEAST_SPREAD_NS)
+    return forward[usual_there], back[usual_again], spread
+
+
+def _mark_usual(delay: FloatArray) -> BoolArray:
+    """Mark the delays (ns) just above the shortest ones."""
+    shortest, quarter = np.percentile(delay, [5, 25])
+    reach = max(_USUAL * (quarter - shortest), _USUAL_FLOOR_NS)
+    return np.asarray(np.abs(delay - shortest) <= reach, np.bool_)
+
+
+def _measure_spread(delay: FloatArray) -> float:
+    """Return half the distance (ns) between the shortest and the longest of usual delays, without 5 % on each side."""
+    low, high = np.percentile(delay, [5, 95])
+    return float(high - low) / 2
+
+
+def _find_drift(time_there: FloatArray, there: FloatArray, time_back: FloatArray, again: FloatArray) -> float:
+    """Return the drift (relative) along a link by its shortest delays in blocks of time; 0 in a short window."""
+    low = max(time_there.min(), time_back.min())
+    span = min(time_there.max(), time_back.max()) - low
+    blocks = min(int(span / _BLOCK_NS), _BLOCKS[1])
+    if blocks < _BLOCKS[0]:
+        return 0.0
+    times, differences = [], []
+    for block in range(blocks):
+        first, last = low + span * block / blocks, low + span * (block + 1) / blocks
+        one = np.flatnonzero((time_there >= first) & (time_there < last))
+        other = np.flatnonzero((time_back >= first) & (time_back < last))
+        if one.size and other.size:
+            a, b = one[np.argmin(there[one])], other[np.argmin(again[other])]
+            times.append((time_there[a] + time_back[b]) / 2)
+            differences.append((there[a] - again[b]) / 2)
+    i, j = np.triu_indices(len(times), 1)
+    time, difference = np.array(times), np.array(differences)
+    if len(times) < _BLOCKS[0] or not (time[j] > time[i]).all():
+        return 0.0
+    return float(np.clip(np.median((difference[j] - difference[i]) / (time[j] - time[i])), -_STEEPEST, _STEEPEST))
