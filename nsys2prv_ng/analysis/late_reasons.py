@@ -144,21 +144,34 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
     instance[who] = index
     some = np.zeros(n, np.int64)
     some[index] = np.arange(who.size)
-    first = np.concatenate([[0], np.cumsum(np.bincount(index, minlength=n))]).astype(np.int64)
-    by_begin = who[np.lexsort((waits.begin[who], index))]
-    by_until = who[np.lexsort((waits.until[who], index))]
-    begin = waits.begin[by_begin]
-    starts = first[:-1]
+    counts = np.bincount(index, minlength=n).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    begin = _sort_within(index, waits.begin[who], counts)
+    margin, waited = np.zeros((2, n), np.int64)
+    np.maximum.at(margin, index, waits.margin[who])
+    np.add.at(waited, index, waits.wait[who])
     late = _Late(
         row=row[some],
         begin=time[some],
         is_mpi=waits.is_mpi[who][some].astype(np.int64),
-        margin=np.maximum.reduceat(waits.margin[by_begin], starts) if n else some,
-        median=begin[starts + np.diff(first) // 2] if n else some,
-        waited=np.add.reduceat(waits.wait[by_begin], starts) if n else some,
-        waits=SortedWaits(first, begin, waits.until[by_until]),
+        margin=margin,
+        median=begin[first[:-1] + counts // 2] if n else some,
+        waited=waited,
+        waits=SortedWaits(first, begin, _sort_within(index, waits.until[who], counts)),
     )
     return late, instance
+
+
+def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray:
+    """Return values sorted by group (0 .. n - 1) and value; `counts` (n): how many each group has."""
+    if not value.size:
+        return value
+    low = int(value.min())
+    width = int(value.max()) - low + 1
+    if width * counts.size > np.iinfo(np.int64).max:
+        return value[np.lexsort((value, group))]
+    key = np.sort(group * width + (value - low))  # a tenth of the time that sorting by two columns takes
+    return key - np.repeat(np.arange(counts.size) * width, counts) + low
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ class Rank:
         calls: dict[tuple[int, int], tuple[int, int]] = {}
         for call in self.report.calls.sort_values(["begin", "tid"]).itertuples():
             calls.setdefault((call.tid >> 24, call.correlation), (call.tid, call.begin + self.report.utc))
-        launches, seen = {}, set()
+        launches: dict[tuple[object, int], tuple[int, int]] = {}
+        seen = set()
         for operation in self.operations:
             key = (operation.process, operation.correlation)
             if operation.correlation and key in calls and (*key, stream_of(operation)) not in seen:
@@ -154,8 +155,7 @@ def explain(rank: Rank, begin: int, *, is_mpi: bool, waits: Sequence[tuple[int, 
         return _explain_host(rank, begin - median, CALL, tids.pop(), begin, median, waits)
     [kernel] = [row for row in rank.operations if row.begin == begin and str(row.name).startswith("nccl")]
     launch = rank.launches.get((stream_of(kernel), begin))
-    is_late = launch is not None and launch[1] > median
-    if is_late and launch[1] - median >= begin - launch[1]:
+    if launch is not None and launch[1] > median and launch[1] - median >= begin - launch[1]:
         return _explain_host(rank, begin - median, LAUNCH, *launch, median, waits)
     if launch is not None or begin in rank.graph_nodes:
         near = [row for row in rank.operations if begin - BEFORE <= row.end <= begin + AFTER and row.begin < begin]
@@ -168,7 +168,7 @@ def explain(rank: Rank, begin: int, *, is_mpi: bool, waits: Sequence[tuple[int, 
                 ranges = [piece.range for piece in rank.within(*sender, sender[1])] if sender else [""]
                 costs = Counter({(ranges[0], ""): total})
                 return Explained(begin - median, reason, ranges, [""], str(last.name), last.begin, costs)
-    if launch is not None and (is_late or begin - launch[1] <= PROMPT):
+    if launch is not None and (launch[1] > median or begin - launch[1] <= PROMPT):
         return _explain_host(rank, begin - median, LAUNCH, *launch, median, waits)
     return Explained(begin - median, UNKNOWN, [""], [""], "", -1, Counter({("", ""): total}))
 
