@@ -1,9 +1,10 @@
-"""All generated files: the presets, and README.md with their table."""
+"""All generated files: the presets, README.md with their table, and workspaces.xml with their menus."""
 
 from __future__ import annotations
 
 from cfgs.generate import analysis, basics, communication, hwcounters, views, waits
 from cfgs.generate.cfg_text import format_cfg
+from cfgs.generate.workspaces import format_workspaces
 
 FOLDERS = (
     views.VIEWS,
@@ -26,16 +27,28 @@ definitions. wxParaver shows it when you select the file.
 Most windows have one row per thread, stream and GPU. To see only some rows, choose Select Objects in the window's menu
 and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs.
 
+## Menus of wxParaver
+
+`workspaces.xml` lists the presets by question, in the menu Hints of wxParaver. A submenu is there if the trace has its
+kind of event; a preset is grey if the trace has none of its events. `nsys2prv-ng cfgs --install DIR` writes the file
+with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, and copy the file to
+`~/.paraver/workspaces.xml`. Workspaces that you have made yourself are in that file too: if you have any (Preferences >
+Workspaces), add the elements `item` of both lists to it instead, and correct the two counts.
+
+## All presets
+
 {table}
 
-`python -m cfgs.generate` writes the presets and this page from the declarations in `generate/`; with `--check` it lists
-the files that differ. [Add a preset](../docs/development/adding-a-preset.md) describes how to declare one.
+`python -m cfgs.generate` writes the presets, `workspaces.xml` and this page from the declarations in `generate/`; with
+`--check` it lists the files that differ. [Add a preset](../docs/development/adding-a-preset.md) describes how to
+declare one.
 """
 
 
 def make_files() -> dict[str, str]:
     """Return the text of each file, by path from cfgs/."""
-    return {"README.md": README.format(table=_format_table())} | {preset.path: format_cfg(preset) for preset in PRESETS}
+    others = {"README.md": README.format(table=_format_table()), "workspaces.xml": format_workspaces(PRESETS)}
+    return others | {preset.path: format_cfg(preset) for preset in PRESETS}
 
 
 def _format_table() -> str:

@@ -163,7 +163,7 @@ histograms. What the lateness cost the others is in analysis/waited_for.
 _exposed_values = (GPU_MOVING, GPU_WAITING, GPU_NOT_SPLIT)
 _exposed = activity_with_waits_of_ranks(
     "Exposed communication of each rank",
-    *(value for value in types.GPU_WAITS if value not in _exposed_values),
+    *(value for value in types.GPU_WAITS if value and value not in _exposed_values),
     units=MILLISECONDS,
 )
 WAITS.add(

@@ -1,14 +1,18 @@
-"""Lists the Paraver presets (.cfg) that come with the program, and copies them to a folder of the user."""
+"""Lists the Paraver presets (.cfg) that come with the program, and copies them to a folder of the user.
+
+With them goes a file that lists them in the menus of wxParaver. It has paths of files, so that a copy has other ones.
+"""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import TranslationError, UsageError
 
+WORKSPACES = "workspaces.xml"
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
 
 
@@ -42,20 +46,37 @@ def _read_summary(path: Path) -> str:
 
 
 def install_presets(directory: Path, *, force: bool) -> list[Path]:
-    """Copy the presets into a directory, with their folders, and return the copies.
+    """Copy the presets into a directory, with their folders, and return the copies. Write their menus beside them.
 
     Raises UsageError if that would replace other files without `force`, and TranslationError if it cannot be written.
     """
-    copies = [(preset.path, directory / f"{preset.name}.cfg") for preset in list_presets()]
+    presets = list_presets()
+    copies = {directory / f"{preset.name}.cfg": preset.path for preset in presets}
+    sources = copies | {directory / WORKSPACES: locate_presets() / WORKSPACES}
     try:
-        others = [copy for source, copy in copies if copy.exists() and copy.read_bytes() != source.read_bytes()]
+        contents = {copy: source.read_bytes() for copy, source in copies.items()}
+        contents[directory / WORKSPACES] = _make_menus(directory, presets)
+        changed = {
+            copy: content
+            for copy, content in contents.items()
+            if not copy.exists() or (copy.read_bytes() != content and not copy.samefile(sources[copy]))
+        }
+        others = [copy for copy in changed if copy.exists()]
         if others and not force:
             more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
             raise UsageError(f"{others[0]}{more}: exists and differs from the preset; replace it", see=("force",))
-        for source, copy in copies:
+        for copy, content in changed.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            if not (copy.exists() and copy.samefile(source)):
-                shutil.copyfile(source, copy)
+            copy.write_bytes(content)
     except OSError as error:
         raise TranslationError(f"{error.filename or directory}: cannot be written: {error.strerror}") from error
-    return [copy for _, copy in copies]
+    return list(copies)
+
+
+def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
+    """Return the text of the menus with the paths that presets have in a directory."""
+    text = (locate_presets() / WORKSPACES).read_text(encoding="utf-8")
+    for preset in presets:
+        path = directory.resolve() / f"{preset.name}.cfg"
+        text = text.replace(f"<first>{preset.name}.cfg</first>", f"<first>{escape(str(path))}</first>")
+    return text.encode()

@@ -19,11 +19,12 @@ def cfgs(
     force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
 ) -> None:
     """List or copy the presets (.cfg) for Paraver."""
-    from nsys2prv_ng.bundled.presets import install_presets, list_presets
+    from nsys2prv_ng.bundled.presets import WORKSPACES, install_presets, list_presets
 
     if install is not None:
         copies = install_presets(install, force=force)
         print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
+        print(f"{install / WORKSPACES}: copy it to ~/.paraver/ to have them in wxParaver's menu Hints")
         return
     presets = list_presets()
     if sys.stdout.isatty():

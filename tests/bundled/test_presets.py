@@ -35,7 +35,10 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
     """Hatch copies the folders that are named: a new one must be."""
     build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     folders = {f"cfgs/{name.split('/')[0]}" for name in files_of(CFGS)}
-    others = {"samples/slurm.sh": "nsys2prv_ng/bundled/slurm.sh"}
+    others = {
+        "samples/slurm.sh": "nsys2prv_ng/bundled/slurm.sh",
+        "cfgs/workspaces.xml": "nsys2prv_ng/bundled/cfgs/workspaces.xml",
+    }
     assert build["targets"]["wheel"]["force-include"] == {f: f"nsys2prv_ng/bundled/{f}" for f in folders} | others
 
 

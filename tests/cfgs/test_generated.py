@@ -83,7 +83,8 @@ def _matches(pattern: str, label: str) -> bool:
 
 
 def test_committed_files_match_the_declarations() -> None:
-    present = {path.relative_to(CFGS).as_posix() for path in (*CFGS.glob("*/*.cfg"), CFGS / "README.md")}
+    files = (*CFGS.glob("*/*.cfg"), *CFGS.glob("*.md"), *CFGS.glob("*.xml"))
+    present = {path.relative_to(CFGS).as_posix() for path in files}
     wanted = make_files()
     assert present == set(wanted)
     differ = [path for path, text in wanted.items() if (CFGS / path).read_bytes().decode() != text]
