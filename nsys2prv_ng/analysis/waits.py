@@ -15,6 +15,7 @@ and a wait that is shorter than this uncertainty.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +27,18 @@ from nsys2prv_ng.analysis.wait_rules import (
     NO_COMMUNICATOR,
     NOBODY,
     NOT_ALIGNED,
+    NOT_MATCHED,
     NOT_SYNCHRONISED,
     SPLIT,
     Side,
     Uncertainty,
 )
+from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.operations.matching import PartTable
+from nsys2prv_ng.operations.matching import Operations, PartTable
+from nsys2prv_ng.operations.parts import LOOSE
 
 _LEAST_CAUSAL = 0.99
 """Part of the operations of a group without payload that must have synchronised, so that it may be one communicator."""
@@ -55,7 +59,7 @@ class Waits(NamedTuple):
     `until` is when waiting ends and moving begins: begin <= until <= end. `verdict` is SPLIT or why there is none: then
     `until` is the begin, and the kernel or call is one piece. `culprit` is the row of the rank that
     released it and `culprit_begin` when that had begun; NOBODY where several may have been last. `operation` is the
-    index of the collective (of `Job.operations`) that decided, -1 for a message.
+    index of the collective (of `Job.operations`) that decided, -1 for a message and for what was not matched.
     """
 
     row: IntArray
@@ -101,7 +105,8 @@ def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
     uncertainty = get_uncertainty(job)
     parts = [_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)]
-    pieces = _Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+    pieces = _join(parts)
+    pieces = _join([pieces, _list_unmatched(job, pieces)])
     if not job.finds_waits:
         pieces = _take(pieces, np.zeros(0, np.int64))
     if job.alignment.way == NONE and len(job.reports) > 1:
@@ -154,6 +159,10 @@ def _mark_new(*columns: IntArray) -> BoolArray:
     return new
 
 
+def _join(parts: Sequence[_Pieces]) -> _Pieces:
+    return _Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+
+
 def _take(pieces: _Pieces, which: IntArray | BoolArray) -> _Pieces:
     return _Pieces._make([column[which] for column in pieces])
 
@@ -190,7 +199,7 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
     leader = operations.leader
-    kind, is_known = table.kind[leader].astype(np.int64), table.has_communicator[leader]
+    kind = table.kind[leader].astype(np.int64)
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
@@ -202,9 +211,7 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
         table.is_root[operations.part],
         uncertainty.bounds,
     )
-    doubtful = _find_doubtful_groups(
-        operations.first, operations.group.astype(np.int64), is_known & complete, complete, verdict
-    )
+    doubtful = _find_doubtful_groups(operations, complete, verdict, parts, uncertainty)
     count = np.diff(operations.first)
     number = np.repeat(np.arange(len(operations)), count)
     verdict = np.where(doubtful[number] & (verdict != MEMBER_MISSING), NO_COMMUNICATOR, verdict)
@@ -232,6 +239,37 @@ def _mark_mpi(table: PartTable, part: IntArray) -> BoolArray:
     return np.asarray(is_mpi[table.communicator[part]], np.bool_)
 
 
+def _list_unmatched(job: Job, pieces: _Pieces) -> _Pieces:
+    """Return the kernels and calls that no operation has matched, each as a piece.
+
+    What is only known to exist (LOOSE) counts where nothing else of its kernel was matched. A communicator of one rank
+    has nobody to wait for.
+    """
+    operations, table = job.operations, job.operations.table
+    is_matched = np.zeros(table.begin.size, np.bool_)
+    is_matched[operations.part] = True
+    part = np.flatnonzero(~is_matched)
+    parts = _place(job, part)
+    loose = table.kind[part] == LOOSE
+    distinct = _take(pieces, ~mark_duplicates(pieces.row, pieces.begin))
+    has_piece = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin]) >= 0
+    kept = (parts.row >= 0) & ~(loose & has_piece)
+    part, parts = part[kept], Parts._make([column[kept] for column in parts])
+    alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]
+    return _Pieces(
+        row=parts.row,
+        begin=parts.begin,
+        end=parts.end,
+        until=parts.begin,
+        verdict=np.where(alone, SPLIT, NOT_MATCHED),
+        culprit=np.full(part.size, NOBODY),
+        culprit_begin=parts.begin,
+        margin=np.zeros(part.size, np.int64),
+        operation=np.full(part.size, -1),
+        is_mpi=_mark_mpi(table, part),
+    )
+
+
 def _find_complete(job: Job) -> BoolArray:
     """Mark the operations in which every rank of the communicator has a part.
 
@@ -241,7 +279,7 @@ def _find_complete(job: Job) -> BoolArray:
     operations, table = job.operations, job.operations.table
     users = np.zeros(len(table.communicators), np.int64)
     if table.member.size:
-        pairs = np.unique(table.communicator.astype(np.int64) << 32 | table.member)
+        pairs = np.unique(table.communicator.astype(np.int64) << 32 | table.rank_of_member[table.member])
         np.add.at(users, pairs >> 32, 1)
     sizes = np.array(table.sizes, np.int64)
     expected = np.where(sizes > 0, sizes, users if not job.lacks_ranks else np.iinfo(np.int64).max)
@@ -250,21 +288,29 @@ def _find_complete(job: Job) -> BoolArray:
 
 
 def _find_doubtful_groups(
-    first: IntArray, group: IntArray, is_known: BoolArray, complete: BoolArray, verdict: IntArray
+    operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, uncertainty: Uncertainty
 ) -> BoolArray:
-    """Mark the operations of groups without payload that do not behave like one communicator's.
+    """Mark the operations of groups without payload that may be those of several communicators.
 
     Kernels of several communicators may follow each other in the same order on all ranks. If they were of one, nobody
-    would leave an operation before all had entered.
+    would leave an operation before all had entered. Between nodes this shows nothing where the clocks' uncertainty is
+    larger than half the median kernel.
     """
-    if not group.size:
+    if not len(operations):
         return np.zeros(0, np.bool_)
-    by_order = complete & ~is_known
-    broken = np.maximum.reduceat(verdict == NOT_SYNCHRONISED, first[:-1])
+    first, group = operations.first[:-1], operations.group.astype(np.int64)
     groups = int(group.max()) + 1
-    total = np.bincount(group[by_order], minlength=groups)
-    bad = np.bincount(group[by_order & broken], minlength=groups)
-    return np.asarray(by_order & ((bad > (1 - _LEAST_CAUSAL) * total)[group]), np.bool_)
+    by_order = complete & ~operations.table.has_communicator[operations.leader]
+    broken = np.maximum.reduceat(verdict == NOT_SYNCHRONISED, first)
+    total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
+    doubtful = bad > (1 - _LEAST_CAUSAL) * total
+    low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
+    unsure = np.where(low != high, np.maximum.reduceat(uncertainty.bounds[parts.node], first), 0.0)
+    shortest = np.minimum.reduceat(parts.end - parts.begin, first)
+    for number in np.flatnonzero(total).tolist():
+        own = by_order & (group == number)
+        doubtful[number] |= unsure[own].max() > np.median(shortest[own]) / 2
+    return np.asarray(by_order & doubtful[group], np.bool_)
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations import lag as lags
-from nsys2prv_ng.operations.parts import Collectives
+from nsys2prv_ng.operations.parts import LOOSE, Collectives
 
 _MOST_SOURCES = 16
 """Most tables of collectives of one report."""
@@ -33,7 +33,7 @@ class PartTable(NamedTuple):
     place: npt.NDArray[np.int32]
     """Place in the report of the kernel or call that carries the operation out; -1 if it has none."""
     member: npt.NDArray[np.int32]
-    """Number of the rank, over all reports and tables."""
+    """Number of the rank's part in one table, over all reports and tables."""
     domain: npt.NDArray[np.int32]
     begin: IntArray
     end: IntArray
@@ -42,6 +42,8 @@ class PartTable(NamedTuple):
     has_communicator: BoolArray
     sizes: list[int]
     """Number of ranks of each communicator, as far as any report records it; else 0."""
+    rank_of_member: IntArray
+    """Number of the process (and device) of each member: the same for its capture ranges in several reports."""
 
     @property
     def report(self) -> npt.NDArray[np.int32]:
@@ -79,6 +81,7 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     table = make_part_table(reports)
     # Sorted by communicator, rank and time: each rank's parts in a communicator are one sequence.
     order = np.lexsort((table.end, table.begin, table.member, table.communicator))
+    order = order[table.kind[order] != LOOSE]
     communicator, member = table.communicator[order], table.member[order]
     starts = _find_starts(communicator, member)
     limits = np.append(starts, order.size)
@@ -87,8 +90,9 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     numbers: list[IntArray] = []
     groups: list[tuple[int, int]] = []  # ranks and parts
     owner = communicator[starts] if starts.size else communicator
+    ranks = table.rank_of_member[member[starts]]
     for low, high in _find_runs(owner):
-        for lag_of_rank in _group_ranks(sequences[low:high]):
+        for lag_of_rank in _group_ranks(sequences[low:high], ranks[low:high]):
             count = 0
             for rank, lag in lag_of_rank.items():
                 part, number = _number_parts(sequences, low, rank, lag, lag_of_rank)
@@ -106,6 +110,7 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
     columns: list[tuple[npt.NDArray[np.generic], ...]] = [tuple(np.zeros(0, kind) for kind in _KINDS)]
     sizes: dict[int, int] = {}
     members = 0
+    ranks = _Ranks()
     for report, (tables, domain, offset) in enumerate(reports):
         for source, rows in enumerate(tables):
             communicator = [communicators.setdefault(name, len(communicators)) for name in rows.communicators]
@@ -130,9 +135,50 @@ def make_part_table(reports: Sequence[tuple[Sequence[Collectives], int, int]]) -
             for number, size in zip(communicator, rows.sizes, strict=True):
                 sizes[number] = max(sizes.get(number, 0), size)
             members += int(rows.member.max(initial=-1)) + 1
+            ranks.add(report, rows, domain, offset)
     joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     known = [sizes[number] for number in range(len(communicators))]
-    return PartTable(list(communicators), list(names), *joined, sizes=known)  # type: ignore[arg-type, misc]
+    numbers = np.array(ranks.numbers, np.int64)
+    return PartTable(list(communicators), list(names), *joined, sizes=known, rank_of_member=numbers)  # type: ignore[arg-type, misc]
+
+
+class _Rank(NamedTuple):
+    """The parts of a process in reports: index of the report, and first and last time (ns)."""
+
+    number: int
+    parts: list[tuple[int, int, int]]
+
+    def may_have(self, report: int, first: int, last: int) -> bool:
+        """Return whether a part may be this rank's: one of the same report, or apart from all others in time."""
+        return any(part[0] == report for part in self.parts) or all(last < b or e < first for _, b, e in self.parts)
+
+
+class _Ranks:
+    """The rank of each member: parts of a process in several reports are one rank where they do not overlap in time."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        """Number of the rank of each member."""
+        self._count = 0
+        self._known: dict[tuple[int, int, int], list[_Rank]] = {}
+        """By domain, process and device."""
+
+    def add(self, report: int, rows: Collectives, domain: int, offset: int) -> None:
+        """Number the members of one table."""
+        count = int(rows.member.max(initial=-1)) + 1
+        first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+        np.minimum.at(first, rows.member, rows.begin + offset)
+        np.maximum.at(last, rows.member, rows.end + offset)
+        for member in range(count):
+            known = self._known.setdefault((domain, *rows.owners[member]), []) if rows.owners else []
+            part = (report, int(first[member]), int(last[member]))
+            rank = next((rank for rank in known if rank.may_have(*part)), None)
+            if rank is None:
+                rank = _Rank(self._count, [])
+                known.append(rank)
+                self._count += 1
+            rank.parts.append(part)
+            self.numbers.append(rank.number)
 
 
 _KINDS = (
@@ -157,24 +203,38 @@ def _make_sequence(table: PartTable, rows: IntArray) -> lags.Sequence:
     return lags.Sequence(table.name[rows].astype(np.int64), table.bytes[rows], table.end[rows])
 
 
-def _group_ranks(sequences: Sequence[lags.Sequence]) -> list[dict[int, lags.Lag]]:
-    """Return groups of ranks of a communicator that agree, with the lag of each against the first of its group.
+def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, lags.Lag]]:
+    """Return groups of sequences of a communicator that agree, with the lag of each against the first of its group.
 
-    The others are compared with the longest sequence that is left.
+    The others are compared with the longest sequence that is left. Of several sequences of one rank (its capture
+    ranges), the nearest in time is in a group.
     """
     left = sorted(range(len(sequences)), key=lambda i: (-sequences[i].end.size, i))
     groups = []
     while left:
         reference, *others = left
-        lag_of_rank = {reference: lags.Lag(0, 0, sequences[reference].end.size)}
+        nearest: dict[int, tuple[int, int, lags.Lag]] = {}
         for other in others:
+            if ranks[other] == ranks[reference]:
+                continue
             lag = lags.find_lag(sequences[reference], sequences[other])
             if lag is not None:
-                lag_of_rank[other] = lag
+                distance = _measure_distance(sequences[reference], sequences[other], lag)
+                rank = int(ranks[other])
+                if rank not in nearest or distance < nearest[rank][0]:
+                    nearest[rank] = distance, other, lag
+        lag_of_rank = {reference: lags.Lag(0, 0, sequences[reference].end.size)}
+        lag_of_rank |= {other: lag for _, other, lag in nearest.values()}
         left = [i for i in left if i not in lag_of_rank]
         if len(lag_of_rank) > 1:
             groups.append(lag_of_rank)
     return groups
+
+
+def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -> int:
+    """Return the time (ns) between the ends of the operation in the middle of what two sequences share."""
+    middle = (lag.first + lag.last) // 2
+    return abs(int(one.end[middle]) - int(other.end[middle - lag.lag]))
 
 
 def _number_parts(

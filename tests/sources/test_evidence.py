@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, Evidence
+from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, LOOSE, OTHER, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources import SOURCES, select_sources
@@ -46,9 +46,13 @@ def evidence(report: Path, source: str, chosen: tuple[Source, ...] = SOURCES) ->
 @pytest.mark.parametrize("rank", range(4))
 def test_nccl_kernels_with_their_payload(samples: Path, rank: int) -> None:
     report = samples / f"ddp-2x2.rank{rank}.sqlite"
-    (found,) = evidence(report, "nccl").collectives
+    found, others = evidence(report, "nccl").collectives
     expected: ROWS = []
     with sqlite3.connect(report) as database:
+        messages = database.execute(
+            """SELECT k.start, k."end" FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
+            WHERE s.value LIKE 'ncclDevKernel_SendRecv%'"""
+        ).fetchall()
         for name, kind in NCCL_KINDS.items():
             kernels = database.execute(
                 """SELECT k.start, k."end", r.start FROM CUPTI_ACTIVITY_KIND_KERNEL k
@@ -79,6 +83,8 @@ def test_nccl_kernels_with_their_payload(samples: Path, rank: int) -> None:
     assert sorted(got) == sorted(expected)
     assert len(expected) > 100 and len({row[2] for row in expected}) > 2
     assert found.has_communicator.all() and set(found.member.tolist()) == {0}
+    assert sorted(zip(others.begin.tolist(), others.end.tolist(), strict=True)) == sorted(messages)
+    assert set(others.kind.tolist()) == {LOOSE} and not others.has_communicator.any()
 
 
 def test_nccl_without_calls(samples: Path, tmp_path: Path) -> None:
@@ -91,8 +97,13 @@ def test_nccl_without_calls(samples: Path, tmp_path: Path) -> None:
             WHERE s.value LIKE 'ncclDevKernel_AllReduce%' OR s.value LIKE 'ncclDevKernel_AllGather%'
             OR s.value LIKE 'ncclDevKernel_ReduceScatter%'"""
         ).fetchone()
-    (found,) = evidence(report, "nccl").collectives
+        (every,) = database.execute(
+            """SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
+            WHERE s.value LIKE 'ncclDevKernel%'"""
+        ).fetchone()
+    found, others = evidence(report, "nccl").collectives
     assert found.begin.size == count > 100
+    assert set(others.kind.tolist()) == {LOOSE} and others.begin.size == every - count > 0
     assert not found.has_communicator.any() and set(found.bytes.tolist()) == {ANY_SIZE}
 
 

@@ -1,6 +1,7 @@
 """Evidence for the alignment of clocks: a collective ends on the GPUs of all its ranks at about the same time.
 
-Calls on the host are no evidence: they return when the kernel has been launched.
+A receive ends when its data has arrived, a while after its send has handed it to the network. Calls on the host are no
+evidence: they return when the kernel has been launched.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.places import Places, Stream
 from nsys2prv_ng.operations.parts import (
     ANY_SIZE,
     FROM_ROOT,
+    LOOSE,
     OTHER,
     SYNCHRONISING,
     TO_ROOT,
@@ -22,8 +24,9 @@ from nsys2prv_ng.operations.parts import (
     get_kinds,
 )
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.nccl.calls import COLLECTIVES
-from nsys2prv_ng.sources.nccl.kernels import NcclKernels, parse_function
+from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, NcclKernels, parse_function
 
 _KINDS = {
     **dict.fromkeys(("ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"), SYNCHRONISING),
@@ -45,24 +48,51 @@ def collect_evidence(
 
     `table` has the calls: process, name as an index into `names`, communicator as one into `communicators` or -1,
     bytes, root, and the caller's rank where a call records it. `pairs` has indices of kernels and of the calls that
-    they carry out. Where no call records its communicator, kernels count in the order in which they ran on each stream.
+    they carry out. Where no call records its communicator, kernels count in the order in which they ran on each stream,
+    as do those that CUDA graphs launch. Kernels that are in no collective are in a table of their own.
     """
     process, device = _find_owners(places, kernel.place)
-    member, _ = encode_rows(process, device)
+    member, first = encode_rows(process, device)
+    owners = list(zip((process[first] & PID_MASK).tolist(), device[first].tolist(), strict=True))
+    in_graph = (kernel.graph_node != NULL) & (kernel.range < 0)
     only = pairs[~pairs["call"].duplicated(keep=False)]
     is_collective = np.array([name in COLLECTIVES for name in names], np.bool_)
     call = table.iloc[only["call"]]
     usable = is_collective[call["name"].to_numpy(np.int64)] & (call["communicator"].to_numpy() >= 0)
-    if not usable.any():
-        return Evidence([_collect_by_sequence(kernel, member, table, only)])
+    counted = np.zeros(kernel.begin.size, np.bool_)
+    tables = []
+    if usable.any():
+        at = only["kernel"].to_numpy(np.int64)[usable]
+        tables.append(_collect_by_call(kernel, member, names, communicators, table, call[usable], at))
+        counted[at] = True
+    sizes = _find_call_sizes(kernel, table, only)
+    for name, chosen in (("stream", ~in_graph & ~usable.any()), ("graph stream", in_graph)):
+        at = _choose_by_sequence(kernel, sizes, chosen)
+        if at.size:
+            tables.append(_collect_by_sequence(kernel, member, sizes, at, name))
+            counted[at] = True
+    loose = np.flatnonzero(~counted & (kernel.place >= 0))
+    if loose.size:
+        tables.append(_collect_loose(kernel, member, loose))
+    return Evidence([rows._replace(owners=owners) for rows in tables])
 
-    call, at = call[usable], only["kernel"].to_numpy(np.int64)[usable]
+
+def _collect_by_call(
+    kernel: NcclKernels,
+    member: IntArray,
+    names: list[str],
+    communicators: list[str],
+    table: pd.DataFrame,
+    call: pd.DataFrame,
+    at: IntArray,
+) -> Collectives:
+    """Return kernels (indices `at`) with the payloads of the calls that they carry out, one call each."""
     root, own = call["root"].to_numpy(np.int64), _find_own_ranks(table, call)
     size = call["bytes"].to_numpy(np.int64)
     kind = get_kinds(names, _KINDS)[call["name"].to_numpy(np.int64)]
     rooted = (kind == FROM_ROOT) | (kind == TO_ROOT)
     kind = np.where((size == 0) | (rooted & ((root == NULL) | (own == NULL))), OTHER, kind)
-    collectives = Collectives(
+    return Collectives(
         communicators=[f"nccl {name}" for name in communicators],
         operations=names,
         communicator=call["communicator"].to_numpy(np.int64),
@@ -77,7 +107,6 @@ def collect_evidence(
         place=kernel.place[at],
         sizes=_find_sizes(table, len(communicators)),
     )
-    return Evidence([collectives])
 
 
 def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
@@ -108,31 +137,59 @@ def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:
     return np.where(ranks.isna(), NULL, ranks.fillna(0).astype(np.int64))
 
 
-def _collect_by_sequence(
-    kernel: NcclKernels, member: IntArray, table: pd.DataFrame, pairs: pd.DataFrame
-) -> Collectives:
-    """Return kernels of synchronising functions by stream; streams of a rank are numbered by their first kernels."""
+def _find_call_sizes(kernel: NcclKernels, table: pd.DataFrame, pairs: pd.DataFrame) -> IntArray:
+    """Return the bytes of the call of each kernel, or ANY_SIZE."""
     size = np.full(kernel.begin.size, ANY_SIZE, np.int64)
     call_size = table["bytes"].to_numpy(np.int64)[pairs["call"].to_numpy(np.int64)]
     size[pairs["kernel"].to_numpy(np.int64)] = np.where(call_size == NULL, ANY_SIZE, call_size)
-    at = np.flatnonzero((kernel.place >= 0) & np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0))
-    at = at[np.argsort(kernel.begin[at], kind="stable")]
+    return size
+
+
+def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) -> IntArray:
+    """Return the indices of chosen kernels that all ranks of a communicator run, in order of time."""
+    synchronises = np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (size != 0)
+    at = np.flatnonzero((kernel.place >= 0) & synchronises & chosen)
+    return at[np.argsort(kernel.begin[at], kind="stable")]
+
+
+def _collect_by_sequence(kernel: NcclKernels, member: IntArray, size: IntArray, at: IntArray, name: str) -> Collectives:
+    """Return kernels (indices `at`) by stream; streams of a rank are numbered by their first kernels."""
     streams = pd.DataFrame({"member": member[at], "place": kernel.place[at]})
     distinct = streams.drop_duplicates()
     distinct = distinct.assign(stream=distinct.groupby("member").cumcount())
     stream = streams.merge(distinct, on=["member", "place"], how="left")["stream"].to_numpy(np.int64)
+    names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
+    return _make_table(kernel, member, at, names, stream, size[at], SYNCHRONISING)
+
+
+def _collect_loose(kernel: NcclKernels, member: IntArray, at: IntArray) -> Collectives:
+    """Return kernels (indices `at`) by which no operation can be matched."""
+    communicator, size = np.zeros(at.size, np.int64), np.full(at.size, ANY_SIZE, np.int64)
+    return _make_table(kernel, member, at, ["nccl"], communicator, size, LOOSE)
+
+
+def _make_table(
+    kernel: NcclKernels,
+    member: IntArray,
+    at: IntArray,
+    communicators: list[str],
+    communicator: IntArray,
+    size: IntArray,
+    kind: int,
+) -> Collectives:
+    """Return kernels of unknown communicators, by the functions in their names."""
     return Collectives(
-        communicators=[f"nccl stream {number}" for number in range(int(stream.max(initial=-1)) + 1)],
-        operations=[f"nccl function {number}" for number in range(int(kernel.function.max(initial=-1)) + 1)],
-        communicator=stream,
-        operation=kernel.function[at],
-        bytes=size[at],
+        communicators=communicators,
+        operations=[*(f"nccl function {number}" for number in range(len(FUNCTIONS))), "nccl function unknown"],
+        communicator=communicator,
+        operation=np.where(kernel.function[at] == NO_FUNCTION, len(FUNCTIONS), kernel.function[at]),
+        bytes=size,
         member=member[at],
         begin=kernel.begin[at],
         end=kernel.end[at],
-        kind=np.full(at.size, SYNCHRONISING, np.int64),
+        kind=np.full(at.size, kind),
         is_root=np.zeros(at.size, np.bool_),
         has_communicator=np.zeros(at.size, np.bool_),
         place=kernel.place[at],
-        sizes=[0] * (int(stream.max(initial=-1)) + 1),
+        sizes=[0] * len(communicators),
     )
