@@ -89,7 +89,8 @@ def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadA
     Before the first step of all, the thread is in neither a range nor a call. `hands_over`: by index of a call, with
     one more for none.
     """
-    time = np.unique(np.concatenate([[_EVER], *(part.time for part in steps)]))
+    time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # four sorted runs
+    time = time[np.append(True, time[1:] != time[:-1])]
     own_range, main_range, own_call, main_call = (
         np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
     )

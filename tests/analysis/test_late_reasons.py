@@ -16,6 +16,7 @@ import pytest
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
 from tests.analysis import late_truth as truth
@@ -271,3 +272,24 @@ def test_nobody_is_late_in_one_report(tmp_path: Path) -> None:
         assert reasons.row.size == 0
         assert reasons.instance.size == waits.row.size
         assert len(reasons.totals) == len(reasons.costs) == 0
+
+
+def test_what_was_launched_before_the_chosen_time_is_no_late_launch(tmp_path: Path) -> None:
+    """A window begins just before a kernel that others wait for: when its launch call began is not shown."""
+    paths = list_reports("exercises/tpgraph-1x4")
+    with reasons_of(paths, tmp_path) as (job, waits, whole):
+        rank = truth.Rank(Report(paths[0]))
+        utc, number = job.alignment.utc_base, 10
+        begin = int(whole.begin[number])
+        [sent] = [launch[1] for (_, start), launch in rank.launches.items() if start == begin + utc]
+        assert whole.reason[number] == truth.LAUNCH
+        low, start = sent - utc + 1, job.first
+    selection = Selection(window=(low - start, low - start + MS))
+    with reasons_of(paths, tmp_path, ReadOptions(selection=selection)) as (job, waits, reasons):
+        assert job.windows == [(low, low + MS)]
+        assert reasons.begin.tolist() == whole.begin.tolist()  # operations are matched over all time
+        shown = reasons.reason != truth.UNKNOWN
+        assert reasons.reason[number] == truth.UNKNOWN
+        assert ((reasons.begin[shown] >= low) & (reasons.begin[shown] <= low + MS)).all() and shown.any()
+        assert reasons.reason[shown].tolist() == whole.reason[shown].tolist()
+        assert reasons.costs["ns"].sum() == waits.wait[waits.culprit >= 0].sum()
