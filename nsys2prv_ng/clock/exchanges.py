@@ -98,8 +98,13 @@ def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[In
     time_there, time_back = ((delays.sent[rows] - start).astype(np.float64) for rows in (forward, back))
     there, again = ((delays.received[rows] - delays.sent[rows]).astype(np.float64) for rows in (forward, back))
     drift = _find_drift(time_there, there, time_back, again)
+    usual_there, usual_again = _mark_usual(there - drift * time_there), _mark_usual(again + drift * time_back)
+    if drift:  # the shortest delays of blocks show it roughly: it would make delays at the ends look unusual
+        drift = _refine_drift(
+            time_there[usual_there], there[usual_there], time_back[usual_again], again[usual_again], drift
+        )
+        usual_there, usual_again = _mark_usual(there - drift * time_there), _mark_usual(again + drift * time_back)
     there, again = there - drift * time_there, again + drift * time_back
-    usual_there, usual_again = _mark_usual(there), _mark_usual(again)
     spread = max(_measure_spread(there[usual_there]), _measure_spread(again[usual_again]), _LEAST_SPREAD_NS)
     return forward[usual_there], back[usual_again], spread
 
@@ -138,3 +143,12 @@ def _find_drift(time_there: FloatArray, there: FloatArray, time_back: FloatArray
     if len(times) < _BLOCKS[0] or not (time[j] > time[i]).all():
         return 0.0
     return float(np.clip(np.median((difference[j] - difference[i]) / (time[j] - time[i])), -_STEEPEST, _STEEPEST))
+
+
+def _refine_drift(
+    time_there: FloatArray, there: FloatArray, time_back: FloatArray, again: FloatArray, drift: float
+) -> float:
+    """Return the drift by least squares over the usual delays of both directions."""
+    one, other = time_there - time_there.mean(), time_back - time_back.mean()
+    square = float(one @ one + other @ other)
+    return float(one @ there - other @ again) / square if square > 0 else drift

@@ -136,9 +136,8 @@ def test_the_table_for_a_terminal() -> None:
     agreement, head, *rows, last = alignment.text().splitlines()
     bound = alignment.nodes[1].bound
     assert bound is not None
-    assert agreement == (
-        f"clocks of all compared nodes are within {bound / 1000:.1f} us of the reference (95 % bound), 1 node not compared"
-    )
+    within = f"within {bound / 1000:.1f} us of the reference (95 % bound)"
+    assert agreement == f"clocks of all compared nodes are {within}, 1 node not compared"
     assert head.split()[:2] == ["clock", "of"]
     assert [row.split()[0] for row in rows] == simulated.names
     assert rows[0].endswith("reference") and rows[1].endswith("offset and drift") and rows[2].endswith("utc")
