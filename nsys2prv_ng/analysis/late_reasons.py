@@ -81,9 +81,10 @@ class LateReasons(NamedTuple):
     """Columns WHY and `ns` that others waited, by what the late thread was in at each time. Sums as in `totals`."""
 
 
-def find_reasons(job: Job, waits: Waits) -> LateReasons:
+def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReasons:
     """Find out why each kernel or call was late that others waited for.
 
+    Without `name_hosts`, ranges and calls of host threads are not looked up: a trace shows the reasons alone.
     Without one of the sources NEEDED in a report, nothing is known of its kernels and calls.
     """
     late, instance = _collect_late(waits)
@@ -94,7 +95,7 @@ def find_reasons(job: Job, waits: Waits) -> LateReasons:
             mine = np.flatnonzero((answers.reason == _OPEN) & np.isin(late.row, rows))
             if mine.size:
                 window_begins = np.array([low for low, _ in job.windows], np.int64)
-                _ReportReasons(report, rows, job.store, late, answers).explain(mine, window_begins)
+                _ReportReasons(report, rows, job.store, late, answers).explain(mine, window_begins, name_hosts)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
     answers.add_whole_costs(late.waited)
@@ -261,14 +262,15 @@ class _ReportReasons:
         self._hosts: list[tuple[IntArray, IntArray, IntArray]] = []
         self._launched_in: list[tuple[IntArray, IntArray, IntArray]] = []
 
-    def explain(self, mine: IntArray, window_begins: IntArray) -> None:
+    def explain(self, mine: IntArray, window_begins: IntArray, name_hosts: bool) -> None:
         """Answer for those of the kernels and calls `mine` that the report shows."""
         is_mpi = self._late.is_mpi[mine] > 0
         if is_mpi.any():
             self._explain_calls(mine[is_mpi])
         if not is_mpi.all():
             self._explain_kernels(mine[~is_mpi], window_begins)
-        self._name_activity()
+        if name_hosts:
+            self._name_activity()
 
     def _find(self, late: IntArray, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return those of `late` that begin as an event on their row does, with the index of the event."""

@@ -69,7 +69,7 @@ def translate(
         kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
         job = opened.enter_context(open_job(reports, output.parent, plan, progress))
         waits = find_waits(job)
-        late = find_reasons(job, waits)
+        late = find_reasons(job, waits, name_hosts=plan.summary)
         derived = derive_waits(job, waits, late, plan.wait_lines)
         job = replace(job, joined=[*job.joined, derived.joined])
         numbering = _number_names(job, derived.labels, kept_labels)
