@@ -18,7 +18,7 @@ from tests.spans import list_report_sets
 from tests.summary.made import SETS, overview_of
 
 ONE_NODE = ("ex1a-slow", "ex1a-fast", "ex3a-pp1")
-TWO_NODES = ("ex2b-manual", "ex2b-overlap")
+TWO_NODES = ("ex2b-manual", "ex2b-overlap", "ex3a-pp2")
 
 
 def locate(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[Path, ...]:
@@ -85,7 +85,7 @@ def test_ranks_of_two_nodes_within_the_error_of_their_clocks(
 ) -> None:
     reports = locate(shared_reports, unpacked, name)
     waits, truth = waits_in(summed(*reports)), find_truth(reports)
-    below = 20_000  # ns; tests/analysis compares each kernel with the bound that the clocks have
+    below = 40_000  # ns; tests/analysis compares each kernel with the bound that the clocks have
     for rank, kernels, expected in zip(waits.ranks, truth, rows_of_truth(truth), strict=True):
         ns, wait, exposed, moving, last, _ = expected
         assert rank.nccl_ns == rank.wait_ns + rank.transfer_ns == pytest.approx(ns, rel=1e-5)
