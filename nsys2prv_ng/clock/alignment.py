@@ -134,6 +134,7 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
         for i, domain in enumerate(fit.domains.tolist()):
             node = alignment.nodes[domain]
             node.bound = _get_finite(fit.bound[i] + apart[i])
+            node.collectives = int(fit.operations[i])
             node.reference = alignment.nodes[int(fit.domains[0])].name
     alignment.before = find_violations(matches, Lines(zeros, zeros, zeros))
     alignment.after = find_violations(matches, given)
