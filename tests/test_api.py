@@ -14,6 +14,7 @@ import typer.main
 
 import nsys2prv_ng
 from nsys2prv_ng.cli.app import app
+from tests.cli.program_runs import run
 from tests.conftest import SAMPLES, slow_but
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
@@ -42,8 +43,7 @@ def test_every_keyword_is_documented() -> None:
 
 
 def command_line(folder: Path, *words: str | Path) -> dict[str, bytes]:
-    command = [sys.executable, "-m", "nsys2prv_ng", "translate", *map(str, words), "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+    done = run("translate", *words, "--quiet", cwd=folder)
     assert done.returncode == 0, done.stderr
     return files(folder)
 
@@ -189,18 +189,18 @@ def test_from_another_thread(tmp_path: Path) -> None:
 def test_summarize_is_what_the_command_prints(tmp_path: Path) -> None:
     summary = nsys2prv_ng.summarize(DDP, time=(0, 10**9), ranks=[0, 2])
     assert isinstance(summary, nsys2prv_ng.JobSummary)
-    command = [sys.executable, "-m", "nsys2prv_ng", "summary", "--json", "-q", "--time", ":1s", "--ranks", "0,2"]
-    printed = subprocess.run([*command, *map(str, DDP)], capture_output=True, text=True, timeout=300, check=True).stdout
-    assert json.loads(printed) == json.loads(json.dumps(summary.to_dict()))
+    done = run("summary", "--json", "-q", "--time", ":1s", "--ranks", "0,2", *DDP)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(json.dumps(summary.to_dict()))
 
 
 @pytest.mark.slow
 def test_inspect_is_what_the_command_prints() -> None:
     inspection = nsys2prv_ng.inspect(DDP, jobs=1)
     assert isinstance(inspection, nsys2prv_ng.Inspection)
-    command = [sys.executable, "-m", "nsys2prv_ng", "inspect", "--json", "-q", *map(str, DDP)]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
-    assert json.loads(printed) == json.loads(json.dumps(inspection.to_dict()))
+    done = run("inspect", "--json", "-q", *DDP)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(json.dumps(inspection.to_dict()))
 
 
 def test_check_answers_what_breaks_a_rule(tmp_path: Path) -> None:

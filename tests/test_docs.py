@@ -17,6 +17,7 @@ import typer.main
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
+from tests.cli.program_runs import run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -221,8 +222,8 @@ def json_fields(section: str) -> set[str]:
 )
 def test_json_outputs_have_the_documented_fields(section: str, arguments: list[str], tmp_path: Path) -> None:
     words = [argument.format(folder=tmp_path) for argument in arguments]
-    command = [sys.executable, "-m", "nsys2prv_ng", *words]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    done = run(*words, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     output = tmp_path / "out.json"
-    fields = json.loads(output.read_text() if output.exists() else printed)
+    fields = json.loads(output.read_text() if output.exists() else done.stdout)
     assert set(fields) == json_fields(section)

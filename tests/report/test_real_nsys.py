@@ -12,7 +12,6 @@ import resource
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.report.nsys import Nsys, find_nsys, read_export_help
 from nsys2prv_ng.runtime.progress import Progress
 from tests.bundled.fake_slurm import PROFILING
+from tests.cli.program_runs import run
 from tests.report.fake_nsys import export_report
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
@@ -113,16 +113,14 @@ def _copied(profiled: Profiled, folder: Path) -> list[Path]:
 def _translate(reports: list[Path], output: Path, *options: str) -> str:
     """By the command line; gives what it printed."""
     output.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "nsys2prv_ng", *reports, output, *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = run(*reports, output, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def _error(reports: list[Path], output: Path, before: Callable[[], None] | None = None) -> str:
     """The one line of a translation that fails."""
-    command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", *reports, output]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, preexec_fn=before)
+    done = run("--quiet", *reports, output, **({"preexec_fn": before} if before else {}))
     assert done.returncode == 1, done.stdout + done.stderr
     [line] = done.stderr.splitlines()
     assert line.startswith(f"nsys2prv-ng: error: {reports[0]}: nsys ")
@@ -190,8 +188,7 @@ def test_ranges_are_what_and_when_the_program_says(profiled: Profiled, tmp_path:
 def test_trace_keeps_the_rules_of_paraver(profiled: Profiled, tmp_path: Path) -> None:
     output = tmp_path / "trace.prv"
     _translate(_copied(profiled, tmp_path / "job"), output)
-    command = [sys.executable, "-m", "nsys2prv_ng", "check", output]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = run("check", output)
     assert done.returncode == 0, done.stdout
 
 
@@ -352,8 +349,7 @@ def test_report_with_damaged_blocks(profiled: Profiled, tmp_path: Path, first: i
     data = report.read_bytes()
     tenth = len(data) // 10
     report.write_bytes(data[: first * tenth] + bytes((last - first) * tenth) + data[last * tenth :])
-    command = [sys.executable, "-m", "nsys2prv_ng", "--quiet", report, tmp_path / "out.prv"]
-    if (first, last) == (1, 9) and subprocess.run(command, capture_output=True, timeout=300).returncode == 0:
+    if (first, last) == (1, 9) and run("--quiet", report, tmp_path / "out.prv").returncode == 0:
         _translate(_copied(profiled, tmp_path / "whole")[:1], tmp_path / "whole.prv")
         assert (tmp_path / "out.prv").read_bytes() == (tmp_path / "whole.prv").read_bytes()
     else:
