@@ -109,7 +109,9 @@ class Report:
             """SELECT r.start AS begin, r."end", r.globalTid AS tid, COALESCE(r.correlationId, 0) AS correlation,
             s.value AS name FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId"""
         )
-        return frame.assign(name=[re.sub(r"_v[0-9]+$", "", name) for name in frame["name"]])
+        return frame.assign(
+            name=frame["name"].map({name: re.sub(r"_v[0-9]+$", "", name) for name in frame["name"].unique()})
+        )
 
     @cached_property
     def nvtx(self) -> pd.DataFrame:
@@ -299,11 +301,13 @@ class Objects:
             self._add(task)
 
     def _list_tasks(self, report: Report, index: int, position: int) -> list[ExpectedTask]:
-        threads = {*report.calls["tid"], *report.nvtx["tid"]}
-        streams = set(report.operations[list(_PLACE)].itertuples(index=False, name=None))
-        nccl = report.nvtx.loc[report.nvtx["domain"] == "NCCL", "tid"]
+        callers = report.calls["tid"].unique().tolist()
+        threads = {*callers, *report.nvtx["tid"].unique().tolist()}
+        places = report.operations[list(_PLACE)].drop_duplicates()
+        streams = set(places.itertuples(index=False, name=None))
+        nccl = report.nvtx.loc[report.nvtx["domain"] == "NCCL", "tid"].unique().tolist()
         called = {tid >> 24 for tid in threads} | {stream[0] for stream in streams}
-        application = {tid >> 24 for tid in (*report.calls["tid"], *nccl)} | {stream[0] for stream in streams}
+        application = {tid >> 24 for tid in (*callers, *nccl)} | {stream[0] for stream in streams}
         if not application and len(called) == 1:
             application = called
         tasks = []

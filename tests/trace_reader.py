@@ -104,12 +104,10 @@ def read_trace(path: Path) -> Trace:
 
 def _read_body(text: bytes, first_line: int, first_row: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return states, events and communications. Every line must consist of integers between colons."""
+    assert text.endswith(b"\n") and not text.translate(None, b"0123456789:-\n")
     characters = np.frombuffer(text, np.uint8)
     is_newline = characters == _NEWLINE
-    is_end = is_newline | (characters == _COLON)
-    ends = np.flatnonzero(is_end)  # of each field
-    is_digit = (characters >= ord("0")) & (characters <= ord("9"))
-    assert is_newline[-1] and np.all(is_digit | is_end | (characters == ord("-")))
+    ends = np.flatnonzero(is_newline | (characters == _COLON))  # of each field
     fields = np.fromstring(text[:-1].replace(b"\n", b":").decode(), np.int64, sep=":")
     assert fields.size == ends.size
     last = np.flatnonzero(is_newline[ends])  # field at the end of each line
@@ -140,10 +138,10 @@ def _read_body(text: bytes, first_line: int, first_row: np.ndarray) -> tuple[pd.
     words = length[lines] - 1 - len(_EVENT_FIELDS)
     assert np.all((words >= 2) & (words % 2 == 0))
     pairs = words // 2
-    events = event_lines.loc[event_lines.index.repeat(pairs)].reset_index(drop=True)
-    nth = np.arange(len(events)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    at = np.repeat(start[lines] + 1 + len(_EVENT_FIELDS), pairs) + 2 * nth
-    events["type"], events["value"] = fields[at], fields[at + 1]
+    columns = {name: np.repeat(column.to_numpy(), pairs) for name, column in event_lines.items()}
+    at = np.repeat(start[lines] + 1 + len(_EVENT_FIELDS) - 2 * (np.cumsum(pairs) - pairs), pairs)
+    at += 2 * np.arange(at.size)
+    events = pd.DataFrame({**columns, "type": fields[at], "value": fields[at + 1]})
     return states, events, communications
 
 

@@ -33,7 +33,7 @@ class Translated:
 
     summary: TranslationResult
     trace: Trace
-    objects: Objects
+    reports: tuple[Path, ...]
 
     @property
     def start(self) -> int:
@@ -53,6 +53,11 @@ class Translated:
     def task_of(self, rows: pd.Series) -> np.ndarray:
         """Task, from 0, of each row."""
         return np.array(self.trace.task_of_row, np.int64)[rows.to_numpy(np.int64)] - 1
+
+    @cached_property
+    def objects(self) -> Objects:
+        """What the reports hold; most traces are compared with others and not with that."""
+        return Objects([Report(path) for path in self.reports])
 
     @cached_property
     def operations(self) -> pd.DataFrame:
@@ -91,7 +96,7 @@ def translated_set(
     summary = translate(
         reports, output, TranslationPlan(sources=chosen, source_options=source_options, selection=selection)
     )
-    return Translated(summary, read_trace(output), Objects([Report(path) for path in reports]))
+    return Translated(summary, read_trace(output), tuple(reports))
 
 
 def bytes_of_trace(reports: Sequence[Path], folder: Path) -> tuple[bytes, bytes, bytes]:
@@ -131,8 +136,9 @@ class Translations:
 
     def _remove(self, key: tuple[tuple[Path, ...], str]) -> None:
         translated = self._made.pop(key)
-        for report in translated.objects.reports:
-            report.connection.close()
+        if "objects" in vars(translated):
+            for report in translated.objects.reports:
+                report.connection.close()
         shutil.rmtree(translated.trace.path.parent)
 
     def close(self) -> None:

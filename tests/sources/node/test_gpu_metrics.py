@@ -47,6 +47,14 @@ def _sql(report: Path, query: str) -> pd.DataFrame:
         return pd.read_sql_query(query, database)
 
 
+def _read_integers(report: Path, table: str, *columns: str) -> pd.DataFrame:
+    """Return integers of all rows of a table, which SQLite joins to one text: faster than an object for each value."""
+    row = " || ' ' || ".join(columns)
+    texts = _sql(report, f"SELECT COUNT(*) AS rows, GROUP_CONCAT({row}, ' ') AS text FROM {table}")
+    values = np.fromstring(texts["text"][0], np.int64, sep=" ").reshape(texts["rows"][0], len(columns))
+    return pd.DataFrame(dict(zip(columns, values.T, strict=True)))
+
+
 def _has_metrics(report: Path) -> bool:
     return bool(_sql(report, "SELECT COUNT(*) AS n FROM sqlite_master WHERE name = 'GPU_METRICS'")["n"][0])
 
@@ -61,10 +69,10 @@ def _values(reports: Sequence[Path]) -> pd.DataFrame:
     for report in filter(_has_metrics, reports):
         names = _sql(report, "SELECT typeId, metricId, metricName AS name FROM TARGET_INFO_GPU_METRICS")
         names["name"] = names["name"].astype("category")
-        values = _sql(report, "SELECT typeId, metricId, timestamp AS time, value FROM GPU_METRICS")
+        values = _read_integers(report, "GPU_METRICS", "typeId", "metricId", "timestamp", "value")
         part = values.merge(names, on=["typeId", "metricId"])
         assert len(part) == len(values)
-        parts.append(part.assign(gpu=part["typeId"] % 256, time=part["time"] + _utc(report)))
+        parts.append(part.assign(gpu=part["typeId"] % 256, time=part["timestamp"] + _utc(report)))
     return pd.concat(parts, ignore_index=True)[["gpu", "name", "time", "value"]]
 
 
@@ -98,14 +106,17 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
     assert names == sorted(found["name"].unique())
     for part in (expected, found):  # numbers sort and compare faster than texts
         part["name"] = part["name"].astype(pd.CategoricalDtype(names)).cat.codes
-    columns = ["gpu", "name", "time", "value"]
-    ordered = [
-        part[columns].to_numpy(np.int64)[np.lexsort((part["time"], part["name"], part["gpu"]))]
-        for part in (expected, found)
-    ]
-    assert np.array_equal(*ordered)
+    first, last = expected["time"].min(), expected["time"].max()
+    assert (first, last) == (found["time"].min(), found["time"].max())
+    ordered = []
+    for part in (expected, found):  # one number for GPU, name and time sorts faster than three
+        series = part["gpu"].to_numpy(np.int64) * len(names) + part["name"].to_numpy(np.int64)
+        at = series * int(last - first + 1) + (part["time"] - first).to_numpy(np.int64)
+        order = np.argsort(at, kind="stable")
+        ordered.append((at[order], part["value"].to_numpy(np.int64)[order]))
+    assert all(map(np.array_equal, *ordered))
 
-    samples = expected.groupby(["gpu", "time"]).ngroups
+    samples = len(np.unique(expected["gpu"].to_numpy() * int(last - first + 1) + (expected["time"] - first).to_numpy()))
     assert found["line"].nunique() == samples
     told = get_account(summary, "gpu_metrics")
     assert (told.read, told.written, told.dropped) == (samples, samples, {})
