@@ -10,11 +10,11 @@ import numpy as np
 
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap, Correction
-from nsys2prv_ng.clock.by_order import drop_unlike
+from nsys2prv_ng.clock.by_order import match_by_node
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
 from nsys2prv_ng.clock.fit import UTC, ClockFit
-from nsys2prv_ng.clock.matches import Matches, match_evidence
+from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
@@ -52,8 +52,7 @@ def uses_collectives(way: str | Path) -> bool:
 def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, Matches]:
     """Return the collectives of all reports, and what they show of the clocks; times count from the first report."""
     _, offsets = find_offsets(reports)
-    operations, matches = match_evidence([r.evidence for r in reports], [r.node for r in reports], offsets)
-    return operations, drop_unlike(operations, matches, max((r.node for r in reports), default=0) + 1)
+    return match_by_node([r.evidence for r in reports], [r.node for r in reports], offsets)
 
 
 def find_offsets(reports: Sequence[ReportClock]) -> tuple[int, list[int]]:

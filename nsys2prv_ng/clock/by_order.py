@@ -7,15 +7,17 @@ clocks for them, nobody leaves before all have entered, and all leave at about t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.causality import Lines, find_violations
 from nsys2prv_ng.clock.fit import fit_sets
-from nsys2prv_ng.clock.matches import Matches, list_crossings, match_reports
+from nsys2prv_ng.clock.matches import Matches, list_crossings, match_evidence, match_reports
 from nsys2prv_ng.operations.matching import Operations
+from nsys2prv_ng.operations.parts import Evidence
 
 LEAST_CAUSAL = 0.99
 """Part of the operations in which nobody left before all had entered."""
@@ -24,19 +26,43 @@ MOST_RESIDUAL_NS = 100e3
 """Largest median distance of ends. Real collectives have up to 13 us, kernels of different communicators 2,300."""
 
 
-def drop_unlike(operations: Operations, matches: Matches, domains: int) -> Matches:
-    """Return matches without the operations that were matched by their order and do not behave like a communicator's.
+def match_by_node(
+    evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]
+) -> tuple[Operations, Matches]:
+    """Match the evidence of all reports, and by their order alone only kernels that may be of one communicator.
 
-    `unlike` of the result counts them.
+    Kernels that do not behave so over nodes are matched within each node. Arguments and result as of `match_evidence`;
+    `unlike` of the matches counts the operations over nodes that were none.
     """
+    operations, matches = match_evidence(evidence, domains, offsets)
+    unlike = _find_unlike(operations, matches, max(domains, default=0) + 1)
+    if not unlike.size:
+        return operations, matches
+    leader = operations.leader[np.isin(operations.group, unlike)]
+    names = {operations.table.communicators[number] for number in operations.table.communicator[leader].tolist()}
+    apart = [_name_by_node(part, domain, names) for part, domain in zip(evidence, domains, strict=True)]
+    operations, rest = match_evidence(apart, domains, offsets)
+    return operations, replace(rest, unlike=int(np.isin(matches.group, unlike).sum()))
+
+
+def _name_by_node(evidence: Evidence, domain: int, names: set[str]) -> Evidence:
+    """Return the evidence of a report on a node, in which some communicators are the node's own."""
+    tables = [
+        table._replace(communicators=[f"{n} of node {domain}" if n in names else n for n in table.communicators])
+        for table in evidence.collectives
+    ]
+    return replace(evidence, collectives=tables)
+
+
+def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntArray:
+    """Return the groups that were matched by their order over nodes and do not behave like a communicator's."""
     known = operations.table.has_communicator[operations.leader] if len(operations) else np.zeros(0, np.bool_)
     rejected = []
     for group in np.unique(operations.group[~known]).tolist():
         is_unlike = not _behaves(_show_entering(operations, group), domains)
         if is_unlike and (matches.group == group).any():
             rejected.append(group)
-    dropped = np.isin(matches.group, rejected)
-    return replace(_take(matches, ~dropped), unlike=int(dropped.sum())) if rejected else matches
+    return np.array(rejected, np.int64)
 
 
 def _show_entering(operations: Operations, group: int) -> Matches:
@@ -65,18 +91,3 @@ def _behaves(matches: Matches, domains: int) -> bool:
         lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
     violations = find_violations(matches, lines)
     return violations.broken <= (1 - LEAST_CAUSAL) * violations.checked
-
-
-def _take(matches: Matches, kept: BoolArray) -> Matches:
-    """Return matches with some of their operations."""
-    count = np.diff(matches.first)
-    rows: IntArray = np.flatnonzero(np.repeat(kept, count))
-    return replace(
-        matches,
-        first=np.concatenate([[0], np.cumsum(count[kept])]).astype(np.int64),
-        fits=matches.fits[kept],
-        group=matches.group[kept],
-        domain=matches.domain[rows],
-        enter=matches.enter[rows],
-        leave=matches.leave[rows],
-    )

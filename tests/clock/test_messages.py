@@ -13,8 +13,10 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC
 from nsys2prv_ng.clock.matches import Matches, match_evidence, match_reports
 from nsys2prv_ng.clock.messages import Delays, make_empty
+from nsys2prv_ng.job.open_job import ReadOptions, open_job
 from nsys2prv_ng.operations.parts import Evidence, RankMessages
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.runtime.progress import Progress
 from tests.clock.injected import Error, aligned, put_into, utc_of
 
 MS, US, PPM = 10**6, 10**3, 1e-6
@@ -126,6 +128,29 @@ def test_collectives_of_different_communicators(
     assert {node.bound for node in clocks.nodes} == {None}
     (warning,) = [text for text in result.summary.warnings if "without payload" in text]
     assert warning.startswith("384 collectives") and "--include-blobs=true" in warning and "--include-json" in warning
+
+
+def test_kernels_without_payload_are_matched_within_nodes(plain_pipeline: list[Path], tmp_path: Path) -> None:
+    """The k-th all-reduce of both ranks of a stage, as plain SQL orders them."""
+    with open_job(plain_pipeline, tmp_path, ReadOptions(), Progress()) as job:
+        operations, table = job.operations, job.operations.table
+        shown: dict[int, list[tuple[int, ...]]] = {0: [], 1: []}
+        for low, high in zip(operations.first[:-1], operations.first[1:], strict=True):
+            part = operations.part[low:high]
+            (domain,) = set(table.domain[part].tolist())
+            shown[domain].append(tuple(sorted((table.end[part] - table.begin[part]).tolist())))
+    expected = []
+    for stage in (plain_pipeline[:2], plain_pipeline[2:]):
+        ranks = []
+        for report in stage:
+            with sqlite3.connect(report) as database:
+                rows = database.execute(
+                    """SELECT k."end" - k.start FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
+                    WHERE s.value LIKE 'nccl%AllReduce%' ORDER BY k.start"""
+                )
+                ranks.append([row[0] for row in rows])
+        expected.append(sorted(tuple(sorted(pair)) for pair in zip(*ranks, strict=True)))
+    assert sorted(sorted(pairs) for pairs in shown.values()) == sorted(expected)
 
 
 # ---- simulated chains ------------------------------------------------------------------------------------------------
