@@ -17,7 +17,8 @@ _REMEDIES = (
     (r"Version number is invalid: *20\d\d\W|Version number is invalid *$", _NEWER),
     (
         r"magic number mismatch|decompression failed|ParseException|Failed to read section|Cannot read from stream"
-        r"|outside of the allowed range|Version tag is not found|Invalid version prefix|Version number is invalid: *(?!20\d\d\W)\S",
+        r"|outside of the allowed range|Version tag is not found|Invalid version prefix"
+        r"|Version number is invalid: *(?!20\d\d\W)\S",
         _DAMAGED,
     ),
     (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
