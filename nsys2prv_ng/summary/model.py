@@ -284,10 +284,10 @@ class JobSummary:
     mpi: list[MpiNumbers]
     absent: list[str]
     """What the reports hold nothing of."""
-    waits: WaitNumbers | None = None
-    """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
     skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    waits: WaitNumbers | None = None
+    """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
 
     @property
     def start_utc(self) -> str:

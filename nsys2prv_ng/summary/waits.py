@@ -20,10 +20,14 @@ from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.model import Culprit, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.wait_reasons import LATE_REASONS
+
+_MATCHING = nccl.SOURCE.name
+"""The source without which kernels of NCCL are not matched over ranks."""
 
 
 class ShownWaits(NamedTuple):
@@ -74,13 +78,23 @@ def _count_distinct(values: IntArray) -> int:
 
 
 def _count_messages(job: Job) -> int:
-    """Return the number of messages with an end on a row of the trace."""
+    """Return the number of messages with an end on a row of the trace and in the chosen time."""
     count = 0
     for joined in job.joined:
         for pairs in joined.messages.values():
-            ends = job.new_row[pairs.send_row] >= 0, job.new_row[pairs.receive_row] >= 0
-            count += int((ends[0] | ends[1]).sum())
+            sent = _mark_shown(job, pairs.send_row, pairs.send_begin, pairs.send_end)
+            received = _mark_shown(job, pairs.receive_row, pairs.receive_begin, pairs.receive_end)
+            count += int((sent | received).sum())
     return count
+
+
+def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark the kernels and calls on rows of the trace that have a part in the chosen time."""
+    shown = np.asarray(job.new_row[row] >= 0, np.bool_)
+    if job.windows:
+        index, _, _, _ = cut_to_windows(begin, end, job.windows)
+        shown &= np.isin(np.arange(row.size), index)
+    return shown
 
 
 def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
@@ -126,8 +140,12 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
 
 
 def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time."""
-    events = load_opened_events(job.reports[report], "kernels", job.store)
+    """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time.
+
+    They are left out where the source was not read that matches them.
+    """
+    source = "kernels" if _MATCHING in job.reports[report].results else ""
+    events = load_opened_events(job.reports[report], source, job.store)
     row = job.tree.rows[report][events.place]
     lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
     return row[lines], events.begin[lines], events.end[lines]

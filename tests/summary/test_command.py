@@ -25,7 +25,7 @@ TABLES = (
 )
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
-        memory_operations nccl mpi absent waits skipped warnings""",
+        memory_operations nccl mpi absent skipped warnings waits""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -147,6 +147,7 @@ def test_with_a_translation(ddp: list[Path], tmp_path: Path) -> None:
 def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
     done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "--no-derived", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "Not split into waiting" not in done.stdout
     assert "\nkernel " in done.stdout and "Where the host" not in done.stdout
     done = run(ddp[0], "out.prv", "--summary", "--sources", "kernels", "-q", "--force", cwd=tmp_path)
     assert "From the first to the last operation" in done.stdout and "Where the host" not in done.stdout
