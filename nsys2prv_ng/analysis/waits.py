@@ -15,6 +15,7 @@ and a wait that is shorter than this uncertainty.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -93,12 +94,22 @@ class Waits(NamedTuple):
 
 
 def get_uncertainty(job: Job) -> Uncertainty:
-    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact."""
+    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact.
+
+    Bounds are errors against the reference of a node. Only those against the reference of most nodes are comparable:
+    between sets of nodes that share nothing to align by, any error is possible.
+    """
+    nodes = job.alignment.nodes
+    references = Counter(clock.reference for clock in nodes if clock.reference)
+    usual = max(references, key=references.__getitem__, default=None)
     bounds = [
-        0.0 if clock.bound is None and clock.model and clock.name == clock.reference else clock.bound
-        for clock in job.alignment.nodes
+        0.0 if clock.bound is None and clock.model and clock.name == clock.reference else clock.bound for clock in nodes
     ]
-    return Uncertainty(np.array([np.inf if bound is None else bound for bound in bounds], np.float64))
+    known = [
+        np.inf if bound is None or clock.reference != usual else bound
+        for clock, bound in zip(nodes, bounds, strict=True)
+    ]
+    return Uncertainty(np.array(known, np.float64))
 
 
 def find_waits(job: Job) -> Waits:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import NamedTuple, cast
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,6 +11,9 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis import wait_rules as rules
 from nsys2prv_ng.analysis.wait_rules import Side, Uncertainty
+from nsys2prv_ng.analysis.waits import get_uncertainty
+from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT
 from nsys2prv_ng.report.database import NULL
 from tests.examples import examples
@@ -168,3 +172,15 @@ def test_sides_without_an_end_are_not_known() -> None:
     side = Side(*np.array([[1, 2, 3], [0, NULL, 5], [NULL, 9, 9], [0, 1, 2], [1, 2, 3]], np.int64))
     assert side.is_known.tolist() == [False, False, True]
     assert side.take(side.is_known).row.tolist() == [3]
+
+
+def test_nodes_with_different_references_may_be_apart_by_anything() -> None:
+    """The reference of each set of nodes is exact for its set alone."""
+    sets = [("a", "a", 0.0), ("b", "a", 700.0), ("c", "c", 0.0), ("d", "a", 500.0), ("e", "", None)]
+    nodes = [NodeClock(name, model="offset", reference=reference, bound=bound) for name, reference, bound in sets]
+    uncertainty = get_uncertainty(cast(Job, SimpleNamespace(alignment=Alignment("auto", 0, nodes))))
+    one, other = np.triu_indices(len(sets), 1)
+    between = dict(zip(zip(one.tolist(), other.tolist(), strict=True), uncertainty.between(one, other), strict=True))
+    assert (between[0, 1], between[0, 3], between[1, 3]) == (700, 500, 1200)
+    assert all(apart == np.inf for pair, apart in between.items() if {2, 4} & set(pair))
+    assert uncertainty.between(np.array([2]), np.array([2])) == 0
