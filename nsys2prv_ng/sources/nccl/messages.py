@@ -68,6 +68,7 @@ def make_join_data(
     messages["caller"] = messages["place"]
     messages.loc[messages["end"] == NO_END, "end"] = messages["begin"]
     has_kernel = kernel_of_call[rows] >= 0
+    messages["has_kernel"] = has_kernel
     kernel = kernel_of_call[rows][has_kernel]
     for name, values in (("place", kernels.place), ("begin", kernels.begin), ("end", kernels.end)):
         column = messages[name].to_numpy(np.int64).copy()
@@ -195,7 +196,7 @@ def _match_messages(
 ) -> tuple[Result, MessagePairs]:
     """Make a communication of the n-th send of a rank to another and the other's n-th receive from it.
 
-    Returns the messages as well, with both their ends.
+    Returns the messages as well, with the kernels at both their ends: a call on the host shows no arrival.
     """
     calls = _gather_messages(reports, tree, communicators)
     result = Result()
@@ -224,9 +225,10 @@ def _match_messages(
     if len(pairs):
         line = (column["row"], column["begin"], column["row_received"], column["end_received"])
         result.records.append(make_communications(*line, np.maximum(size, 0), types.TAG_NCCL))
-    ends = [(column[f"row{end}"], column[f"begin{end}"], column[f"end{end}"]) for end in ("", "_received")]
+    ran = (column["has_kernel"] & column["has_kernel_received"]) > 0
+    ends = [[column[f"{name}{end}"][ran] for name in ("row", "begin", "end")] for end in ("", "_received")]
     send, receive = ((row, begin, begin, end) for row, begin, end in ends)
-    return result, MessagePairs(*send, *receive, size, send[0], receive[0])
+    return result, MessagePairs(*send, *receive, size[ran], send[0], receive[0])
 
 
 def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[str, _Communicator]) -> pd.DataFrame:
@@ -235,7 +237,10 @@ def _gather_messages(reports: _Reports, tree: ObjectTree, communicators: dict[st
     `communicator` is its number in the trace, `rank` the caller's rank in it or -1; `peer_known` is set where the task
     of the peer is known.
     """
-    columns = ("communicator", "peer", "receives", "bytes", "order", "begin", "end", "row", "rank", "peer_known")
+    columns = (
+        *("communicator", "peer", "receives", "bytes", "order", "begin", "end", "has_kernel"),
+        *("row", "rank", "peer_known"),
+    )
     tables = [pd.DataFrame({name: np.zeros(0, np.int64) for name in columns})]
     for part, data in reports:
         table = data.messages.copy()

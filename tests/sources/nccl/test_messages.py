@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from nsys2prv_ng.analysis.wait_rules import NOT_MATCHED, SPLIT
+from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.result import SourceAccount
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
@@ -112,6 +117,18 @@ def test_messages_go_between_kernels_where_there_are_any(tmp_path: Path) -> None
     assert lines(trace) == [(0, 9, 1, 1149, 64)]
     row = int(trace.communications["receive_row"].iloc[0])
     assert trace.names["THREAD"][row].startswith("CUDA-")
+
+
+@pytest.mark.parametrize("with_kernel", [(), (1,), (0, 1)])
+def test_only_kernels_wait(tmp_path: Path, with_kernel: Sequence[int]) -> None:
+    """A call on the host returns when its kernel is launched: it neither waits nor shows when a rank arrived."""
+    calls = [[init(1, 0, 2), send(10, 1)], [init(1, 1, 2), receive(10, 0)]]
+    kernels = {rank: [Kernel(100, 2000, "ncclDevKernel_SendRecv", 12)] for rank in with_kernel}
+    with open_job(write(tmp_path, calls, kernels), tmp_path, ReadOptions(), Progress()) as job:
+        waits = find_waits(job)
+        verdict = SPLIT if len(with_kernel) == 2 else NOT_MATCHED
+        assert waits.verdict.tolist() == [verdict] * len(with_kernel)
+        assert not np.isin(waits.row, job.whole.host_rows).any()
 
 
 def test_ranks_of_a_communicator_need_not_be_those_of_the_job(tmp_path: Path) -> None:
