@@ -19,6 +19,7 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, IDLE
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
@@ -92,6 +93,7 @@ def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> Bool
     """Mark the kernels and calls on rows of the trace that have a part in the chosen time."""
     shown = np.asarray(job.new_row[row] >= 0, np.bool_)
     if job.windows:
+        begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
         index, _, _, _ = cut_to_windows(begin, end, job.windows)
         shown &= np.isin(np.arange(row.size), index)
     return shown

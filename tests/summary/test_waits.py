@@ -112,6 +112,15 @@ def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked)
     assert waits_in(found).split == sum(cut)
 
 
+def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
+    """Kernels of this job carry out one collective, or one message, each; every kernel that is seen counts one."""
+    reports = locate(shared_reports, unpacked, "ex3a-pp2")
+    waits = waits_in(overview_of(reports, Selection(window=(300_000_000, 320_000_000))))
+    kernels = waits.split + sum(waits.not_split.values())
+    assert 0 < waits.nccl_collectives < waits.operations <= kernels <= 2 * waits.operations
+    assert waits.operations - waits.nccl_collectives < 30, "128 in all"
+
+
 @pytest.mark.slow
 def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: Path, unpacked: Unpacked) -> None:
     reports = locate(shared_reports, unpacked, "ex1a-slow")
