@@ -104,8 +104,7 @@ def test_kernels_of_graphs(shared_reports: Path, unpacked: Unpacked, tmp_path: P
     """Four ranks with graphs traced by node: rank r begins r x 100 ns before rank 0 in each kernel of a graph."""
     (source, *_) = locate(shared_reports, unpacked, "tpgraph-1x4")
     reports = make_job([source], 4, tmp_path)
-    with closing(sqlite3.connect(source)) as database:
-        (utc,) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()
+    utc = read_utc(source)
     for rank, report in enumerate(reports):
         with closing(sqlite3.connect(report)) as database, database:
             database.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = ?", (utc,))
@@ -150,30 +149,29 @@ def test_a_rank_without_a_report(samples: Path, tmp_path: Path) -> None:
 
 
 def test_exports_without_payload(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
-    """The all-reduces of both stages agree in order and name, and are of two communicators, one on each node."""
+    """All-reduces of both stages agree in order and name, and are of two communicators: one on each node."""
     reports = locate(shared_reports, unpacked, "ex3a-pp2-plain")
-    total = sum(len(read_kernels(report, "nccl%")) for report in reports)
+    kernels = [read_kernels(report, "ncclDevKernel_AllReduce%") for report in reports]
+    expected = []
+    for rank, own in enumerate(kernels):
+        other = kernels[rank ^ 1]
+        shift = read_utc(reports[rank ^ 1]) - read_utc(reports[rank])
+        for (begin, end, _), (other_begin, _, _) in zip(own, other, strict=True):
+            wait = max(0, min(end, other_begin + shift) - begin)
+            expected.append((rank, end - begin, wait, rank ^ 1 if wait else -1))
+    messages = sum(len(read_kernels(report, "ncclDevKernel_SendRecv%")) for report in reports)
     with opened(reports, tmp_path) as job:
         waits = find_waits(job)
-    assert waits.row.size == total
-    assert count(waits) == {rules.SPLIT: 1536, rules.NOT_MATCHED: total - 1536}
-    expected = 0
-    for stage in (reports[:2], reports[2:]):
-        for ranks in zip(*(sorted(_read_all_reduces(report)) for report in stage), strict=True):
-            last = max(begin for begin, _ in ranks)
-            expected += sum(min(last, end) - begin for begin, end in ranks)
-    assert int(waits.wait.sum()) == expected > 0
+        at = waits.verdict == rules.SPLIT
+        columns = (ranks_of(job, waits.row), waits.end - waits.begin, waits.wait, ranks_of(job, waits.culprit))
+        got = list(zip(*(column[at].tolist() for column in columns), strict=True))
+    assert count(waits) == {rules.SPLIT: 1536, rules.NOT_MATCHED: messages}
+    assert sorted(got) == sorted(expected)
 
 
-def _read_all_reduces(report: Path) -> list[tuple[int, int]]:
-    """Return begin and end (UTC, ns) of the kernels of all-reduces."""
+def read_utc(report: Path) -> int:
     with closing(sqlite3.connect(report)) as database:
-        (utc,) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()
-        rows = database.execute(
-            """SELECT k.start, k."end" FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
-            WHERE s.value LIKE 'nccl%AllReduce%'"""
-        ).fetchall()
-    return [(utc + begin, utc + end) for begin, end in rows]
+        return int(database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0])
 
 
 def test_payload_that_is_dropped_on_one_node(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.waits import Waits, find_waits, get_uncertainty
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.waits_truth import Kernel, find_truth, make_table
-from tests.conftest import Unpacked
+from tests.conftest import Unpacked, slow_but
 
 ONE_NODE = ("ex1a-slow", "ex1a-fast", "ex3a-pp1")
 TWO_NODES = ("ex2b-manual", "ex2b-overlap", "ex3a-pp2")
@@ -44,7 +44,7 @@ def sorted_by_rank(job: Job, waits: Waits) -> list[np.ndarray]:
     return [order[rank[order] == number] for number in range(4)]
 
 
-@pytest.mark.parametrize("name", ONE_NODE)
+@pytest.mark.parametrize("name", slow_but("ex1a-slow", ONE_NODE))
 def test_one_node_to_the_nanosecond(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
     truth = find_truth(reports)
@@ -80,7 +80,7 @@ def check_readme(shared_reports: Path, name: str, truth: list[list[Kernel]]) -> 
         assert f"| {name} | {' - '.join(make_table(truth))} |" in readme.read_text()
 
 
-@pytest.mark.parametrize("name", TWO_NODES)
+@pytest.mark.parametrize("name", slow_but("ex3a-pp2", TWO_NODES))
 def test_two_nodes_to_the_uncertainty(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     """All reports have one clock, so that what the translator is off by is known; it says by how much it may be."""
     reports = locate(shared_reports, unpacked, name)
