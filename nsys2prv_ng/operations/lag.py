@@ -29,6 +29,9 @@ _STEADY_FLOOR_NS = 1000.0
 """Limits, relative to the best lag, within which the ends of other lags count as equally steady."""
 
 _SAMPLES = 129
+
+_MOST_WORK = 1 << 26
+"""Most comparisons in the search for the longest run of two sequences that do not agree: a tenth of a second."""
 _STEEPEST = 1e-4
 """Most drift of two clocks against each other that the differences of ends are freed from."""
 
@@ -241,6 +244,13 @@ def _choose_lag(
     return nearest
 
 
+def overlap_in_time(one: Sequence, other: Sequence) -> bool:
+    """Return whether most of the shorter sequence is within reach of the other, so that only its content is unlike."""
+    low, high = one.end[0] - FURTHEST_UTC_NS, one.end[-1] + FURTHEST_UTC_NS
+    inside = int(((other.end >= low) & (other.end <= high)).sum())
+    return inside >= other.end.size * (1 - LEAST_OVERLAP / 2)
+
+
 @compiled
 def _find_longest_run(
     op_a: IntArray,
@@ -254,7 +264,17 @@ def _find_longest_run(
     """Return (lag, first, last) of the longest run that agrees with ends within reach; the nearest of equal runs."""
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
-    for lag in range(1 - m, n):
+    # From the lag that is nearest in time outwards, so that a limit on the work costs the unlikely lags.
+    middle_a = min(n - 1, np.searchsorted(end_a, end_b[m // 2]))
+    centre = min(max(middle_a - m // 2, 1 - m), n - 1)
+    work = 0
+    for i in range(2 * (n + m)):
+        lag = centre + ((i + 1) // 2 if i % 2 else -(i // 2))
+        if lag <= -m or lag >= n:
+            continue
+        if work > _MOST_WORK:
+            break
+        work += min(n, m + lag) - max(0, lag)
         low, high = max(0, lag), min(n, m + lag)
         if high - low < best_last - best_first:
             continue

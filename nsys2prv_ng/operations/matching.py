@@ -214,10 +214,15 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
     while left:
         reference, *others = left
         nearest: dict[int, tuple[int, int, lags.Lag]] = {}
+        unlike: set[tuple[bytes, bytes]] = set()
         for other in others:
-            if ranks[other] == ranks[reference]:
+            content = sequences[other].operation.tobytes(), sequences[other].bytes.tobytes()
+            # Ranks of another part of a pipeline are alike among themselves: one of them is enough to see it.
+            if ranks[other] == ranks[reference] or content in unlike:
                 continue
             lag = lags.find_lag(sequences[reference], sequences[other])
+            if lag is None and lags.overlap_in_time(sequences[reference], sequences[other]):
+                unlike.add(content)
             if lag is not None:
                 distance = _measure_distance(sequences[reference], sequences[other], lag)
                 rank = int(ranks[other])

@@ -63,8 +63,9 @@ def _describe_rank(rank: RankWaits, waits: WaitNumbers) -> str:
 
 
 def _describe_reason(culprit: Culprit, caused: int) -> str:
-    part = "" if culprit.ns >= _MOST_OF_ALL * caused else f"{format_time(culprit.ns)} of it "
+    part = "" if culprit.ns >= _MOST_OF_ALL * caused else f"{format_time(culprit.ns)} of that "
     if culprit.reason in _ON_HOST:
+        part += "while it was " if part else ""
         place = f"in `{clean_name(culprit.range)}`" if culprit.range else "outside NVTX ranges"
         return f", {part}{place} ({f'`{clean_name(culprit.call)}`' if culprit.call else 'its own code'})"
     if culprit.reason in _VERDICTS:
@@ -115,10 +116,10 @@ def _tabulate_ranks(waits: WaitNumbers, width: int) -> list[str]:
         ]
         for rank in listed
     ]
-    titles = ["", "late in", "in NCCL", "waiting", "exposed", "moving", "not split", "last", "caused"]
+    titles = ["", "late because of", "in NCCL", "waiting", "exposed", "moving", "not split", "last", "caused"]
     caption = (
-        "Time in NCCL kernels: waiting for other ranks (exposed: while the GPU computes nothing) and moving data; "
-        "last: collectives in which others waited for it; caused: for how long:"
+        "Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; last: collectives in which "
+        "the others waited for it; caused: how long all others waited for it):"
     )
     table = make_table(titles, rows, width, texts=2, gap=" ")
     return [*wrap(caption, width), *table, *_describe_more(len(ranks) - len(listed))]
@@ -131,7 +132,7 @@ def _tabulate_mpi(waits: WaitNumbers, width: int) -> list[str]:
     listed = _select_worst(ranks, lambda pair: (pair[1].caused_wait_ns, pair[1].wait_ns))
     rows = [[_name(rank), *_format_mpi(mpi)] for rank, mpi in listed]
     titles = ["", "in MPI", "waiting", "moving", "not split", "last", "caused"]
-    caption = "Time in MPI calls that carry out collectives and messages:"
+    caption = "Time of each rank in MPI calls that carry out collectives and messages (columns as for NCCL):"
     return [*wrap(caption, width), *make_table(titles, rows, width), *_describe_more(len(ranks) - len(listed))]
 
 
@@ -170,7 +171,7 @@ def _tabulate_culprits(culprits: Sequence[Culprit], width: int) -> list[str]:
         [*_name_reason(culprit), _name(culprit), f"{culprit.times:,}", format_time(culprit.ns)]
         for culprit in culprits[:MOST_ROWS]
     ]
-    caption = "What those that others wait for did before, and how long the others waited:"
+    caption = "What late ranks did before, and how long the others waited:"
     table = make_table(["NVTX range", "call", "of", "times", "waiting"], rows, width, texts=3)
     return [*wrap(caption, width), *table, *count_more(len(culprits) - len(rows), "")]
 
@@ -200,7 +201,11 @@ def _tabulate_bandwidth(waits: WaitNumbers, width: int) -> list[str]:
             ]
         )
     titles = ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"]
-    caption = "Bandwidth without waiting, by the time from when the last rank has begun:"
+    measured = sum(bandwidth.count for bandwidth in waits.bandwidth)
+    caption = (
+        f"Bandwidth of the {measured:,} collectives in which every rank's waiting is known, from the begin of the last "
+        "rank on:"
+    )
     return [*wrap(caption, width), *make_table(titles, rows, width), *count_more(len(groups) - len(rows), " sizes")]
 
 
@@ -210,6 +215,6 @@ def _explain(waits: WaitNumbers, width: int) -> list[str]:
         return []
     whole = waits.split + sum(waits.not_split.values())
     (first, most), *others = sorted(waits.not_split.items(), key=lambda item: -item[1])
-    parts = [f"{most:,} of {whole:,} kernels and calls ({first})"]
-    parts += [f"{count:,} ({reason})" for reason, count in others]
-    return wrap(f"Not split into waiting and moving: {', '.join(parts)}", width)
+    parts = [f"{most:,} ({first})", *(f"{count:,} ({reason})" for reason, count in others)]
+    count = f"{sum(waits.not_split.values()):,} of {whole:,}"
+    return wrap(f"Not split into waiting and moving: {count} kernels and calls: {', '.join(parts)}", width)
