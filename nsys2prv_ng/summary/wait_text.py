@@ -118,8 +118,8 @@ def _tabulate_ranks(waits: WaitNumbers, width: int) -> list[str]:
     ]
     titles = ["", "late because of", "in NCCL", "waiting", "exposed", "moving", "not split", "last", "caused"]
     caption = (
-        "Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; last: collectives in which "
-        "the others waited for it; caused: how long all others waited for it):"
+        "Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; last: collectives in "
+        "which the others waited for it; caused: how long all others waited for it):"
     )
     table = make_table(titles, rows, width, texts=2, gap=" ")
     return [*wrap(caption, width), *table, *_describe_more(len(ranks) - len(listed))]
