@@ -114,12 +114,11 @@ def get_uncertainty(job: Job) -> Uncertainty:
 
 def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
-    uncertainty = get_uncertainty(job)
-    parts = [_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)]
-    pieces = _join(parts)
-    pieces = _join([pieces, _list_unmatched(job, pieces)])
     if not job.finds_waits:
-        pieces = _take(pieces, np.zeros(0, np.int64))
+        return Waits._make([np.zeros(0, np.bool_ if name == "is_mpi" else np.int64) for name in Waits._fields])
+    uncertainty = get_uncertainty(job)
+    pieces = _join([_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)])
+    pieces = _join([pieces, _list_unmatched(job, pieces)])
     if job.alignment.way == NONE and len(job.reports) > 1:
         pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
     return _unite(pieces)
@@ -146,7 +145,7 @@ def _unite(pieces: _Pieces) -> Waits:
     It is split only if all its operations are; of several reasons, the highest verdict counts. Beside a wait that is
     sure, one below the uncertainty of the clocks adds nothing.
     """
-    order = np.lexsort((-pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
+    order = np.lexsort((pieces.culprit, -pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
     new = _mark_new(*(column[order] for column in pieces[:3]))
     starts = np.flatnonzero(new)
     latest = _take(pieces, order[starts])

@@ -130,7 +130,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
         row, begin, end = _load_kernels(job, report)
         ns = np.zeros(tasks, np.int64)
         np.add.at(ns, job.tree.task_of_row[row], end - begin)
-        own = [order[slice(*np.searchsorted(rows, [each, each + 1]))] for each in np.unique(row).tolist()]
+        own = [order[slice(*np.searchsorted(rows, [number, number + 1]))] for number in np.unique(row).tolist()]
         here = np.concatenate([*own, np.zeros(0, np.int64)])
         known = pieces.row[here], pieces.begin[here], pieces.end[here]
         at = find_rows(known, [row, begin, end])
@@ -144,7 +144,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
 def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time.
 
-    They are left out where the source was not read that matches them.
+    None where the source was not read that matches them.
     """
     source = "kernels" if _MATCHING in job.reports[report].results else ""
     events = load_opened_events(job.reports[report], source, job.store)

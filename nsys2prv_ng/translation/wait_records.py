@@ -42,8 +42,8 @@ class DerivedWaits(NamedTuple):
 def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) -> DerivedWaits:
     """Make and store the records of waits.
 
-    Lines are drawn for waits of `shortest_line` (ns) and
-    more. A kernel or call counts as read once; it is written if it was split.
+    Lines are drawn for waits of `shortest_line` (ns) and more. A kernel or call counts as read once; it is written if
+    it was split.
     """
     labels = Labels()
     joined = JoinResult()

@@ -33,7 +33,8 @@ _KINDS = {
     **dict.fromkeys(("ncclBroadcast", "ncclBcast", "ncclScatter"), FROM_ROOT),
     **dict.fromkeys(("ncclReduce", "ncclGather"), TO_ROOT),
 }
-_SYNCHRONISING_FUNCTIONS = [parse_function(name) for name, kind in _KINDS.items() if kind == SYNCHRONISING][:3]
+_SYNCHRONISING_FUNCTIONS = [parse_function(name) for name in ("ncclAllReduce", "ncclAllGather", "ncclReduceScatter")]
+"""ncclAlltoAll runs in kernels of sends and receives."""
 
 
 def collect_evidence(
