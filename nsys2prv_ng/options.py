@@ -145,8 +145,8 @@ class JobOptions(ReadingOptions):
     align: Annotated[
         AnyPath,
         Option(
-            "How to align the clocks of nodes: by UTC, by the ends of collectives, by a file that --align-report"
-            " wrote, or not at all; auto uses collectives where they are more accurate than UTC.",
+            "How to align the clocks of nodes: by UTC, by the ends of collectives and messages, by a file that"
+            " --align-report wrote, or not at all; auto uses these ends where they are more accurate than UTC.",
             keyword_help="'auto', 'utc', 'collectives', 'none', or a file that align_report wrote.",
             metavar="auto|utc|collectives|none|FILE",
         ),
