@@ -145,7 +145,7 @@ def test_nvtx_range_open_several_times(ddp, tmp_path):
             expected += sum(parts)
             kept += any(parts)
     states = trace.states[trace.states["row"].map(lambda row: trace.names["THREAD"][row].startswith("CUDA-"))]
-    in_kernels = states[states["state"].isin([1, 13])]
+    in_kernels = states[states["state"].isin([1, 5, 13])]  # 5: a kernel of NCCL waits for another rank
     assert (in_kernels["end"] - in_kernels["begin"]).sum() == expected
     assert next(s.written for s in summary.sources if s.name == "kernels") == kept
 
