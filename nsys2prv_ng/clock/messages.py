@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import Messages
 from nsys2prv_ng.report.database import NULL
@@ -98,7 +99,7 @@ def _measure_delays(rows: pd.DataFrame) -> Delays:
     sent, received = (side["handed"].to_numpy(np.int64) for side in (sends, receives))
     size = sends["bytes"].to_numpy(np.int64)
     size = np.where(size == NULL, receives["bytes"].to_numpy(np.int64), size)
-    link, _ = pd.MultiIndex.from_arrays([sends["link"].to_numpy(np.int64), size]).factorize()
+    link, _ = encode_rows(sends["link"].to_numpy(np.int64), size)
     shown = (sender != receiver) & (sent != NULL) & (received != NULL)
     columns = (link.astype(np.int64), sends["is_forward"].to_numpy(np.bool_), sender, receiver, sent, received)
     return Delays(*(column[shown] for column in columns))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.operations.parts import Messages, RankMessages
 from nsys2prv_ng.report.database import NULL
 
@@ -89,13 +90,13 @@ def _gather(table: RankMessages, communicators: dict[str, _Communicator]) -> Non
 
 def _resolve(table: RankMessages, communicators: dict[str, _Communicator]) -> Messages:
     """Return the messages of a table as those of channels."""
-    codes, pairs = pd.MultiIndex.from_arrays([table.communicator, table.process]).factorize()
+    codes, pairs = find_distinct_rows(table.communicator, table.process)
     own_ranks = [_find_rank(communicators[table.communicators[c]], table.job_ranks.get(p)) for c, p in pairs]
     own = np.array([*own_ranks, -1], np.int64)[codes]
     kept = np.flatnonzero((own >= 0) & (table.peer != own))
     own, peer, is_send = own[kept], table.peer[kept], table.is_send[kept]
     source, target = np.where(is_send, own, peer), np.where(is_send, peer, own)
-    channel, distinct = pd.MultiIndex.from_arrays([table.communicator[kept], source, target]).factorize()
+    channel, distinct = find_distinct_rows(table.communicator[kept], source, target)
     names = [(table.communicators[c], int(s), int(t)) for c, s, t in distinct]
     return Messages(
         channels=[f"nccl {name} {s} > {t}" for name, s, t in names],

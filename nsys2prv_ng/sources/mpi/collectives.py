@@ -134,7 +134,8 @@ def collect_messages(
         ],
         ignore_index=True,
     )
-    channel, distinct = pd.MultiIndex.from_frame(both[["communicator", "source", "target", "tag"]]).factorize()
+    columns = (both[name].to_numpy(np.int64) for name in ("communicator", "source", "target", "tag"))
+    channel, distinct = find_distinct_rows(*columns)
     return Messages(
         channels=[f"mpi {communicators.keys[c]} {s} > {t} tag {tag}" for c, s, t, tag in distinct],
         links=[f"mpi {communicators.keys[c]} {min(s, t)} {max(s, t)}" for c, s, t, _ in distinct],
