@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -56,6 +58,13 @@ def find_distinct_rows(*columns: IntArray) -> tuple[IntArray, list[tuple[int, ..
 def mark_duplicates(*columns: IntArray) -> BoolArray:
     """Mark rows that equal an earlier one."""
     return pd.Series(combine_columns(*columns)).duplicated().to_numpy(np.bool_)
+
+
+def find_starts(*columns: npt.NDArray[np.integer[Any]]) -> IntArray:
+    """Return where a row differs from the one before in any column."""
+    new = np.ones(columns[0].size, np.bool_)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(new)
 
 
 def find_rows(rows: Sequence[IntArray], wanted: Sequence[IntArray]) -> IntArray:

@@ -32,7 +32,7 @@ _SAMPLES = 129
 
 _MOST_WORK = 1 << 26
 """Most comparisons in the search for the longest run of two sequences that do not agree: a tenth of a second."""
-_STEEPEST = 1e-4
+STEEPEST = 1e-4
 """Most drift of two clocks against each other that the differences of ends are freed from."""
 
 
@@ -40,7 +40,7 @@ class Sequence(NamedTuple):
     """Operations of one rank in a communicator, in order: the kind, size and end (ns) of each."""
 
     operation: IntArray
-    bytes: IntArray
+    size: IntArray
     end: IntArray
 
 
@@ -59,12 +59,11 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     """
     n, m = one.end.size, other.end.size
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
-    columns = (one.operation, one.bytes, one.end, other.operation, other.bytes, other.end)
-    lags, spreads, middles = _find_steady(*columns, least, FURTHEST_UTC_NS)
+    lags, spreads, middles = _find_steady(one, other, least, FURTHEST_UTC_NS)
     if not lags.size:
-        lag, first, last = _find_longest_run(*columns, FURTHEST_UTC_NS)
+        lag, first, last = _find_longest_run(one, other, FURTHEST_UTC_NS)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
-    lag = int(_choose_lag(*columns, lags, spreads, middles, np.lexsort((lags, np.abs(middles)))))
+    lag = int(_choose_lag(one, other, lags, spreads, middles, np.lexsort((lags, np.abs(middles)))))
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
@@ -111,7 +110,7 @@ def _may_be_steady(time: FloatArray, difference: FloatArray, limit: float) -> bo
         if near + triples - i < needed:
             return False
         a, b, c = 3 * i, 3 * i + 1, 3 * i + 2
-        reach = 2 * limit + _STEEPEST * abs(time[c] - time[a]) + 1.0
+        reach = 2 * limit + STEEPEST * abs(time[c] - time[a]) + 1.0
         apart = min(
             abs(difference[a] - difference[b]),
             abs(difference[b] - difference[c]),
@@ -132,7 +131,7 @@ def _measure_spread(time: FloatArray, difference: FloatArray, limit: float) -> f
         slopes = np.empty(half)
         for i in range(half):
             slopes[i] = (difference[i + count - half] - difference[i]) / max(1.0, time[i + count - half] - time[i])
-        slope = min(_STEEPEST, max(-_STEEPEST, np.median(slopes)))
+        slope = min(STEEPEST, max(-STEEPEST, np.median(slopes)))
     straight = difference - slope * time
     middle = np.median(straight)
     near = 0
@@ -144,33 +143,23 @@ def _measure_spread(time: FloatArray, difference: FloatArray, limit: float) -> f
 
 
 @compiled
-def _agree(
-    op_a: IntArray, size_a: IntArray, op_b: IntArray, size_b: IntArray, lag: int, low: int, high: int, stride: int
-) -> bool:
+def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride: int) -> bool:
     """Return whether every `stride`-th operation of an overlap agrees in both sequences."""
     k = low
-    while k < high and _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
+    while k < high and _are_equal(one.operation[k], one.size[k], other.operation[k - lag], other.size[k - lag]):
         k += stride
     return k >= high
 
 
 @compiled
-def _find_steady(
-    op_a: IntArray,
-    size_a: IntArray,
-    end_a: IntArray,
-    op_b: IntArray,
-    size_b: IntArray,
-    end_b: IntArray,
-    least: int,
-    furthest: int,
-) -> tuple[IntArray, FloatArray, FloatArray]:
+def _find_steady(one: Sequence, other: Sequence, least: int, furthest: int) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return lags, spreads of the ends and median differences (ns): of all lags that agree and are about as steady
     as the steadiest of them, and of others that may or may not agree.
 
     A program that repeats itself agrees with itself at thousands of lags. Only the lags that become the steadiest so
     far are compared in full, starting with the nearest ones, since the right one makes the others unlikely early.
     """
+    end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
     lags = np.empty(n + m, np.int64)
     spreads, middles = np.empty(n + m), np.empty(n + m)
@@ -185,7 +174,7 @@ def _find_steady(
         low, high = max(0, lag), min(n, m + lag)
         if not _are_near(end_a, end_b, lag, low, high, furthest):
             continue
-        if not _agree(op_a, size_a, op_b, size_b, lag, low, high, max(1, (high - low) // _SAMPLES)):
+        if not _agree(one, other, lag, low, high, max(1, (high - low) // _SAMPLES)):
             continue
         time, difference = _sample(end_a, end_b, lag, low, high)
         if not _may_be_steady(time, difference, limit):
@@ -199,7 +188,7 @@ def _find_steady(
         if spread > limit:
             continue
         if spread < best:
-            if not _agree(op_a, size_a, op_b, size_b, lag, low, high, 1):
+            if not _agree(one, other, lag, low, high, 1):
                 continue
             best = spread
             limit = _AS_STEADY * best + _STEADY_FLOOR_NS
@@ -210,23 +199,19 @@ def _find_steady(
 
 @compiled
 def _choose_lag(
-    op_a: IntArray,
-    size_a: IntArray,
-    end_a: IntArray,
-    op_b: IntArray,
-    size_b: IntArray,
-    end_b: IntArray,
+    one: Sequence,
+    other: Sequence,
     lags: IntArray,
     spreads: FloatArray,
     middles: FloatArray,
     by_distance: IntArray,
 ) -> int:
     """Return the lag without a shift if both have as many operations, else the nearest; of those that are steady."""
-    n, m = end_a.size, end_b.size
+    n, m = one.end.size, other.end.size
     limit = np.inf
     for i in np.argsort(spreads):
         lag = lags[i]
-        if _agree(op_a, size_a, op_b, size_b, lag, max(0, lag), min(n, m + lag), 1):
+        if _agree(one, other, lag, max(0, lag), min(n, m + lag), 1):
             limit = _AS_STEADY * spreads[i] + _STEADY_FLOOR_NS
             break
     nearest = lags[by_distance[0]]
@@ -235,7 +220,7 @@ def _choose_lag(
         lag = lags[i]
         if spreads[i] > limit or (has_nearest and (n != m or lag != 0)):
             continue
-        if not _agree(op_a, size_a, op_b, size_b, lag, max(0, lag), min(n, m + lag), 1):
+        if not _agree(one, other, lag, max(0, lag), min(n, m + lag), 1):
             continue
         if n == m and lag == 0:
             return 0
@@ -252,16 +237,9 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
 
 
 @compiled
-def _find_longest_run(
-    op_a: IntArray,
-    size_a: IntArray,
-    end_a: IntArray,
-    op_b: IntArray,
-    size_b: IntArray,
-    end_b: IntArray,
-    furthest: int,
-) -> tuple[int, int, int]:
+def _find_longest_run(one: Sequence, other: Sequence, furthest: int) -> tuple[int, int, int]:
     """Return (lag, first, last) of the longest run that agrees with ends within reach; the nearest of equal runs."""
+    end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
     best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
     # From the lag that is nearest in time outwards, so that a limit on the work costs the unlikely lags.
@@ -280,7 +258,7 @@ def _find_longest_run(
             continue
         start = low
         for k in range(low, high + 1):
-            if k < high and _are_equal(op_a[k], size_a[k], op_b[k - lag], size_b[k - lag]):
+            if k < high and _are_equal(one.operation[k], one.size[k], other.operation[k - lag], other.size[k - lag]):
                 continue
             if k > start and k - start >= best_last - best_first:
                 middle = (start + k - 1) // 2

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations import lag as lags
-from nsys2prv_ng.operations.parts import LOOSE, Collectives
+from nsys2prv_ng.operations.parts import ANY_SIZE, LOOSE, Collectives
+from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
 
 _MOST_SOURCES = 16
 """Most tables of collectives of one report."""
@@ -83,7 +85,7 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     order = np.lexsort((table.end, table.begin, table.member, table.communicator))
     order = order[table.kind[order] != LOOSE]
     communicator, member = table.communicator[order], table.member[order]
-    starts = _find_starts(communicator, member)
+    starts = find_starts(communicator, member)
     limits = np.append(starts, order.size)
     sequences = [_make_sequence(table, order[low:high]) for low, high in pairwise(limits.tolist())]
     taken: list[IntArray] = []
@@ -94,8 +96,9 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     for low, high in _find_runs(owner):
         for lag_of_rank in _group_ranks(sequences[low:high], ranks[low:high]):
             count = 0
-            for rank, lag in lag_of_rank.items():
-                part, number = _number_parts(sequences, low, rank, lag, lag_of_rank)
+            reference = sequences[low + next(iter(lag_of_rank))]
+            for rank, stretches in lag_of_rank.items():
+                part, number = _number_parts(reference, sequences[low + rank], stretches)
                 taken.append(order[limits[low + rank] + part])
                 numbers.append(number)
                 count += part.size
@@ -187,24 +190,17 @@ _KINDS = (
 )
 
 
-def _find_starts(*columns: npt.NDArray[np.int32]) -> IntArray:
-    """Return where a row differs from the one before in any column."""
-    new = np.ones(columns[0].size, np.bool_)
-    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(new)
-
-
 def _find_runs(values: npt.NDArray[np.int32]) -> list[tuple[int, int]]:
     """Return (first, last + 1) of each run of equal values."""
-    return list(pairwise([*_find_starts(values).tolist(), values.size]))
+    return list(pairwise([*find_starts(values).tolist(), values.size]))
 
 
 def _make_sequence(table: PartTable, rows: IntArray) -> lags.Sequence:
     return lags.Sequence(table.name[rows].astype(np.int64), table.bytes[rows], table.end[rows])
 
 
-def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, lags.Lag]]:
-    """Return groups of sequences of a communicator that agree, with the lag of each against the first of its group.
+def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, list[lags.Lag]]]:
+    """Return groups of sequences of a communicator that agree, with the lags of each against the first of its group.
 
     The others are compared with the longest sequence that is left. Of several sequences of one rank (its capture
     ranges), the nearest in time is in a group.
@@ -213,23 +209,23 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
     groups = []
     while left:
         reference, *others = left
-        nearest: dict[int, tuple[int, int, lags.Lag]] = {}
+        nearest: dict[int, tuple[int, int, list[lags.Lag]]] = {}
         unlike: set[tuple[bytes, bytes]] = set()
         for other in others:
-            content = sequences[other].operation.tobytes(), sequences[other].bytes.tobytes()
+            content = sequences[other].operation.tobytes(), sequences[other].size.tobytes()
             # Ranks of another part of a pipeline are alike among themselves: one of them is enough to see it.
             if ranks[other] == ranks[reference] or content in unlike:
                 continue
-            lag = lags.find_lag(sequences[reference], sequences[other])
-            if lag is None and lags.overlap_in_time(sequences[reference], sequences[other]):
+            stretches = find_lags(sequences[reference], sequences[other])
+            if not stretches and lags.overlap_in_time(sequences[reference], sequences[other]):
                 unlike.add(content)
-            if lag is not None:
-                distance = _measure_distance(sequences[reference], sequences[other], lag)
+            if stretches:
+                distance = _measure_distance(sequences[reference], sequences[other], stretches[len(stretches) // 2])
                 rank = int(ranks[other])
                 if rank not in nearest or distance < nearest[rank][0]:
-                    nearest[rank] = distance, other, lag
-        lag_of_rank = {reference: lags.Lag(0, 0, sequences[reference].end.size)}
-        lag_of_rank |= {other: lag for _, other, lag in nearest.values()}
+                    nearest[rank] = distance, other, stretches
+        lag_of_rank = {reference: [lags.Lag(0, 0, sequences[reference].end.size)]}
+        lag_of_rank |= {other: stretches for _, other, stretches in nearest.values()}
         left = [i for i in left if i not in lag_of_rank]
         if len(lag_of_rank) > 1:
             groups.append(lag_of_rank)
@@ -243,19 +239,19 @@ def _measure_distance(one: lags.Sequence, other: lags.Sequence, lag: lags.Lag) -
 
 
 def _number_parts(
-    sequences: Sequence[lags.Sequence], low: int, rank: int, lag: lags.Lag, lag_of_rank: dict[int, lags.Lag]
+    reference: lags.Sequence, sequence: lags.Sequence, stretches: Sequence[lags.Lag]
 ) -> tuple[IntArray, IntArray]:
-    """Return (indices in the rank's sequence, number of the operation of each).
+    """Return (indices in a rank's sequence, number of the operation of each).
 
-    Only the run if it is one; otherwise all of the sequence, since others may share what the reference lacks.
+    Where operations were lost, only what agrees; otherwise all of the sequence, since others may share what the
+    reference lacks.
     """
-    size = sequences[low + rank].end.size
-    number = np.arange(lag.lag, lag.lag + size, dtype=np.int64)
-    reference = sequences[low + next(iter(lag_of_rank))]
-    overlap = min(reference.end.size, lag.lag + size) - max(0, lag.lag)
-    is_run = lag.last - lag.first < overlap
-    part = np.flatnonzero((number >= lag.first) & (number < lag.last)) if is_run else np.arange(size)
-    return part, number[part]
+    lag, n, size = stretches[0], reference.end.size, sequence.end.size
+    if len(stretches) == 1 and lag.last - lag.first == min(n, lag.lag + size) - max(0, lag.lag):
+        return np.arange(size), np.arange(lag.lag, lag.lag + size)
+    numbers = [lag.first + find_agreeing(reference, sequence, lag) for lag in stretches]
+    parts = [number - lag.lag for number, lag in zip(numbers, stretches, strict=True)]
+    return np.concatenate(parts), np.concatenate(numbers)
 
 
 def _assemble(
@@ -268,13 +264,9 @@ def _assemble(
     group = np.repeat(np.arange(len(groups), dtype=np.int32), counts)
     order = np.lexsort((table.domain[part], number, group))
     part, number, group = part[order], number[order], group[order]
-    starts = np.zeros(0, np.int64)
-    if part.size:
-        new = np.ones(part.size, np.bool_)
-        new[1:] = (group[1:] != group[:-1]) | (number[1:] != number[:-1])
-        starts = np.flatnonzero(new)
+    starts = find_starts(group, number)
     count = np.diff(np.append(starts, part.size))
-    several = count > 1
+    several = (count > 1) & ~_differ(table, part, starts)
     members = np.array([ranks for ranks, _ in groups], np.int32)
     return Operations(
         table=table,
@@ -283,3 +275,17 @@ def _assemble(
         members=members[group[starts][several]] if members.size else np.zeros(0, np.int32),
         part=part[np.repeat(several, count)] if part.size else part,
     )
+
+
+def _differ(table: PartTable, part: IntArray, starts: IntArray) -> BoolArray:
+    """Mark the operations of which parts have another kind or size: where the reference lacks what others lost."""
+    if not starts.size:
+        return np.zeros(0, np.bool_)
+    size, known = table.bytes[part], table.bytes[part] != ANY_SIZE
+    low = np.minimum.reduceat(np.where(known, size, _MOST), starts)
+    high = np.maximum.reduceat(np.where(known, size, -_MOST), starts)
+    names = table.name[part]
+    return np.asarray((low < high) | (np.minimum.reduceat(names, starts) != np.maximum.reduceat(names, starts)))
+
+
+_MOST = np.iinfo(np.int64).max

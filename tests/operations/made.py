@@ -23,7 +23,7 @@ def seen(whole: Sequence, low: int, high: int, offset: int, drift: float, seed: 
     """What one rank recorded of it, by its own clock."""
     random = np.random.default_rng(seed)
     end = whole.end[low:high] + offset + drift * whole.end[low:high] + np.abs(random.normal(0, 5e3, high - low))
-    return Sequence(whole.operation[low:high], whole.bytes[low:high], np.rint(end).astype(np.int64))
+    return Sequence(whole.operation[low:high], whole.size[low:high], np.rint(end).astype(np.int64))
 
 
 def table(rows: list[tuple[str, str, int, int, int, int, int, bool]], *, known: bool = True) -> Collectives:

@@ -54,14 +54,14 @@ def test_conflicting_sizes_reject_a_lag() -> None:
 
 def test_what_is_seconds_apart_is_another_part_of_the_program() -> None:
     whole = program(10, 3, 1)
-    later = Sequence(whole.operation, whole.bytes, whole.end + 10 * 10**9)
+    later = Sequence(whole.operation, whole.size, whole.end + 10 * 10**9)
     assert find_lag(whole, later) is None
 
 
 def test_lost_operations_leave_the_longest_run() -> None:
     whole = program(40, 4, 3)
     operation = np.arange(whole.end.size, dtype=np.int64) % 37  # no period that a loss could hide in
-    whole = Sequence(operation, whole.bytes, whole.end)
+    whole = Sequence(operation, whole.size, whole.end)
     kept = np.r_[0:100, 103:160]
     other = Sequence(*(column[kept] for column in whole))
     found = find_lag(whole, other)
@@ -87,10 +87,10 @@ def test_the_choice_against_all_lags_in_full(
     n = whole.end.size
     one, other = (seen(whole, min(low, n - 1), n, 0, 0.0, seed + low) for low in cut)
     other = Sequence(
-        other.operation, other.bytes.copy(), other.end + random.normal(0, jitter, other.end.size).astype(int)
+        other.operation, other.size.copy(), other.end + random.normal(0, jitter, other.end.size).astype(int)
     )
     if odd:
-        other.bytes[random.integers(0, other.bytes.size)] += 1
+        other.size[random.integers(0, other.size.size)] += 1
     chosen = choose_in_full(one, other)
     found = find_lag(one, other)
     if chosen is None:
@@ -108,7 +108,7 @@ def choose_in_full(one: Sequence, other: Sequence) -> int | None:
         low, high = max(0, lag), min(n, m + lag)
         a, b = (slice(low, high), slice(low - lag, high - lag))
         difference = (one.end[a] - other.end[b]).astype(float)
-        agrees = (one.operation[a] == other.operation[b]).all() and (one.bytes[a] == other.bytes[b]).all()
+        agrees = (one.operation[a] == other.operation[b]).all() and (one.size[a] == other.size[b]).all()
         if not agrees or abs(np.median(difference[[0, (high - low - 1) // 2, -1]])) > 2e9:
             continue
         at = [(i * (high - low)) // min(high - low, 129) for i in range(min(high - low, 129))]

@@ -25,7 +25,7 @@ def times(operations: Operations) -> list[list[tuple[int, int]]]:
 def test_captures_that_follow_each_other() -> None:
     """Two capture ranges of two ranks: the later ones match each other, not the earlier ones."""
     whole = program(20, 2, 5)
-    later = Sequence(whole.operation, whole.bytes, whole.end + 60_000 * MS)
+    later = Sequence(whole.operation, whole.size, whole.end + 60_000 * MS)
 
     def rows(sequence: Sequence) -> list[Collectives]:
         return [

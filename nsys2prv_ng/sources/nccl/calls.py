@@ -49,6 +49,8 @@ _DOMAIN = "NCCL"
 
 _NO_PAYLOAD = "call without payload: the export has none"
 _NO_BLOBS = "call without payload: the export has none, make it with nsys export --include-blobs=true"
+WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, _NO_BLOBS))
+"""Reasons to drop a call that mean that the export lacks the payloads of calls."""
 _NOT_UNDERSTOOD = "call with a payload that is not understood"
 
 
@@ -185,3 +187,12 @@ def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
         group[i] = count - 1
         depth = max(depth + step[i], 0)
     return group
+
+
+def find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
+    """Return the number of ranks of each communicator, as any call records it; 0 where none does."""
+    sizes = np.zeros(communicators, np.int64)
+    for column in ("ranks", "devices"):
+        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
+        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
+    return [int(size) for size in sizes]

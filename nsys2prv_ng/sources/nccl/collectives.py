@@ -25,7 +25,7 @@ from nsys2prv_ng.operations.parts import (
 )
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.sources.nccl.calls import COLLECTIVES
+from nsys2prv_ng.sources.nccl.calls import COLLECTIVES, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, NcclKernels, parse_function
 
 _KINDS = {
@@ -106,7 +106,7 @@ def _collect_by_call(
         is_root=root == own,
         has_communicator=np.ones(at.size, np.bool_),
         place=kernel.place[at],
-        sizes=_find_sizes(table, len(communicators)),
+        sizes=find_sizes(table, len(communicators)),
     )
 
 
@@ -119,15 +119,6 @@ def _find_owners(places: Places, place: IntArray) -> tuple[IntArray, IntArray]:
         owners.append((stream.process, stream.device) if isinstance(stream, Stream) else (-1, -1))
     process, device = np.array(owners or [(-1, -1)], np.int64).T
     return process[position], device[position]
-
-
-def _find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
-    """Return the number of ranks of each communicator, as any call records it; 0 where none does."""
-    sizes = np.zeros(communicators, np.int64)
-    for column in ("ranks", "devices"):
-        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
-        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
-    return [int(size) for size in sizes]
 
 
 def _find_own_ranks(table: pd.DataFrame, call: pd.DataFrame) -> IntArray:

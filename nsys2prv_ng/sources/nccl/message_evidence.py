@@ -11,7 +11,7 @@ import pandas as pd
 from nsys2prv_ng.operations.parts import RankMessages
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import Metadata
-from nsys2prv_ng.sources.nccl.calls import RECEIVING
+from nsys2prv_ng.sources.nccl.calls import RECEIVING, find_sizes
 from nsys2prv_ng.sources.nccl.kernels import NcclKernels
 
 
@@ -34,7 +34,7 @@ def collect_messages(
     is_send = call["direction"].to_numpy() != RECEIVING
     return RankMessages(
         communicators=communicators,
-        sizes=_find_sizes(table, len(communicators)),
+        sizes=find_sizes(table, len(communicators)),
         uses=[(int(c), int(p), int(rank)) for c, p, rank in used.to_numpy().tolist()],
         job_ranks={process: rank for process, rank in ranks.items() if rank is not None},
         job_size=metadata.job_size,
@@ -47,12 +47,3 @@ def collect_messages(
         handed=np.where(shares[rows], NULL, kernel.end[at]),
         bytes=call["bytes"].to_numpy(np.int64),
     )
-
-
-def _find_sizes(table: pd.DataFrame, communicators: int) -> list[int]:
-    """Return the number of ranks of each communicator, as any call records it; 0 where none does."""
-    sizes = np.zeros(communicators, np.int64)
-    for column in ("ranks", "devices"):
-        known = table[(table["communicator"] >= 0) & (table[column] != NULL)]
-        np.maximum.at(sizes, known["communicator"].to_numpy(np.int64), known[column].to_numpy(np.int64))
-    return [int(size) for size in sizes]
