@@ -9,6 +9,7 @@ import numpy as np
 from nsys2prv_ng.analysis.opened_events import ABSENT, load_opened_events, load_source_records
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
@@ -22,6 +23,9 @@ ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
 In real reports of H200 (2,000 kernels of NCCL that had been launched before), the gap to the operation before it on the
 stream is 1.2 to 6 us; the one on another stream, for which it waited by an event, ends 1.2 us after to 3 us before.
 """
+
+PROMPT_NS = 20_000
+"""Most time (ns) from a launch call to a kernel that waited for nothing: 8 to 13 us in real reports."""
 
 
 class Launches(NamedTuple):
@@ -48,31 +52,35 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 
 
 class DeviceOperations(NamedTuple):
-    """n operations on streams: place, begin and end (ns), index of the name, whether it is a node of a CUDA graph."""
+    """n operations on streams: place, begin and end (ns), index of the name, whether it is a node of a CUDA graph.
+
+    `kind`: COMPUTE, COMMUNICATION or MEMORY.
+    """
 
     place: IntArray
     begin: IntArray
     end: IntArray
     name: IntArray
     is_node: BoolArray
+    kind: IntArray
     names: list[str]
 
 
-_TYPES: dict[str, tuple[EventType, ...]] = {
-    "kernels": (types.KERNEL, types.NCCL_KERNEL),
-    "memory_operations": (types.MEMORY_OPERATION,),
-    "cuda_graphs": (types.GRAPH_LAUNCH,),
+_TYPES: dict[str, tuple[tuple[EventType, int], ...]] = {
+    "kernels": ((types.KERNEL, COMPUTE), (types.NCCL_KERNEL, COMMUNICATION)),
+    "memory_operations": ((types.MEMORY_OPERATION, MEMORY),),
+    "cuda_graphs": ((types.GRAPH_LAUNCH, COMPUTE),),
 }
 
 
 def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperations:
     """Return all operations of a report that ran on streams."""
     names: list[str] = []
-    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(5))]
+    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
     for source, event_types in _TYPES.items():
         events = load_opened_events(report, source, store)
         is_node = (events.get_values(types.GRAPH_NODE_ID) != ABSENT).astype(np.int64)
-        for event_type in event_types:
+        for event_type, kind in event_types:
             value = events.get_values(event_type)
             rows = np.flatnonzero(value != ABSENT)
             known = events.get_names(event_type)
@@ -80,10 +88,17 @@ def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperati
             index[list(known)] = len(names) + np.arange(len(known))
             names += known.values()
             columns.append(
-                (events.place[rows], events.begin[rows], events.end[rows], index[value[rows]], is_node[rows])
+                (
+                    events.place[rows],
+                    events.begin[rows],
+                    events.end[rows],
+                    index[value[rows]],
+                    is_node[rows],
+                    np.full(rows.size, kind, np.int64),
+                )
             )
-    place, begin, end, name, is_node = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return DeviceOperations(place, begin, end, name, is_node > 0, names)
+    place, begin, end, name, is_node, kind_of = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return DeviceOperations(place, begin, end, name, is_node > 0, kind_of, names)
 
 
 def find_ended(
@@ -94,7 +109,7 @@ def find_ended(
     `place` and `begin` (ns) of n kernels; indices of operations, -1 for none. Other streams: those of its process and
     device. Lanes of a stream are one stream.
     """
-    device, stream = _number_streams(report)
+    device, stream = number_streams(report)
     order = np.lexsort((operations.end, device[operations.place]))
     of_device = device[operations.place][order]
     limits = np.searchsorted(of_device, np.arange(int(device.max(initial=-1)) + 2))
@@ -113,7 +128,7 @@ def find_ended(
     return own, other
 
 
-def _number_streams(report: ReportRecords) -> tuple[IntArray, IntArray]:
+def number_streams(report: ReportRecords) -> tuple[IntArray, IntArray]:
     """Return numbers of the device of a process and of the stream of each place of a report, -1 for other places."""
     places = report.places.all
     device, stream = np.full((2, len(places)), -1, np.int64)

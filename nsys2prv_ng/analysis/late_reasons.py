@@ -29,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.late_devices import find_ended, load_device_operations, load_launches
+from nsys2prv_ng.analysis.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
 from nsys2prv_ng.analysis.late_hosts import SortedWaits, find_main, load_host_activity, select_times, sum_costs
+from nsys2prv_ng.analysis.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
@@ -42,9 +43,6 @@ from nsys2prv_ng.records.store import Store
 
 NEEDED = ("launch_lines", "cuda_api")
 """Sources without which no reason is known."""
-
-PROMPT_NS = 20_000
-"""Most time (ns) from a launch call to a kernel that waited for nothing: 8 to 13 us in real reports."""
 
 NONE = -1
 """Index of no name, no kernel or call."""
@@ -71,7 +69,9 @@ class LateReasons(NamedTuple):
     operation: IntArray
     """For LATE_DEVICE and LATE_DEPENDENCY, index in `names` of the operation that ended last; else NONE."""
     origin: IntArray
-    """If that operation waited for another rank: the index of the kernel that it waited for; else NONE."""
+    """If another rank had delayed it: the index of the late kernel of the rank that began the delay; else NONE."""
+    origin_task: IntArray
+    """Task of that kernel (of the whole tree); else NONE."""
     names: list[str]
     instance: IntArray
     """For each of the waits, the index of the kernel or call that it waited for, NONE for nobody's."""
@@ -84,22 +84,24 @@ class LateReasons(NamedTuple):
 def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReasons:
     """Find out why each kernel or call was late that others waited for.
 
-    Without `name_hosts`, ranges and calls of host threads are not looked up: a trace shows the reasons alone.
+    Without `name_hosts`, ranges, calls of host threads and origins are not looked up: a trace shows the reasons alone.
     Without one of the sources NEEDED in a report, nothing is known of its kernels and calls.
     """
     late, instance = _collect_late(waits)
     answers = _Answers(late.row.size)
+    links = Links(waits, late.row.size) if name_hosts else None
     for index, report in enumerate(job.reports):
         if all(source in report.results for source in NEEDED):
             rows = job.whole.rows[index]
             mine = np.flatnonzero((answers.reason == _OPEN) & np.isin(late.row, rows))
             if mine.size:
                 window_begins = np.array([low for low, _ in job.windows], np.int64)
-                _ReportReasons(report, rows, job.store, late, answers).explain(mine, window_begins, name_hosts)
+                _ReportReasons(report, rows, job.store, late, answers, links).explain(mine, window_begins)
     answers.reason[answers.reason == _OPEN] = LATE_UNKNOWN
     task = job.whole.task_of_row[late.row].astype(np.int64)
     answers.add_whole_costs(late.waited)
     names = answers.names.texts
+    origin = trace_origins(job, waits, instance, late.begin, late.begin - late.median, task, links)
     return LateReasons(
         row=late.row,
         begin=late.begin,
@@ -109,7 +111,8 @@ def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReas
         range=answers.range,
         call=answers.call,
         operation=answers.operation,
-        origin=_find_origins(answers, rows_waits=(waits.row, waits.begin), instance=instance),
+        origin=origin,
+        origin_task=np.append(task, NONE)[origin],
         names=names,
         instance=instance,
         totals=_sum_up(task, answers.why(), names, {"times": np.ones(task.size, np.int64), "ns": late.waited}),
@@ -202,7 +205,6 @@ class _Answers:
         self.names = _Names()
         self.reason = np.full(n, _OPEN, np.int64)
         self.range, self.call, self.operation = np.full((3, n), NONE, np.int64)
-        self.operation_row, self.operation_begin = np.full((2, n), NONE, np.int64)
         self.costs: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
 
     def add_whole_costs(self, waited: IntArray) -> None:
@@ -236,40 +238,34 @@ def _sum_costs(answers: _Answers, task: IntArray, names: Sequence[str]) -> pd.Da
     return _sum_up(task[late], why, names, {"ns": ns[some]})
 
 
-def _find_origins(answers: _Answers, rows_waits: tuple[IntArray, IntArray], instance: IntArray) -> IntArray:
-    """Return the index of what the operation before each late kernel waited for; NONE if it did not wait."""
-    origin = np.full(answers.reason.size, NONE, np.int64)
-    has = np.flatnonzero(answers.operation_row >= 0)
-    row, begin = answers.operation_row[has], answers.operation_begin[has]
-    once = ~mark_duplicates(row, begin)
-    waited = np.flatnonzero(instance >= 0)
-    position = find_rows([row[once], begin[once]], [column[waited] for column in rows_waits])
-    of_operation = np.full(int(once.sum()) + 1, NONE, np.int64)
-    of_operation[position[position >= 0]] = instance[waited][position >= 0]
-    origin[has] = of_operation[find_rows([row[once], begin[once]], [row, begin])]
-    return origin
-
-
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
 class _ReportReasons:
     """Answers for the kernels and calls of one report."""
 
-    def __init__(self, report: ReportRecords, rows: IntArray, store: Store, late: _Late, answers: _Answers) -> None:
+    def __init__(
+        self,
+        report: ReportRecords,
+        rows: IntArray,
+        store: Store,
+        late: _Late,
+        answers: _Answers,
+        links: Links | None,
+    ) -> None:
         self._report, self._rows, self._store = report, rows, store
-        self._late, self._answers = late, answers
+        self._late, self._answers, self._links = late, answers, links
         self._hosts: list[tuple[IntArray, IntArray, IntArray]] = []
         self._launched_in: list[tuple[IntArray, IntArray, IntArray]] = []
 
-    def explain(self, mine: IntArray, window_begins: IntArray, name_hosts: bool) -> None:
-        """Answer for those of the kernels and calls `mine` that the report shows."""
+    def explain(self, mine: IntArray, window_begins: IntArray) -> None:
+        """Answer for those of the kernels and calls `mine` that the report shows; without `links`, the reasons only."""
         is_mpi = self._late.is_mpi[mine] > 0
         if is_mpi.any():
             self._explain_calls(mine[is_mpi])
         if not is_mpi.all():
             self._explain_kernels(mine[~is_mpi], window_begins)
-        if name_hosts:
+        if self._links is not None:
             self._name_activity()
 
     def _find(self, late: IntArray, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
@@ -314,8 +310,8 @@ class _ReportReasons:
         before = np.where(by_device, on_stream, on_other)[by_device | by_dependency]
         held = late[by_device | by_dependency]
         answers.operation[held] = answers.names.number(operations.names, operations.name[before])
-        answers.operation_row[held] = self._rows[operations.place[before]]
-        answers.operation_begin[held] = operations.begin[before]
+        if self._links is not None and held.size:
+            self._links.add(self._report, self._rows, operations, launches, held, before)
         launch = launches.find(operations.place[before], operations.begin[before])
         held, launch = held[launch >= 0], launch[launch >= 0]
         self._launched_in.append((held, launches.thread[launch], launches.sent[launch]))

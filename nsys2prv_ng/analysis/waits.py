@@ -15,13 +15,14 @@ and a wait that is shorter than this uncertainty.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis import wait_rules as rules
+from nsys2prv_ng.analysis.placed_parts import Parts, mark_mpi, place_collectives, place_parts
+from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.wait_rules import (
     BELOW_UNCERTAINTY,
     MEMBER_MISSING,
@@ -34,28 +35,21 @@ from nsys2prv_ng.analysis.wait_rules import (
     Side,
     Uncertainty,
 )
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import NONE
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.operations.matching import Operations, PartTable
+from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
 
 _LEAST_CAUSAL = 0.99
 """Part of the operations of a group without payload that must have synchronised, so that it may be one communicator."""
 
 
-class Parts(NamedTuple):
-    """Parts of ranks in operations, in columns of n: row of the whole tree, node, times (ns, common clock)."""
-
-    row: IntArray
-    node: IntArray
-    begin: IntArray
-    end: IntArray
-
-
 class Waits(NamedTuple):
     """n kernels and calls that carry out operations over ranks, by row of the whole tree and begin. Times in ns.
+
+    While they are collected, their parts in operations, of which a kernel or call may have several, in any order.
 
     `until` is when waiting ends and moving begins: begin <= until <= end. `verdict` is SPLIT or why there is none: then
     `until` is the begin, and the kernel or call is one piece. `culprit` is the row of the rank that
@@ -93,25 +87,6 @@ class Waits(NamedTuple):
         return self.until - self.begin
 
 
-def get_uncertainty(job: Job) -> Uncertainty:
-    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact.
-
-    Bounds are errors against the reference of a node. Only those against the reference of most nodes are comparable:
-    between sets of nodes that share nothing to align by, any error is possible.
-    """
-    nodes = job.alignment.nodes
-    references = Counter(clock.reference for clock in nodes if clock.reference)
-    usual = max(references, key=references.__getitem__, default=None)
-    bounds = [
-        0.0 if clock.bound is None and clock.model and clock.name == clock.reference else clock.bound for clock in nodes
-    ]
-    known = [
-        np.inf if bound is None or clock.reference != usual else bound
-        for clock, bound in zip(nodes, bounds, strict=True)
-    ]
-    return Uncertainty(np.array(known, np.float64))
-
-
 def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
     if not job.finds_waits:
@@ -124,88 +99,39 @@ def find_waits(job: Job) -> Waits:
     return _unite(pieces)
 
 
-class _Pieces(NamedTuple):
-    """Parts of operations with the verdict on each; a kernel or call may have several. Columns as in `Waits`."""
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    until: IntArray
-    verdict: IntArray
-    culprit: IntArray
-    culprit_begin: IntArray
-    margin: IntArray
-    operation: IntArray
-    is_mpi: BoolArray
-
-
-def _unite(pieces: _Pieces) -> Waits:
+def _unite(pieces: Waits) -> Waits:
     """Return each kernel or call once: it waits until the last of its operations is released.
 
     It is split only if all its operations are; of several reasons, the highest verdict counts. Beside a wait that is
     sure, one below the uncertainty of the clocks adds nothing.
     """
     order = np.lexsort((pieces.culprit, -pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
-    new = _mark_new(*(column[order] for column in pieces[:3]))
-    starts = np.flatnonzero(new)
+    starts = find_starts(*(column[order] for column in pieces[:3]))
     latest = _take(pieces, order[starts])
     verdict = pieces.verdict[order]
     worst = np.maximum.reduceat(verdict, starts) if starts.size else verdict
     waits = latest.until > latest.begin
     worst[(worst == BELOW_UNCERTAINTY) & waits] = SPLIT
     is_split = worst == SPLIT
-    united = latest._replace(
+    return latest._replace(
         until=np.where(is_split, latest.until, latest.begin),
         verdict=worst,
         culprit=np.where(is_split & waits, latest.culprit, NOBODY),
     )
-    return Waits._make(united)
 
 
-def _mark_new(*columns: IntArray) -> BoolArray:
-    """Mark the rows that differ from the one before."""
-    new = np.ones(columns[0].size, np.bool_)
-    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return new
+def _join(parts: Sequence[Waits]) -> Waits:
+    return Waits._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
 
-def _join(parts: Sequence[_Pieces]) -> _Pieces:
-    return _Pieces._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
-
-
-def _take(pieces: _Pieces, which: IntArray | BoolArray) -> _Pieces:
-    return _Pieces._make([column[which] for column in pieces])
+def _take(pieces: Waits, which: IntArray | BoolArray) -> Waits:
+    return Waits._make([column[which] for column in pieces])
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def place_collectives(job: Job) -> Parts:
-    """Return the parts of all operations of a job, in the order of `Operations.part`."""
-    return _place(job, job.operations.part)
-
-
-def _place(job: Job, part: IntArray) -> Parts:
-    """Return the row (-1 for none), node and times of some parts of the table."""
-    table = job.operations.table
-    report, place = table.report[part], table.place[part].astype(np.int64)
-    row, node = np.full(part.size, -1, np.int64), np.zeros(part.size, np.int64)
-    begin, end = np.zeros(part.size, np.int64), np.zeros(part.size, np.int64)
-    by_report = np.argsort(report, kind="stable")
-    limits = np.searchsorted(report[by_report], np.arange(len(job.reports) + 1))
-    for index, records in enumerate(job.reports):
-        here = by_report[limits[index] : limits[index + 1]]
-        rows = job.whole.rows[index]
-        placed = (place[here] >= 0) & (place[here] < rows.size)
-        row[here] = np.where(placed, np.append(rows, -1)[np.where(placed, place[here], -1)], -1)
-        node[here] = records.node
-        offset = job.offsets[index]
-        begin[here] = records.clock(table.begin[part[here]] - offset)
-        end[here] = records.clock(table.end[part[here]] - offset)
-    return Parts(row, node, begin, end)
-
-
-def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
+def _split_collectives(job: Job, uncertainty: Uncertainty) -> Waits:
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
     leader = operations.leader
@@ -228,7 +154,7 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
     until = np.where(verdict == SPLIT, until, parts.begin)
     culprit = np.where(verdict == SPLIT, culprit, NOBODY)
     has_culprit = culprit != NOBODY
-    pieces = _Pieces(
+    pieces = Waits(
         row=parts.row,
         begin=parts.begin,
         end=parts.end,
@@ -238,18 +164,12 @@ def _split_collectives(job: Job, uncertainty: Uncertainty) -> _Pieces:
         culprit_begin=np.where(has_culprit, np.append(parts.begin, 0)[culprit], until),
         margin=np.where(has_culprit, margin, 0),
         operation=number,
-        is_mpi=_mark_mpi(table, operations.part),
+        is_mpi=mark_mpi(table, operations.part),
     )
     return _take(pieces, parts.row >= 0)
 
 
-def _mark_mpi(table: PartTable, part: IntArray) -> BoolArray:
-    """Mark the parts that calls of MPI carry out."""
-    is_mpi = np.array([name.startswith("mpi ") for name in table.communicators], np.bool_)
-    return np.asarray(is_mpi[table.communicator[part]], np.bool_)
-
-
-def _list_unmatched(job: Job, pieces: _Pieces) -> _Pieces:
+def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     """Return the kernels and calls that no operation has matched, each as a piece.
 
     What is only known to exist (LOOSE) counts where nothing else of its kernel was matched. A communicator of one rank
@@ -259,14 +179,14 @@ def _list_unmatched(job: Job, pieces: _Pieces) -> _Pieces:
     is_matched = np.zeros(table.begin.size, np.bool_)
     is_matched[operations.part] = True
     part = np.flatnonzero(~is_matched)
-    parts = _place(job, part)
+    parts = place_parts(job, part)
     loose = table.kind[part] == LOOSE
     distinct = _take(pieces, ~mark_duplicates(pieces.row, pieces.begin))
     has_piece = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin]) >= 0
     kept = (parts.row >= 0) & ~(loose & has_piece)
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
     alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]
-    return _Pieces(
+    return Waits(
         row=parts.row,
         begin=parts.begin,
         end=parts.end,
@@ -276,7 +196,7 @@ def _list_unmatched(job: Job, pieces: _Pieces) -> _Pieces:
         culprit_begin=parts.begin,
         margin=np.zeros(part.size, np.int64),
         operation=np.full(part.size, -1),
-        is_mpi=_mark_mpi(table, part),
+        is_mpi=mark_mpi(table, part),
     )
 
 
@@ -315,18 +235,26 @@ def _find_doubtful_groups(
     total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
     doubtful = bad > (1 - _LEAST_CAUSAL) * total
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
-    unsure = np.where(low != high, np.maximum.reduceat(uncertainty.bounds[parts.node], first), 0.0)
+    unsure = np.zeros(groups)
+    between = by_order & (low != high)
+    np.maximum.at(unsure, group[between], np.maximum.reduceat(uncertainty.bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
-    for number in np.flatnonzero(total).tolist():
-        own = by_order & (group == number)
-        doubtful[number] |= unsure[own].max() > np.median(shortest[own]) / 2
+    doubtful |= unsure > _find_medians(group[by_order], shortest[by_order], total) / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
+
+
+def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatArray:
+    """Return the median of the values of each group 0 .. n - 1, which has as many as `counts`; 0 for none."""
+    value = np.append(value[np.lexsort((value, group))], 0)
+    first = np.cumsum(counts) - counts
+    middle = value[first + np.maximum(counts - 1, 0) // 2] + value[np.where(counts > 0, first + counts // 2, first)]
+    return np.where(counts > 0, middle / 2, 0.0)
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _split_messages(job: Job, uncertainty: Uncertainty) -> list[_Pieces]:
+def _split_messages(job: Job, uncertainty: Uncertainty) -> list[Waits]:
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     pieces = []
     for joined in job.joined:
@@ -343,12 +271,12 @@ def _split_messages(job: Job, uncertainty: Uncertainty) -> list[_Pieces]:
 
 def _split_side(
     waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, is_mpi: bool, may_leave: bool
-) -> _Pieces:
+) -> Waits:
     """Return the kernels and calls of one side of messages, split."""
     known = waiting.is_known
     waiting, other = waiting.take(known), other.take(known)
     wait, verdict = rules.split_side(waiting, other, node_of_row, uncertainty, may_leave=may_leave)
-    return _Pieces(
+    return Waits(
         row=waiting.row,
         begin=waiting.begin,
         end=waiting.end,

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,16 @@ import pytest
 
 from benchmarks.make_job import make_job
 from nsys2prv_ng.analysis import wait_rules as rules
+from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits import Waits, find_waits
+from nsys2prv_ng.clock.alignment_table import NOTHING_CHECKED
+from nsys2prv_ng.job.open_job import Job
 from tests.analysis.test_waits import locate, opened, ranks_of
+from tests.analysis.waits_truth import Kernel, find_truth
 from tests.conftest import Unpacked
 
 DELAY = 7_654_321
+MS = 10**6
 HOST = "one-node"
 _KERNELS = """SELECT k.start, k."end", r.start FROM CUPTI_ACTIVITY_KIND_KERNEL k
     JOIN StringIds s ON s.id = k.shortName JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId
@@ -38,15 +44,13 @@ def copy_to_one_node(reports: Sequence[Path], folder: Path) -> list[Path]:
     return copies
 
 
-def delay(report: Path, time: int) -> None:
+def delay(report: Path, time: int, by: int = DELAY) -> None:
     """Move all that begins or ends at this time or later: what is under way then takes longer."""
     with closing(sqlite3.connect(report)) as database, database:
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             for column in [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]:
                 if column in ("start", "end", "timestamp") and table.isupper():
-                    database.execute(
-                        f'UPDATE "{table}" SET "{column}" = "{column}" + {DELAY} WHERE "{column}" >= {time}'
-                    )
+                    database.execute(f'UPDATE "{table}" SET "{column}" = "{column}" + {by} WHERE "{column}" >= {time}')
 
 
 def find_late(kernels: list[tuple[int, int, int]], compute: list[tuple[int, int, int]], cause: str) -> tuple[int, int]:
@@ -62,8 +66,13 @@ def find_late(kernels: list[tuple[int, int, int]], compute: list[tuple[int, int,
     raise AssertionError("no such collective")
 
 
-@pytest.mark.parametrize("cause", ["host", "kernel"])
-@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize(
+    ("rank", "cause"),
+    [
+        (0, "kernel"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, "host"), (3, "host"), (3, "kernel"))),
+    ],
+)
 def test_a_rank_that_is_late(samples: Path, tmp_path: Path, rank: int, cause: str) -> None:
     reports = copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path)
     before = read_waits(reports, tmp_path)
@@ -192,3 +201,38 @@ def test_public_reports(shared_reports: Path, unpacked: Unpacked, tmp_path: Path
     with opened([report], tmp_path) as job:
         waits = find_waits(job)
     assert count(waits) == ({rules.NOT_MATCHED: kernels} if kernels else {})
+
+
+@pytest.mark.parametrize("size", [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)])
+def test_a_clock_that_jumps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, size: int) -> None:
+    """A node's clock jumps before the last fifth of a run: no fit follows it, but the uncertainty includes it.
+
+    No kernel waits for the wrong rank then, as some do by the bounds of the fit.
+    """
+    sources = locate(shared_reports, unpacked, "ex2b-manual")
+    truth = find_truth(sources)
+    reports = [Path(shutil.copy(source, tmp_path)) for source in sources]
+    times = [kernel.begin for kernel in truth[2]]
+    jump = times[len(times) * 80 // 100] - 1
+    for report in reports[2:]:
+        delay(report, jump - read_utc(report), size)
+    with opened(reports, tmp_path) as job:
+        left = job.alignment.after
+        apart = float(get_uncertainty(job).between(np.array([0]), np.array([1]))[0])
+        assert max(left.worst, size) <= apart < 1.2 * size + MS
+        assert apart > 10 * max(node.bound or 0 for node in job.alignment.nodes)
+        assert count_wrongly_blamed(job, truth) == 0
+        by_fit = replace(job, alignment=replace(job.alignment, after=NOTHING_CHECKED))
+        assert size > MS or count_wrongly_blamed(by_fit, truth) > 0
+
+
+def count_wrongly_blamed(job: Job, truth: Sequence[Sequence[Kernel]]) -> int:
+    """Count the kernels that wait for another rank than they do."""
+    waits = find_waits(job)
+    rank, blamed = ranks_of(job, waits.row), ranks_of(job, waits.culprit)
+    wrong = 0
+    for number, kernels in enumerate(truth):
+        at = np.flatnonzero(rank == number)
+        at = at[np.argsort(waits.begin[at], kind="stable")]
+        wrong += sum(blamed[i] not in (-1, kernel.last) for i, kernel in zip(at.tolist(), kernels, strict=True))
+    return wrong

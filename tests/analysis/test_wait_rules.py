@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis import wait_rules as rules
+from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.wait_rules import Side, Uncertainty
-from nsys2prv_ng.analysis.waits import get_uncertainty
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT

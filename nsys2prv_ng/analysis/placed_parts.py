@@ -1,0 +1,51 @@
+"""Where and when ranks took part in operations: rows, nodes, and times on the common clock."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.operations.matching import PartTable
+
+
+class Parts(NamedTuple):
+    """Parts of ranks in operations, in columns of n: row of the whole tree, node, times (ns, common clock)."""
+
+    row: IntArray
+    node: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+def place_collectives(job: Job) -> Parts:
+    """Return the parts of all operations of a job, in the order of `Operations.part`."""
+    return place_parts(job, job.operations.part)
+
+
+def place_parts(job: Job, part: IntArray) -> Parts:
+    """Return the row (-1 for none), node and times of some parts of the table."""
+    table = job.operations.table
+    report, place = table.report[part], table.place[part].astype(np.int64)
+    row, node = np.full(part.size, -1, np.int64), np.zeros(part.size, np.int64)
+    begin, end = np.zeros(part.size, np.int64), np.zeros(part.size, np.int64)
+    by_report = np.argsort(report, kind="stable")
+    limits = np.searchsorted(report[by_report], np.arange(len(job.reports) + 1))
+    for index, records in enumerate(job.reports):
+        here = by_report[limits[index] : limits[index + 1]]
+        rows = job.whole.rows[index]
+        placed = (place[here] >= 0) & (place[here] < rows.size)
+        row[here] = np.where(placed, np.append(rows, -1)[np.where(placed, place[here], -1)], -1)
+        node[here] = records.node
+        offset = job.offsets[index]
+        begin[here] = records.clock(table.begin[part[here]] - offset)
+        end[here] = records.clock(table.end[part[here]] - offset)
+    return Parts(row, node, begin, end)
+
+
+def mark_mpi(table: PartTable, part: IntArray) -> BoolArray:
+    """Mark the parts that calls of MPI carry out."""
+    is_mpi = np.array([name.startswith("mpi ") for name in table.communicators], np.bool_)
+    return np.asarray(is_mpi[table.communicator[part]], np.bool_)
