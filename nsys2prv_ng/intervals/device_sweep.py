@@ -179,7 +179,8 @@ def _cut(
                     rest = high - max(idle_since, low) if shown[0] == IDLE else 0
                 if before[1, i] == IDLE and (now[0] != IDLE or stretch > 0):
                     idle_since = time
-                now[:] = before[1:4, i]
+                for k in range(3):
+                    now[k] = before[1 + k, i]
                 if entered and time < high:
                     lines = count
                     count = _add_line(devices, columns, count, current, time, now, shown, min(stretch, time - low))
@@ -213,9 +214,10 @@ def _add_line(
     if changed or stretch > 0:
         devices[count] = device
         columns[0, count] = time
-        columns[1:4, count] = value
+        for k in range(3):
+            columns[1 + k, count] = value[k]
+            shown[k] = value[k]
         columns[4, count] = stretch
         columns[5, count] = changed
-        shown[:] = value
         count += 1
     return count

@@ -1,0 +1,248 @@
+"""The steps of a program, compared with plain loops over the NVTX ranges of its reports, and case by case."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nsys2prv_ng.analysis.steps import find_steps
+from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.objects.places import Thread
+from nsys2prv_ng.runtime.progress import Progress
+from tests.analysis.path_reports import Capture
+from tests.analysis.test_real_paths import list_sets
+from tests.conftest import Unpacked
+from tests.report_truth import PUSH_POP, Report, split_name
+from tests.sources.small_reports import UTC
+
+Range = tuple[int, int, int, int]
+"""Number, begin and end (UTC), thread."""
+Truth = dict[str, tuple[list[int], list[int], list[int]]]
+"""By name of ranges that may be steps: numbers, and the latest begin and end (UTC) of each."""
+
+
+def find_truth(reports: Sequence[Report]) -> Truth:
+    """Return all ranges that may be steps."""
+    by_name: dict[str, dict[object, list[Range]]] = defaultdict(lambda: defaultdict(list))
+    tasks = set()
+    for index, report in enumerate(reports):
+        own = report.nvtx[(report.nvtx["style"] == PUSH_POP) & (report.nvtx["domain"] == "")]
+        for begin, end, tid, text in zip(own["begin"], own["end"], own["tid"], own["text"], strict=True):
+            name, number = split_name(text)
+            if number is not None:
+                tasks.add((index, tid >> 24))
+                by_name[name][index, tid >> 24].append((number, begin + report.utc, end + report.utc, tid))
+    return {name: describe(list(own.values())) for name, own in by_name.items() if may_be_steps(own, len(tasks))}
+
+
+def may_be_steps(by_task: dict[object, list[Range]], tasks: int) -> bool:
+    """Tell whether every task has the same numbers, at least three, without gaps, in order and on one thread."""
+    if len(by_task) < tasks:
+        return False
+    numbers = [sorted(number for number, *_ in own) for own in by_task.values()]
+    first = numbers[0]
+    if len(first) < 3 or any(other != first for other in numbers):
+        return False
+    if first != list(range(first[0], first[0] + len(first))):
+        return False
+    for own in by_task.values():
+        in_time = sorted(own, key=lambda row: row[1])
+        if [number for number, *_ in in_time] != first or len({tid for *_, tid in own}) > 1:
+            return False
+        if any(later[1] < earlier[2] for earlier, later in pairwise(in_time)):
+            return False
+    return True
+
+
+def describe(by_task: list[list[Range]]) -> tuple[list[int], list[int], list[int]]:
+    numbers = sorted(number for number, *_ in by_task[0])
+    begins = [max(row[1] for own in by_task for row in own if row[0] == number) for number in numbers]
+    ends = [max(row[2] for own in by_task for row in own if row[0] == number) for number in numbers]
+    return numbers, begins, ends
+
+
+NAMES = {
+    "gpu/autograd-1": "iter",
+    "gpu/ddp-2x2": "step",
+    "samples/ddp-2x2": "step",
+    "gpu/mpi-4": "iteration",
+    "samples/mpi-4": "iteration",
+    "gpu/mpi-one-report": "iteration",
+    "gpu/oneproc-4gpu": "step",
+    "gpu/sampled-1": "iter",
+    "gpu/um-1": "um step",
+    "bench/ddplong-2x2": "step",
+    "bench/torchrun-one-report": "step",
+    "exercises/tpgraph-1x4": "token",
+    **{f"exercises/ex{name}": "step" for name in ("1a-fast", "1a-slow", "1b-fp32", "2b-manual", "2b-overlap")},
+    **{f"exercises/ex3a-{name}": "iteration" for name in ("pp1", "pp2", "pp2-plain")},
+}
+"""The ranges of the programs that are their steps, as their sources say; the other sets have none."""
+
+
+@pytest.mark.parametrize("reports", list(list_sets()))
+def test_real_reports(
+    reports: Sequence[Path], unpacked: Unpacked, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    paths = [unpacked(path) for path in reports]
+    own = [Report(path) for path in paths]
+    truth = find_truth(own)
+    expected = NAMES.get(request.node.callspec.id)
+    with open_job(paths, tmp_path, ReadOptions(align="utc"), Progress()) as job:
+        steps = find_steps(job)
+        if expected is None:
+            assert steps is None and not truth
+            return
+        assert steps is not None and steps.name == expected
+        base = job.alignment.utc_base
+        found = steps.number.tolist(), (steps.begin + base).tolist(), (steps.end + base).tolist()
+        assert found == truth[expected]
+        assert steps.last_row in find_threads(job, own, expected, found[2][-1])
+
+
+def find_threads(job: Job, reports: Sequence[Report], name: str, end: int) -> set[int]:
+    """Return the rows of the threads with a range of a name that ends at a time (UTC)."""
+    rows = set()
+    for report in reports:
+        index = next(index for index, own in enumerate(job.reports) if own.path.name == report.path.name)
+        own = report.nvtx[(report.nvtx["end"] + report.utc == end) & (report.nvtx["style"] == PUSH_POP)]
+        tids = {tid for tid, text in zip(own["tid"], own["text"], strict=True) if split_name(text)[0] == name}
+        places = zip(job.reports[index].places.all, job.whole.rows[index].tolist(), strict=True)
+        rows |= {row for place, row in places if isinstance(place, Thread) and place.global_tid in tids}
+    return rows
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    name: str
+    number: list[int]
+    begin: list[int]
+    end: list[int]
+    thread: str
+
+
+@pytest.fixture
+def find(tmp_path: Path) -> Callable[..., Found | None]:
+    """`find(capture, ...)`: the steps of a job, times of the reports."""
+
+    def find_in(*captures: Capture) -> Found | None:
+        for capture in captures:
+            capture.kernel(capture.call("cudaLaunchKernel", 1, 2), 3, 4)
+        paths = [capture.write(tmp_path / f"rank{capture.rank}.sqlite") for capture in captures]
+        with open_job(paths, tmp_path, ReadOptions(), Progress()) as job:
+            steps = find_steps(job)
+            if steps is None:
+                return None
+            shift = job.alignment.utc_base - UTC
+            times = (steps.begin + shift).tolist(), (steps.end + shift).tolist()
+            task = job.whole.model.tasks[job.whole.task_of_row[steps.last_row]].name
+            return Found(steps.name, steps.number.tolist(), *times, task)
+
+    return find_in
+
+
+def make_rank(rank: int, texts: Sequence[str], begin: int = 1_000, length: int = 1_000) -> Capture:
+    """Return a capture with ranges, one after the other."""
+    capture = Capture(rank, 2)
+    for index, text in enumerate(texts):
+        capture.range(text, begin + 2_000 * index, begin + 2_000 * index + length)
+    return capture
+
+
+STEPS = [f"step {number}" for number in range(4)]
+Find = Callable[..., "Found | None"]
+
+
+def test_the_last_rank_to_begin_and_to_end(find: Find) -> None:
+    found = find(make_rank(0, STEPS, 1_000, 1_500), make_rank(1, STEPS, 1_100, 1_200))
+    assert found == Found("step", [0, 1, 2, 3], [1_100, 3_100, 5_100, 7_100], [2_500, 4_500, 6_500, 8_500], "rank 0")
+
+
+def test_ranges_that_repeat_in_each_step(find: Find) -> None:
+    """Microbatches within steps are none, though they cover as much time."""
+    capture = make_rank(0, STEPS)
+    for begin in range(1_000, 9_000, 2_000):
+        for number in range(2):
+            capture.range(f"microbatch {number}", begin + 500 * number, begin + 500 * number + 500)
+    found = find(capture)
+    assert found is not None and found.name == "step"
+
+
+def test_steps_that_repeat_in_each_epoch(find: Find) -> None:
+    capture = Capture()
+    for epoch in range(3):
+        capture.range(f"epoch {epoch}", 10_000 * epoch, 10_000 * epoch + 9_000)
+        for step in range(4):
+            capture.range(f"step {step}", 10_000 * epoch + 2_000 * step, 10_000 * epoch + 2_000 * step + 1_900)
+    found = find(capture)
+    assert found is not None and found.name == "epoch"
+
+
+def test_the_ranges_that_cover_most_time(find: Find) -> None:
+    capture = make_rank(0, STEPS)
+    for number in range(4):
+        capture.range(f"forward {number}", 1_000 + 2_000 * number, 1_400 + 2_000 * number)
+    found = find(capture)
+    assert found is not None and found.name == "step"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        STEPS[1:],  # a rank that starts late
+        STEPS[:3],  # one that stops early
+        [f"step {number}" for number in range(1, 5)],
+        STEPS[::-1],
+        [*STEPS[:3], "step 5"],
+        [*STEPS, "step 3"],
+        ["warm-up 0"],
+    ],
+)
+def test_ranks_whose_ranges_differ(find: Find, others: Sequence[str]) -> None:
+    assert find(make_rank(0, STEPS), make_rank(1, others)) is None
+
+
+def test_a_rank_without_numbered_ranges(find: Find) -> None:
+    """It may have other ranges, or none."""
+    found = find(make_rank(0, STEPS), make_rank(1, ["train"]))
+    assert found is not None and found.name == "step"
+
+
+def test_too_few_ranges(find: Find) -> None:
+    assert find(make_rank(0, STEPS[:2])) is None
+
+
+def test_ranges_of_several_threads(find: Find) -> None:
+    capture = make_rank(0, STEPS[:2])
+    for number in (2, 3):
+        capture.range(f"step {number}", 10_000 * number, 10_000 * number + 100, thread=1)
+    assert find(capture) is None
+
+
+def test_ranges_that_overlap(find: Find) -> None:
+    assert find(make_rank(0, STEPS, length=2_500)) is None
+
+
+@pytest.mark.parametrize("numbers", [range(0, 40, 2), range(3)])
+def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
+    """PyTorch numbers all operations: those of one name have gaps, or a vanishing part of the time."""
+    capture = Capture()
+    for number in numbers:
+        capture.range(f"aten::rand, op_id = {number}", 1_000 * number, 1_000 * number + 10)
+    capture.call("cudaDeviceSynchronize", 100_000, 200_000)
+    assert find(capture) is None
+
+
+def test_ranges_of_start_and_end(find: Find) -> None:
+    """They need not nest: only push/pop ranges are steps."""
+    capture = Capture()
+    for number in range(4):
+        capture.range(f"step {number}", 1_000 * number, 1_000 * number + 500, kind=60)
+    assert find(capture) is None
