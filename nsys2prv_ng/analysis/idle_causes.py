@@ -48,7 +48,7 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
         report = job.reports[index]
         calls = load_opened_events(report, "cuda_api", job.store)
         begins = np.array([low for low, _ in job.windows], np.int64)
-        launches = _find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
+        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
         ended = gaps.take(launches.gap)
         queued = launches.returned <= ended.begin
         parts.append(_count_whole(ended.take(np.flatnonzero(queued)), QUEUED))
@@ -56,7 +56,7 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
         parts.append(_attribute_to_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
         gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
     for index in group:
-        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
+        is_graph = mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
         parts.append(_count_whole(gaps.take(np.flatnonzero(is_graph)), GRAPH))
         gaps = gaps.take(np.flatnonzero(~is_graph))
     parts.append(_count_whole(gaps, UNKNOWN))
@@ -73,7 +73,7 @@ def _count_whole(gaps: Gaps, cause: str) -> pd.DataFrame:
 _NO_CALL = np.iinfo(np.int64).max
 
 
-class _Launches(NamedTuple):
+class Launches(NamedTuple):
     """Launches of operations that ended gaps, in columns of n: gap (index), thread (place), return of the call (ns)."""
 
     gap: IntArray
@@ -81,9 +81,9 @@ class _Launches(NamedTuple):
     returned: IntArray
 
 
-def _find_launches(
+def find_launches(
     report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
-) -> _Launches:
+) -> Launches:
     """Find the first launch of what begins at the end of each gap, if the report has the launch and its call.
 
     `begins` of windows: the line of a launch before a window begins at the window's begin, where no call begins.
@@ -102,10 +102,10 @@ def _find_launches(
     call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
     returned = np.where(np.isin(sent, begins), sent, np.append(calls.end[first], _NO_CALL)[call])
     known = np.flatnonzero(returned != _NO_CALL)
-    return _Launches(gap[known], thread[known], returned[known])
+    return Launches(gap[known], thread[known], returned[known])
 
 
-def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
+def mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
     """Mark the gaps that end with a node of a graph. (The first node of a launch has a line from it.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):

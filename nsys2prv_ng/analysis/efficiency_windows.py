@@ -1,0 +1,324 @@
+"""Windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
+
+Tasks reach the same NVTX range at different times, so the windows of a step or of a range are each task's own. The
+first step warms up: it does not count, nor does any range that begins in it. Where the user chose the time, he chose
+what counts: then no step is warm-up, and only what no limit of that time cuts counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.analysis.gpu_activity import list_activity_runs
+from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.analysis.steps import Steps
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.objects.places import Stream, Thread
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.parallel import run_in_threads
+
+FEWEST = 3
+"""A range repeats if one thread opened it at least this often."""
+DEEPEST = 2
+"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of one that repeats."""
+_NCCL = "NCCL"
+_RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
+"""Sources of which nothing is before a capture, as the making of graphs may be."""
+
+WHOLE, IN_STEPS, FIRST_STEP = range(3)
+"""Sets of windows: those of each step follow, then those of each range."""
+
+RangeKey = tuple[str, str]
+"""Domain and name of a range."""
+
+
+class StepWindows(NamedTuple):
+    """The steps that count, on each task: n of them, by task and row (of the trace) and index of the step, in ns."""
+
+    name: str
+    number: IntArray
+    """Number of each step."""
+    warmup: int
+    """Number of steps before these that do not count."""
+    task: IntArray
+    row: IntArray
+    step: IntArray
+    begin: IntArray
+    end: IntArray
+    warm_task: IntArray
+    """Tasks with a warm-up, in order, and its limits (ns)."""
+    warm_begin: IntArray
+    warm_end: IntArray
+
+
+class RangeWindows(NamedTuple):
+    """n ranges that repeat: task (of the trace), index into `keys`, begin and end (ns)."""
+
+    task: IntArray
+    key: IntArray
+    begin: IntArray
+    end: IntArray
+    keys: list[RangeKey]
+
+
+class Windows(NamedTuple):
+    """n windows of a GPU or thread: number of the set, begin and end (ns). Those of a set are apart."""
+
+    set: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def list_steps(job: Job, steps: Steps | None) -> StepWindows | None:
+    """Return the windows of the steps of a job; None if none counts."""
+    if steps is None:
+        return None
+    table: pd.DataFrame = pd.concat(
+        run_in_threads(lambda index: _list_own_steps(job, index, steps.name), range(len(job.reports)), job.workers)
+    )
+    table = table.sort_values(["task", "number"])
+    is_warm = (table["number"] == steps.number[0]) & (not job.windows)
+    warm, table = table[is_warm], table[~is_warm]
+    shown = table[table["whole"]].groupby("number")["task"].nunique()
+    number = np.array(sorted(shown.index[shown == table["task"].nunique()]), np.int64)
+    table = table[table["number"].isin(number)]
+    if table.empty:
+        return None
+    return StepWindows(
+        name=steps.name,
+        number=number,
+        warmup=int(not job.windows),
+        task=table["task"].to_numpy(np.int64),
+        row=table["row"].to_numpy(np.int64),
+        step=np.searchsorted(number, table["number"].to_numpy(np.int64)),
+        begin=table["begin"].to_numpy(np.int64),
+        end=table["end"].to_numpy(np.int64),
+        warm_task=warm["task"].to_numpy(np.int64),
+        warm_begin=warm["begin"].to_numpy(np.int64),
+        warm_end=warm["end"].to_numpy(np.int64),
+    )
+
+
+def _list_own_steps(job: Job, index: int, name: str) -> pd.DataFrame:
+    """Return the steps of a report: task, row, number, begin, end (ns), and whether no window cut it."""
+    events = load_opened_events(job.reports[index], "nvtx", job.store)
+    number = events.get_values(families.make_nvtx_number(""))
+    wanted, value = [], np.full(number.size, ABSENT)
+    for kind in events.list_types("nvtx"):
+        if kind == families.make_nvtx_range(""):
+            value = events.get_values(kind)
+            wanted = [own for own, text in events.get_names(kind).items() if text == name]
+    lines = np.flatnonzero(np.isin(value, wanted) & (number != ABSENT))
+    row = job.tree.rows[index][events.place[lines]]
+    return pd.DataFrame(
+        {
+            "task": job.tree.task_of_row[row],
+            "row": row,
+            "number": number[lines],
+            "begin": events.begin[lines],
+            "end": events.end[lines],
+            "whole": events.mark_whole(job.windows)[lines],
+        }
+    )
+
+
+# ---- ranges that repeat ----------------------------------------------------------------------------------------------
+
+
+def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -> RangeWindows:
+    """Return the ranges of some reports that repeat, without those of the warm-up."""
+    keys: dict[RangeKey, int] = {}
+    parts = [(np.zeros(0, np.int64),) * 4]
+    for index in reports:
+        own = _load_own_repeated(job, index, steps)
+        number = np.array([keys.setdefault(key, len(keys)) for key in own.keys], np.int64)
+        parts.append((own.task, number[own.key], own.begin, own.end))
+    task, key, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return RangeWindows(task, key, begin, end, list(keys))
+
+
+def _load_own_repeated(job: Job, index: int, steps: StepWindows | None) -> RangeWindows:
+    """Return the ranges of a report that repeat.
+
+    Ranges of NCCL are its calls, not ranges of the program. Start/end ranges nest in no other and count as outermost.
+    """
+    events = load_opened_events(job.reports[index], "nvtx", job.store)
+    types = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
+    lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
+    push_pop = [kind for kind in types if kind.number == families.make_nvtx_range("").number]
+    line, key, keys = _name_lines(events, push_pop + [kind for kind in types if kind.number in lanes])
+    nested = events.get_values(*push_pop)[line] != ABSENT
+    at = line[nested]
+    depth = np.ones(line.size, np.int64)
+    depth[nested] = measure_depths(events.place[at], events.begin[at], events.end[at])
+    kept = (depth <= DEEPEST) & events.mark_whole(job.windows)[line]
+    line, key = line[kept], key[kept]
+    by_thread, _ = find_distinct(combine_columns(events.place[line], key))
+    repeats = np.bincount(by_thread)[by_thread] >= FEWEST
+    line, key = line[repeats], key[repeats]
+    row = job.tree.rows[index][events.place[line]]
+    windows = RangeWindows(job.tree.task_of_row[row], key, events.begin[line], events.end[line], keys)
+    counts = (row >= 0) & ~_mark_warmup(windows, steps)
+    return windows._replace(
+        task=windows.task[counts], key=key[counts], begin=windows.begin[counts], end=windows.end[counts]
+    )
+
+
+def _name_lines(events: OpenedEvents, types: Sequence[EventType]) -> tuple[IntArray, IntArray, list[RangeKey]]:
+    """Return the lines with any of the types, and the domain and name of each as an index into the third result."""
+    keys: dict[RangeKey, int] = {}
+    parts = [(np.zeros(0, np.int64),) * 2]
+    for kind in types:
+        value = events.get_values(kind)
+        line = np.flatnonzero(value != ABSENT)
+        own, distinct = find_distinct_rows(value[line])
+        names = events.get_names(kind)
+        number = [keys.setdefault((kind.member, names[v]), len(keys)) for (v,) in distinct]
+        parts.append((line, np.array(number, np.int64)[own]))
+    line, key = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return line, key, list(keys)
+
+
+def _mark_warmup(windows: RangeWindows, steps: StepWindows | None) -> BoolArray:
+    """Mark the ranges that begin in the warm-up of their task."""
+    if steps is None or not steps.warm_task.size:
+        return np.zeros(windows.task.size, np.bool_)
+    at = np.minimum(np.searchsorted(steps.warm_task, windows.task), steps.warm_task.size - 1)
+    inside = (windows.begin >= steps.warm_begin[at]) & (windows.begin < steps.warm_end[at])
+    return np.asarray(inside & (steps.warm_task[at] == windows.task), np.bool_)
+
+
+# ---- all windows -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """The windows of a job that do not depend on ranges (ns, on the common clock)."""
+
+    whole: list[tuple[int, int]]
+    in_steps: list[tuple[int, int]]
+    steps: StepWindows | None
+    captures: list[tuple[int, int] | None]
+    """Of each report."""
+
+    @property
+    def first_range(self) -> int:
+        """Number of the first set of a range."""
+        return FIRST_STEP + (0 if self.steps is None else self.steps.number.size)
+
+    def number_sets(self, own: Sequence[RangeKey], keys: dict[RangeKey, int]) -> IntArray:
+        """Return the number in the job of each set of a part of it with its `own` ranges; number new ranges."""
+        ranges = [self.first_range + keys.setdefault(key, len(keys)) for key in own]
+        return np.array([*range(self.first_range), *ranges], np.int64)
+
+    def unite_captures(self, reports: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the captured time of some reports together: sorted and apart."""
+        return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
+
+    def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
+        """Return the windows of what some tasks use: those of all of them together."""
+        common = [
+            (number, *window) for number, own in ((WHOLE, self.whole), (IN_STEPS, self.in_steps)) for window in own
+        ]
+        parts = [np.array(common, np.int64).reshape(-1, 3)]
+        if self.steps is not None:
+            at = np.flatnonzero(np.isin(self.steps.task, tasks))
+            parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
+        at = np.flatnonzero(np.isin(ranges.task, tasks))
+        parts.append(np.stack([self.first_range + ranges.key[at], ranges.begin[at], ranges.end[at]], axis=1))
+        number, begin, end = np.concatenate(parts).T
+        flat = flatten(number, begin, end, np.zeros(number.size, np.int64))
+        return Windows(flat.row, flat.begin, flat.end)
+
+
+def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of spans of time: sorted and apart."""
+    united: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if united and low <= united[-1][1]:
+            united[-1] = united[-1][0], max(united[-1][1], high)
+        else:
+            united.append((low, high))
+    return united
+
+
+def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
+    """Return the windows of a job: the chosen time or the capture, and from the first step that counts to the last."""
+    captures = _find_captures(job)
+    known = [capture for capture in captures if capture is not None]
+    known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
+    known = known or [(job.first, job.last)]
+    whole = job.windows or [(min(low for low, _ in known), max(high for _, high in known))]
+    in_steps: list[tuple[int, int]] = []
+    if steps is not None:
+        _, _, begin, end = cut_to_windows(np.array([steps.begin.min()]), np.array([steps.end.max()]), whole)
+        in_steps = list(zip(begin.tolist(), end.tolist(), strict=True))
+    return WindowPlan(whole, in_steps, steps, captures)
+
+
+def _find_captures(job: Job) -> list[tuple[int, int] | None]:
+    """Return begin and end (ns) of the capture of each report, and of what GPUs, CUDA and MPI did beyond it.
+
+    None for reports of which no thread and no stream was chosen, or that show neither.
+    """
+    captures: list[tuple[int, int] | None] = []
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
+        limits: list[int] = []
+        begin, length = report.metadata.begin, report.metadata.duration
+        if 0 < length < LONGEST_TRACE_NS:
+            limits += [report.clock.at(begin), report.clock.at(begin + length)]
+        for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
+            low, high = run.facts.first, run.facts.last
+            limits += [low, high] if run.on_common_clock else [report.clock.at(low), report.clock.at(high)]
+        is_chosen = any(
+            row >= 0 and isinstance(place, Thread | Stream)  # not a GPU whose metrics it has for another report
+            for place, row in zip(report.places.all, rows.tolist(), strict=True)
+        )
+        captures.append((min(limits), max(limits)) if limits and is_chosen else None)
+    return captures
+
+
+def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:
+    """Return how long (ns, sets x values) each value of a step function is in force in the windows of each set.
+
+    `before`: the value before the first step.
+    """
+    limit = np.concatenate([windows.begin, windows.end])
+    sign = np.repeat(np.array([-1, 1]), windows.set.size)
+    order = np.argsort(limit, kind="stable")
+    first = np.concatenate([limit, steps.time]).min(initial=np.iinfo(np.int64).max)
+    time, value = np.append(first, steps.time), np.append(before, steps.value)
+    sums = np.zeros((sets, values), np.int64)
+    _add_up(time, value, limit[order], np.tile(windows.set, 2)[order], sign[order], sums)
+    return sums
+
+
+@compiled
+def _add_up(time: IntArray, value: IntArray, limit: IntArray, own: IntArray, sign: IntArray, sums: IntArray) -> None:
+    """Add to each row of `sums` the time until the ends of its windows less that until their begins, by value."""
+    until = np.zeros(sums.shape[1], np.int64)
+    i = 0
+    for j in range(limit.size):
+        while i + 1 < time.size and time[i + 1] <= limit[j]:
+            until[value[i]] += time[i + 1] - time[i]
+            i += 1
+        for k in range(until.size):
+            sums[own[j], k] += sign[j] * until[k]
+        sums[own[j], value[i]] += sign[j] * (limit[j] - time[i])
