@@ -55,6 +55,7 @@ _TAGS = f"""
 | {event_types.TAG_COPY} | call to its copy or set | bytes |
 | {event_types.TAG_NCCL} | NCCL send to the matching receive | bytes |
 | {event_types.TAG_RELEASE} | last rank of a communication to a rank that waited for it | 0 |
+| {event_types.TAG_PATH} | row of the critical path to the one where it goes on | 0 |
 | MPI's own | MPI send to the matching receive | the sender's bytes |
 """
 _STATES = """

@@ -126,7 +126,7 @@ Lines are messages, from the start of the send to the end of the receive.
         codes(palette.MPI_CALLS),
         events=span(types.MPI_CALLS["p2p"], types.MPI_CALLS["io"]),
         compose=STACKED,
-        messages=Messages((types.TAG_LAUNCH, types.TAG_COPY, types.TAG_NCCL), "!="),
+        messages=Messages((types.TAG_LAUNCH, types.TAG_COPY, types.TAG_NCCL, types.TAG_RELEASE, types.TAG_PATH), "!="),
     ),
 )
 

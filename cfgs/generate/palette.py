@@ -100,6 +100,26 @@ LATE_REASONS = {
 }
 """Colours of why a rank was late: those of what it was late in."""
 
+PATH_KINDS = {
+    0: NOTHING,
+    types.PATH_COMPUTE: COMPUTE,
+    types.PATH_MOVING: COMMUNICATION,
+    types.PATH_NOT_SPLIT: shade(COMMUNICATION, 3),
+    types.PATH_MEMORY: MEMORY,
+    types.PATH_LAUNCH: shade(HOST_API, 2),
+    types.PATH_GAP: IDLE,
+    types.PATH_CUDA_CALL: HOST_API,
+    types.PATH_SYSTEM_CALL: shade(OPERATING_SYSTEM, -2),
+    types.PATH_HOST: GREEN,
+    types.PATH_MPI: MPI,
+    types.PATH_OUTSIDE: WAITING,
+    types.PATH_UNKNOWN: shade(GREY, -3),
+}
+"""Colours of the critical path: those of what it is in. Green is host code, since the path is in one thing at a time.
+
+With any colour vision, two kinds differ by at least 13 in CIE Lab, but for MPI and communication that is not split.
+"""
+
 KINDS = {
     0: NOTHING,
     types.CUDA_API.number: HOST_API,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from cfgs.generate import palette
-from cfgs.generate.paraver_cfg import GRADIENT, NODE, TASK, Folder, Window, divided, only
+from cfgs.generate.paraver_cfg import GRADIENT, NODE, SIGN, TASK, Folder, Window, divided, only, product
 from cfgs.generate.shared import (
+    FLAG,
     GPU_IDLE,
     IN_ANY,
     IN_COMMUNICATION,
     IN_COMPUTE,
+    NAMES,
     activity,
     activity_of_ranks,
     activity_with_waits,
@@ -96,6 +98,23 @@ analysis/waited_for shows who is waited for; analysis/exposed_communication adds
 """,
     activity_with_waits_of_ranks("Activity of the GPU of each rank, with waits", GPU_IDLE),
     activity_with_waits(),
+)
+
+_on_path = Window("On the critical path", FLAG, events=only(types.CRITICAL_PATH), compose=SIGN)
+_compute = names("Compute kernels", only(types.KERNEL))
+_communication = names("NCCL kernels", only(types.NCCL_KERNEL))
+VIEWS.add(
+    "on_critical_path",
+    "Kernels of each stream while they are on the critical path, by name: compute kernels and NCCL kernels",
+    """
+First window: compute kernels. Second window: NCCL kernels, of which the part that waits for another rank is not on the
+path. A kernel is shown while the critical path runs on its stream, and all other time is dark. If such a kernel gets
+faster, so may the job; if a kernel gets faster that is dark here, the job does not.
+analysis/critical_path shows the whole path, basics/kernels and basics/nccl all kernels.
+""",
+    product("Compute kernels on the critical path", NAMES, _compute, _on_path),
+    product("NCCL kernels on the critical path", NAMES, _communication, _on_path),
+    hidden_first=(_compute, _communication, _on_path),
 )
 
 VIEWS.add(

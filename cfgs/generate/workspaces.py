@@ -58,6 +58,12 @@ WORKSPACES = [
         analysis="waited_for nccl_waiting lateness exposed_communication pipeline_bubble",
     ),
     _declare(
+        "What is on the critical path?",
+        (types.CRITICAL_PATH,),
+        analysis="critical_path critical_path_profile",
+        views="on_critical_path",
+    ),
+    _declare(
         "What is communicated?",
         (types.NCCL_KERNEL, families.NVTX_NCCL, *types.MPI_CALLS.values(), types.UCX_CALL),
         analysis="overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl "

@@ -85,6 +85,37 @@ GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits"
 LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns")
 """On the kernel or call that the others waited for: by how much it began later than the last of the others."""
 
+# ---- the critical path: derived over all ranks -----------------------------------------------------------------------
+(
+    PATH_COMPUTE,
+    PATH_MOVING,
+    PATH_NOT_SPLIT,
+    PATH_MEMORY,
+    PATH_LAUNCH,
+    PATH_GAP,
+    PATH_CUDA_CALL,
+    PATH_SYSTEM_CALL,
+    PATH_HOST,
+    PATH_MPI,
+    PATH_OUTSIDE,
+    PATH_UNKNOWN,
+) = range(1, 13)
+PATH_KINDS = {
+    PATH_COMPUTE: "Compute",
+    PATH_MOVING: "Moving data",
+    PATH_NOT_SPLIT: "Communication not split",
+    PATH_MEMORY: "Memory operation",
+    PATH_LAUNCH: "Launch latency",
+    PATH_GAP: "Device gap",
+    PATH_CUDA_CALL: "CUDA call",
+    PATH_SYSTEM_CALL: "System call",
+    PATH_HOST: "Host code",
+    PATH_MPI: "MPI call",
+    PATH_OUTSIDE: "Waiting for a rank not selected",
+    PATH_UNKNOWN: "Unknown",
+}
+CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
+
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 
@@ -327,6 +358,7 @@ TAG_LAUNCH = 55001
 TAG_COPY = 55002
 TAG_NCCL = 55004
 TAG_RELEASE = 55005
+TAG_PATH = 55006
 
 # ---- states: Extrae's numbers and colours ----------------------------------------------------------------------------
 IDLE = 0

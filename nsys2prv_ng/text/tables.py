@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _SHORTEST = 12
 """Characters that a text column keeps in the narrowest table."""
+_TRIES = 4
+"""How often names that are equal when cut are cut elsewhere: of more than two, some differ further on than others."""
 
 
 def format_table(
@@ -15,22 +17,57 @@ def format_table(
     text_last: bool = False,
     width: int | None = None,
     keep_distinct: bool = False,
+    shortest: int = _SHORTEST,
     gap: str = "  ",
     indent: int = 0,
 ) -> list[str]:
     """Return one line per row, titles first: the first `texts` columns to the left, the others to the right.
 
     `text_last`: the last column stands to the left as well, unpadded. `width`: columns of the terminal; a wider table
-    cuts its text columns in the middle, the widest first, down to 12 characters. `keep_distinct`: but never so far that
-    two different names become the same. `gap` stands between columns, `indent` blanks before each line.
+    cuts its text columns as `cut_names` does, the widest first, down to `shortest` characters. `keep_distinct`: but
+    never so far that two different names become the same if cut in the middle. `gap` stands between columns, `indent`
+    blanks before each line.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if width is not None:
         names = [[row[column] for row in rows] for column in range(texts)]
-        narrowest = [_find_narrowest(column) if keep_distinct else _SHORTEST for column in names]
+        narrowest = [_find_narrowest(column) if keep_distinct else shortest for column in names]
         _narrow(widths, narrowest, width - indent - len(gap) * (len(widths) - 1))
+    columns = [cut_names(column, width) for column, width in zip(zip(*rows, strict=True), widths[:texts], strict=False)]
     margin = " " * indent
-    return [margin + gap.join(_align(row, widths, texts, text_last)).rstrip() for row in rows]
+    return [
+        margin + gap.join(_align([*names, *row[texts:]], widths, texts, text_last)).rstrip()
+        for row, names in zip(rows, zip(*columns, strict=True), strict=True)
+    ]
+
+
+def cut_names(names: Sequence[str], width: int) -> list[str]:
+    """Return names of at most `width` characters: cut in the middle, or else where those that would be equal differ."""
+    short = {name: cut_middle(name, width) for name in names}
+    for _ in range(_TRIES):
+        for group in _group_equal(short):
+            low, high = min(group), max(group)  # these two differ first
+            differ_at = next((i for i, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), len(low))
+            short |= {name: _cut_before(name, width, differ_at) for name in group}
+    return [short[name] for name in names]
+
+
+def _group_equal(short: Mapping[str, str]) -> list[list[str]]:
+    """Return the groups of names that are equal when cut."""
+    groups: dict[str, list[str]] = {}
+    for name, text in short.items():
+        groups.setdefault(text, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _cut_before(text: str, width: int, position: int) -> str:
+    """Return a text of at most `width` characters with those from a position on, as many as fit, and its begin."""
+    if len(text) <= width:
+        return text
+    head = max(0, (width - 4) // 2)
+    rest = text[min(position, len(text) - (width - 2 - head)) :]
+    room = width - 2 - head
+    return f"{text[:head]}..{rest if len(rest) <= room else rest[: room - 2] + '..'}"
 
 
 def cut_middle(text: str, width: int) -> str:
@@ -43,7 +80,7 @@ def cut_middle(text: str, width: int) -> str:
 
 def _align(row: Sequence[str], widths: Sequence[int], texts: int, text_last: bool) -> list[str]:
     cells = [
-        cut_middle(cell, width).ljust(width) if column < texts else cell.rjust(width)
+        cell.ljust(width) if column < texts else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
     if text_last:

@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nsys2prv_ng.analysis.clock_check import check_clocks
+from nsys2prv_ng.analysis.critical_path import check_size, find_critical_path
 from nsys2prv_ng.analysis.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
@@ -26,6 +28,7 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
+from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.wait_records import derive_waits
@@ -71,15 +74,17 @@ def translate(
         waits = find_waits(job)
         late = find_reasons(job, waits, name_hosts=plan.summary)
         derived = derive_waits(job, waits, late, plan.wait_lines)
-        job = replace(job, joined=[*job.joined, derived.joined])
+        path = find_critical_path(job, waits, name_ranges=plan.summary) if job.finds_waits else None
+        derived_path = derive_path(job, path, derived.labels)
+        job = replace(job, joined=[*job.joined, derived.joined, derived_path])
         numbering = _number_names(job, derived.labels, kept_labels)
         runs = _list_runs(job, derived.states, numbering)
         _write_names(trace, output, job, numbering)
         rows = job.tree.model.number_rows()
         size = write_records(trace, runs, rows, job.origin, job.store, progress, threads=threads)
-        summary = compute_summary(job, waits, late) if plan.summary else None
+        summary = compute_summary(job, waits, late, path) if plan.summary else None
 
-    warnings = list(job.warnings)
+    warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if job.finds_waits else ())]
     if job.is_empty:
         warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
     for warning in warnings:

@@ -32,6 +32,8 @@ from tests.cfgs.cases import (
 from tests.cfgs.evaluator.evaluate import Histogram, RefusedError, Window, evaluate
 from tests.trace_reader import Trace, read_trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 THREADS = {
     # The end of one kernel and the begin of the next at the same time: a burst without length is between.
     "value": Case(single(), KERNELS),

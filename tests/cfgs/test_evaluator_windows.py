@@ -28,6 +28,8 @@ from tests.cfgs.cases import (
 )
 from tests.trace_reader import Trace, read_trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 TASK_0 = [(0, 10, 0), (10, 15, 1), (15, 20, 2), (20, 30, 2), (30, 35, 1), (35, 100, 0)]
 BUSY = [(0, 10, 0), (10, 15, 1), (15, 20, 2), (20, 25, 2), (25, 30, 3), (30, 35, 2), (35, 45, 1), (45, 100, 0)]
 UPPERS = {

@@ -12,6 +12,8 @@ from tests.sources.node.node_reports import CARD, DATA, DIAGNOSTICS, EVENTS, FIE
 from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 CALL = ("start", "end", "globalTid", "nameId")
 GB = 1_000_000  # bytes per ms
 

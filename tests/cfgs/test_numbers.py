@@ -14,6 +14,8 @@ from tests.conftest import REPOSITORY, Unpacked
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 NCCL_CALL = 9500
 

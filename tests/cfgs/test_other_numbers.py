@@ -15,6 +15,8 @@ from tests.report_truth import Report
 from tests.sources.small_reports import MAIN, WORKER, export, translate_reports
 from tests.trace_reader import Trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 MESSAGES = ("start", "end", "globalTid", "textId", "bufferAddr", "packedSize", "peerWorkerUid", "tag")
 
 

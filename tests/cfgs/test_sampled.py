@@ -19,6 +19,8 @@ from tests.sources.small_reports import translate_reports
 from tests.spans import find_gaps
 from tests.trace_reader import Trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 FUNCTION, MODULE = 30000000, 30000200
 SOURCES = "kernels,memory_operations,cuda_api,os_runtime,cpu_samples"
 

@@ -30,6 +30,8 @@ from tests.cfgs.waits_trace import (
 from tests.conftest import REPOSITORY
 from tests.trace_reader import Trace
 
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
+
 ROWS = range(len(TASK_OF_ROW))
 WAITING, MOVING = 1, 2
 

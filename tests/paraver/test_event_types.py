@@ -119,6 +119,7 @@ TYPES = {
     63000412: "Why the rank waited for was late",
     63000413: "GPU activity with waits",
     63000414: "Lateness in a communication [ns]",
+    63000420: "Critical path",
     66000000: "OpenACC other",
     66000001: "OpenACC data",
     66000002: "OpenACC launch",
@@ -433,6 +434,20 @@ VALUES = {
         8: "Communication not split, exposed",
         9: "Compute over communication not split",
     },
+    63000420: {
+        1: "Compute",
+        2: "Moving data",
+        3: "Communication not split",
+        4: "Memory operation",
+        5: "Launch latency",
+        6: "Device gap",
+        7: "CUDA call",
+        8: "System call",
+        9: "Host code",
+        10: "MPI call",
+        11: "Waiting for a rank not selected",
+        12: "Unknown",
+    },
     63000400: {
         0: "Nothing recorded",
         1: "Compute",
@@ -551,6 +566,7 @@ def test_states() -> None:
 def test_tags() -> None:
     tags = (event_types.TAG_LAUNCH, event_types.TAG_COPY, event_types.TAG_NCCL)
     assert tags == (55001, 55002, 55004)
+    assert (event_types.TAG_RELEASE, event_types.TAG_PATH) == (55005, 55006)
 
 
 # ---- types of families -----------------------------------------------------------------------------------------------

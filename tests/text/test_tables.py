@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from nsys2prv_ng.text.tables import cut_middle, format_table
+from nsys2prv_ng.text.tables import cut_middle, cut_names, format_table
 
 ROWS = [
     ("kernel", "count", "model"),
@@ -28,6 +28,27 @@ def test_names_are_cut_in_the_middle() -> None:
         "ampere_b..28x64_nn     12",
         "ampere_b..28x64_tn  4,321",
     ]
+
+
+def test_names_that_differ_in_the_middle_are_cut_there() -> None:
+    names = [f"void at::native::reduce<{size}, {kind}, 4>(int, long)" for size in (128, 512) for kind in ("Sum", "Max")]
+    assert cut_names([*names, "kernel", names[0]], 28) == [
+        *("void at::nat..128, Sum, 4>..", "void at::nat..128, Max, 4>.."),
+        *("void at::nat..512, Sum, 4>..", "void at::nat..512, Max, 4>.."),
+        *("kernel", "void at::nat..128, Sum, 4>.."),
+    ]
+    assert cut_names(names, 12) == ["void..Sum,..", "void..Max,..", "void..Sum,..", "void..Max,.."], "no room for more"
+    table = format_table([("", "ns"), *((name, "1") for name in names)], width=32)
+    assert len(set(table)) == 5 and max(map(len, table)) == 32
+
+
+@given(
+    st.integers(1, 60).flatmap(lambda n: st.tuples(*[st.text("ab", min_size=n, max_size=n)] * 2)), st.integers(6, 50)
+)
+def test_two_names_of_one_length_differ_when_cut(names: tuple[str, str], width: int) -> None:
+    short = cut_names(names, width)
+    assert [len(text) for text in short] == [min(len(name), width) for name in names]
+    assert (short[0] == short[1]) == (names[0] == names[1])
 
 
 @given(

@@ -14,7 +14,7 @@ from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests import report_truth as truth
 from tests.conftest import FAST_SETS, HAS_LARGE_REPORTS, NO_REPORTS, REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
-from tests.trace_reader import compare_tables
+from tests.trace_reader import compare_tables, read_trace
 from tests.translated import (
     BYTES,
     CAPTURE,
@@ -310,7 +310,7 @@ def test_every_event_is_written_or_accounted_for(translated: Translated) -> None
     graphs = sum(report.count("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") for report in reports)
     assert lines.read == rows["kernels"] + rows["memory_operations"] + graphs
     assert lines.written == len(trace.communications)
-    summary = translated.summary
+    summary, trace = translated.summary, read_trace(trace.path)
     assert summary.events == trace.events["line"].nunique()
     assert summary.states == len(trace.states)
     assert summary.communications == len(trace.communications)

@@ -168,6 +168,7 @@ def test_every_time_of_a_gpu_has_the_value_of_its_kernels(made: Made) -> None:
     assert len(checked) >= 4
 
 
+@pytest.mark.slow
 def test_parts_of_a_window_are_cut_from_those_of_the_whole(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     whole = make(tmp_path, reports)
@@ -204,6 +205,7 @@ def test_nothing_is_derived_unasked(tmp_path: Path) -> None:
     assert not {"waits", "wait_lines", "gpu_waits"} & set(names)
 
 
+@pytest.mark.slow
 def test_the_shortest_wait_with_a_line(tmp_path: Path) -> None:
     made = make(tmp_path, sorted(SAMPLES.glob("ddp-2x2.*.sqlite")), wait_lines=0)
     waits = made.intervals(WAITED_FOR)

@@ -246,6 +246,8 @@ def test_what_lies_outside_is_counted(reports: list[Path], whole: Translated, tm
     window = length // 4, length // 2
     translated = translated_set(reports, tmp_path, selection=Selection(window=window))
     for account in translated.summary.sources:
+        if account.name in ("critical_path", "path_lines"):
+            continue  # a window has a path of its own
         before = whole.account(account.name)
         assert account.read == before.read == account.written + sum(account.dropped.values())
         outside = before.written - account.written
