@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.analysis.waits import Waits, place_collectives
+from nsys2prv_ng.analysis.placed_parts import Parts
+from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
@@ -24,15 +25,16 @@ _ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
 _TO_OR_FROM_ROOT = "ncclBroadcast", "ncclBcast", "ncclReduce"
 
 
-def measure_bandwidth(job: Job, waits: Waits) -> list[Bandwidth]:
+def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
     """Return the bandwidth of collectives by function, communicator and size, most bytes first.
+
+    `parts`: those of all operations of the job.
 
     It covers the operations of which all kernels are in the chosen time, are split, and carry out nothing else.
     """
     operations, table = job.operations, job.operations.table
     if not len(operations):
         return []
-    parts = place_collectives(job)
     at = find_rows(
         [waits.row, waits.begin, waits.end], [np.where(parts.row >= 0, parts.row, -1), parts.begin, parts.end]
     )

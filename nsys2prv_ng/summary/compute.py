@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis import idle_causes
+from nsys2prv_ng.analysis.clock_check import check_clocks
+from nsys2prv_ng.analysis.critical_path import CriticalPath, check_size, find_critical_path
+from nsys2prv_ng.analysis.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.gpu_activity import (
     NO_ACTIVITY,
     NO_GAPS,
@@ -22,11 +25,16 @@ from nsys2prv_ng.analysis.gpu_activity import (
     measure_activity,
 )
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
+from nsys2prv_ng.analysis.steps import find_steps
 from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary import totals
+from nsys2prv_ng.summary.critical_path import sum_critical_path
+from nsys2prv_ng.summary.efficiency import sum_efficiency, sum_steps
+from nsys2prv_ng.summary.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.model import (
     Cause,
     GpuNumbers,
@@ -53,17 +61,22 @@ class _ReportSums(NamedTuple):
     ranges: pd.DataFrame
 
 
-def compute_summary(job: Job, waits: Waits | None = None, late: LateReasons | None = None) -> JobSummary:
+def compute_summary(
+    job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
+) -> JobSummary:
     """Return the numbers of a job. The records of at most `job.workers` reports are in memory at a time.
 
-    `waits` and `late`: those of the job, if they have been found before.
+    `waits`, `late` and `path`: those of the job, if they have been found before.
     """
     waits = find_waits(job) if waits is None else waits
     late = find_reasons(job, waits) if late is None else late
+    if path is None and job.finds_waits:
+        path = find_critical_path(job, waits)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = list(run_in_threads(lambda index: _sum_report(job, index, waiting), range(len(job.reports)), job.workers))
     gpus = _sum_gpus(job, devices)
+    efficiency = compute_efficiency(job, waits, find_steps(job))
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, [part.ranges for part in parts], wait_numbers)
     kernels = _list_kernels([part.kernels for part in parts])
@@ -84,7 +97,7 @@ def compute_summary(job: Job, waits: Waits | None = None, late: LateReasons | No
         tasks=len(job.tree.model.tasks),
         start_utc_ns=job.start_utc,
         duration_ns=job.duration,
-        windows_ns=[(low - job.origin, high - job.origin) for low, high in job.windows],
+        windows_ns=[(low - job.origin, min(high, job.last) - job.origin) for low, high in job.windows],
         gpus=gpus,
         ranges=ranges,
         kernels=kernels,
@@ -92,10 +105,33 @@ def compute_summary(job: Job, waits: Waits | None = None, late: LateReasons | No
         nccl=nccl,
         mpi=mpi,
         absent=[name for name, is_absent in absent.items() if is_absent],
+        chosen=_list_chosen(job.selection),
         waits=wait_numbers,
+        efficiency=sum_efficiency(job, efficiency),
+        steps=sum_steps(job, efficiency, waiting),
+        critical_path=None if path is None else sum_critical_path(job, path),
         skipped=job.skipped,
-        warnings=list(job.warnings),
+        warnings=[
+            *job.warnings,
+            *check_clocks(job),
+            *_warn_of_payload(job, wait_numbers),
+            *(check_size(job) if job.finds_waits else ()),
+        ],
     )
+
+
+def _list_chosen(selection: Selection) -> list[str]:
+    """Return what the user restricted."""
+    chosen = {
+        "time": selection.window is not None or bool(selection.nvtx_range),
+        "ranks": selection.ranks is not None,
+        "GPUs": selection.gpus is not None,
+    }
+    return [name for name, is_chosen in chosen.items() if is_chosen]
+
+
+def _warn_of_payload(job: Job, waits: WaitNumbers | None) -> list[str]:
+    return [] if waits is None else describe_missing_payload(waits.reports_without_payload, len(job.reports))
 
 
 def _list_kernels(parts: Sequence[pd.DataFrame]) -> list[KernelNumbers]:

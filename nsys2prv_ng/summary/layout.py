@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -12,6 +13,11 @@ from nsys2prv_ng.text.tables import format_table
 MOST_ROWS = 10
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
 """Stand where a thread was in no NVTX range, or in no call."""
+_TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
+_SHORTEST = 8
+"""Characters of a name in a table that is too wide otherwise."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+"""A blank at which `textwrap` ends no line."""
 
 
 def format_percent(part: float, whole: float) -> str:
@@ -27,9 +33,15 @@ def format_rate(size: int, ns: int) -> str:
 def make_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, texts: int = 1, gap: str = "  "
 ) -> list[str]:
-    """Return the lines of a table; the first `texts` columns hold names from reports."""
+    """Return the lines of a table; the first `texts` columns hold names from reports.
+
+    Where the table is too wide, names are shorter, and a single blank stands between columns.
+    """
     names = [[*map(clean_name, row[:texts]), *row[texts:]] for row in rows]
-    return format_table([titles, *names], texts=texts, width=width, gap=gap)
+    lines = format_table([titles, *names], texts=texts, width=width, gap=gap)
+    if max(map(len, lines)) > width:
+        return format_table([titles, *names], texts=texts, width=width, gap=" ", shortest=_SHORTEST)
+    return lines
 
 
 def clean_name(name: str) -> str:
@@ -38,9 +50,15 @@ def clean_name(name: str) -> str:
     return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Return the lines of a text."""
-    return textwrap.wrap(text, width)
+def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
+    """Return the lines of a text, none of which ends between a number and its unit or an option and its value.
+
+    `indent`: blanks before the first line and before the others.
+    """
+    first, others = (" " * count for count in indent)
+    joined = _TOGETHER.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def count_more(count: int, what: str) -> list[str]:

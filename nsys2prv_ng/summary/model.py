@@ -16,6 +16,8 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.build import build_dataclass
+from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, StepNumbers
+from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.text.formatting import format_utc
 
 SUMMARY_VERSION = 1
@@ -187,8 +189,21 @@ class MpiWaits:
     wait_ns: int
     transfer_ns: int
     unsplit_ns: int
+    collectives: int
     last: int
     caused_wait_ns: int
+    caused_in_messages_ns: int
+
+
+@dataclass(frozen=True)
+class LongestWait:
+    """The stretch of time in which others waited for a task without a break, of which they waited longest."""
+
+    ns: int
+    """Waiting of all others in it."""
+    from_ns: int
+    """Its limits as the option `time` takes them: from the start of the trace of all time."""
+    to_ns: int
 
 
 @dataclass(frozen=True)
@@ -203,12 +218,18 @@ class RankWaits:
     """Waiting while its GPU computes nothing; None where the activity of GPUs was not read."""
     transfer_ns: int
     unsplit_ns: int
+    collectives: int
+    """Collectives that it takes part in."""
     last: int
     """Collectives in which others waited for it."""
     caused_wait_ns: int
     """Time that others waited for it."""
+    caused_in_messages_ns: int
+    """The part of it in sends and receives."""
     reason: str | None
     """Why it was late, by what cost most; None if nobody waited for it."""
+    longest_wait: LongestWait | None
+    """In NCCL and in MPI; None if nobody waited for it."""
     mpi: MpiWaits | None
 
     @property
@@ -216,13 +237,19 @@ class RankWaits:
         """Time that others waited for it, in NCCL and in MPI."""
         return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
 
+    @property
+    def all_caused_in_messages_ns(self) -> int:
+        """The part of it in sends and receives."""
+        return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
+
 
 @dataclass(frozen=True)
 class Culprit:
     """Why a task was late, how often, and how long others waited for it.
 
-    `range` and `call` are what its thread was in, or where it launched what was late. `operation` is what ended late on
-    the GPU. They are empty where there is none.
+    `range` and `call` are what its thread was in for most of the time, or where it launched what was late. `operation`
+    is what ended late on the GPU. They are empty where there is none. `origin_task` is the task that delayed it:
+    for which it had waited itself, directly or through others. It is empty where there is none or it is not known.
     """
 
     rank: int | None
@@ -231,7 +258,25 @@ class Culprit:
     range: str
     call: str
     operation: str
+    origin_rank: int | None
+    origin_task: str
     times: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class LateCost:
+    """How long others waited for what a task was in at each time: as Culprit, but each part of a wait by itself.
+
+    The costs of a task add up to the time that others waited for it.
+    """
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
     ns: int
 
 
@@ -251,16 +296,21 @@ class Bandwidth:
 
 @dataclass(frozen=True)
 class WaitNumbers:
-    """Who waits for whom. `split` and `not_split`, by reason, count kernels and calls."""
+    """Who waits for whom. `split`, `below_uncertainty` and `not_split`, by reason, count kernels and calls."""
 
     operations: int
     """Collectives and messages between ranks."""
     nccl_collectives: int
     mpi_collectives: int
     split: int
+    below_uncertainty: int
+    """Their wait is below the uncertainty of the clocks: all of them counts as moving."""
     not_split: dict[str, int]
+    reports_without_payload: int
+    """Reports in which calls of NCCL have no payload."""
     ranks: list[RankWaits]
     culprits: list[Culprit]
+    costs: list[LateCost]
     bandwidth: list[Bandwidth]
 
 
@@ -283,11 +333,20 @@ class JobSummary:
     nccl: list[NcclNumbers]
     mpi: list[MpiNumbers]
     absent: list[str]
-    """What the reports hold nothing of."""
+    """What the reports hold nothing of, or the chosen part of them."""
+    chosen: list[str] = field(default_factory=list)
+    """What the user restricted: time, ranks, GPUs."""
     skipped: list[SkippedReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     waits: WaitNumbers | None = None
     """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
+    critical_path: PathNumbers | None = None
+    """None where the reports show neither calls nor operations, and where nothing is derived."""
+
+    efficiency: EfficiencyNumbers | None = None
+    """None where the reports have neither GPUs nor main threads."""
+    steps: StepNumbers | None = None
+    """None where no steps of the program were found."""
 
     @property
     def start_utc(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.host_activity import shorten_range_name
+from nsys2prv_ng.summary.efficiency_text import describe_efficiency, format_efficiency_verdict
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
     NO_CALL,
@@ -18,8 +19,11 @@ from nsys2prv_ng.summary.layout import (
     make_table,
     wrap,
 )
+from nsys2prv_ng.summary.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
-from nsys2prv_ng.summary.wait_text import describe_waits, format_verdicts
+from nsys2prv_ng.summary.path_text import describe_path, format_path_verdict
+from nsys2prv_ng.summary.verdicts import format_verdicts
+from nsys2prv_ng.summary.wait_text import describe_waits
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
 
 NARROWEST, WIDTH, WIDEST = 80, 100, 120
@@ -44,18 +48,25 @@ def format_summary(summary: JobSummary) -> str:
 def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
     """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
     sections = [
-        [_title(summary)],
-        format_verdicts(summary, width),
+        wrap(_title(summary), width),
+        _payload(summary, width),
+        [
+            *format_efficiency_verdict(summary.efficiency, summary.steps, width),
+            *format_verdicts(summary, width),
+            *format_path_verdict(summary.critical_path, summary.tasks, width),
+        ],
         _gpus(summary.gpus, width),
         _gaps(summary.gpus, width),
         _causes(summary.gpus, width),
         *describe_waits(summary, width),
+        *describe_path(summary.critical_path, summary.tasks, width),
+        *describe_efficiency(summary.efficiency, summary.steps, width),
         _ranges(summary.ranges, width),
         _kernels(summary, width),
         _memory_operations(summary, width),
         _nccl(summary, width),
         _mpi(summary, width),
-        wrap(f"Not in these reports: {', '.join(summary.absent)}", width) if summary.absent else [],
+        _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -75,6 +86,19 @@ def _title(summary: JobSummary) -> str:
     selected = sum(high - low for low, high in summary.windows_ns)
     only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
     return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z"
+
+
+def _payload(summary: JobSummary, width: int) -> list[str]:
+    """Return that payload is missing, which makes most of what follows on NCCL incomplete."""
+    count = 0 if summary.waits is None else summary.waits.reports_without_payload
+    return [line for text in describe_missing_payload(count, summary.reports) for line in wrap(f"Note: {text}", width)]
+
+
+def _absent(summary: JobSummary, width: int) -> list[str]:
+    if not summary.absent:
+        return []
+    where = f"the chosen {' and '.join(summary.chosen)}" if summary.chosen else "these reports"
+    return wrap(f"Not in {where}: {', '.join(summary.absent)}", width)
 
 
 def _gpu_name(gpu: GpuNumbers) -> str:
@@ -131,7 +155,6 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
     if not has_memory and not any(gpu.gaps for gpu in gpus):
         return []
-    titles = ["GPU", "gaps", "total", "mean", "longest", "at", *(["peak memory"] if has_memory else [])]
     listed = _select_most_idle(gpus)
     rows = []
     for gpu in listed:
@@ -142,7 +165,8 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         )
         at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
         memory = [format_bytes(gpu.peak_memory_bytes)] if has_memory else []
-        rows.append([_gpu_name(gpu), f"{gpu.gaps:,}", *gaps, at, *memory])
+        rows.append([_gpu_name(gpu), *memory, f"{gpu.gaps:,}", *gaps, at])
+    titles = ["GPU", *(["peak memory"] if has_memory else []), "gaps", "total", "mean", "longest", "begins at"]
     return [*make_table(titles, rows, width), *count_more(len(gpus) - len(listed), " GPUs")]
 
 
@@ -177,10 +201,14 @@ def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
     if not ranges:
         return []
     rows = [_range_row(repeated) for repeated in ranges[:MOST_ROWS]]
-    titles = ["NVTX range", "slowest", "tasks", "count", "mean", "min", "max", "spread"]
-    waits = any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks)
-    what = "mean of a task, without waiting for others" if waits else "mean of a task"
-    caption = f"NVTX ranges that repeat; spread: (slowest - fastest {what}) / mean of all:"
+    titles = ["NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"]
+    if any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks):
+        caption = (
+            "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
+            "smallest mean of a task) / mean of all, without it:"
+        )
+    else:
+        caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all:"
     return [
         *wrap(caption, width),
         *make_table(titles, rows, width, texts=2),

@@ -1,16 +1,15 @@
-"""Why tasks were late, as a summary names it."""
+"""Why tasks were late, in the words of the trace: the labels of event type 63000412."""
 
 from __future__ import annotations
 
 from nsys2prv_ng.paraver import event_types as types
 
-LAUNCH, DEVICE, DEPENDENCY, CALL, UNKNOWN = "launch", "device", "dependency", "call", "unknown"
+LAUNCH = types.LATE_REASONS[types.LATE_LAUNCH]
+DEVICE = types.LATE_REASONS[types.LATE_DEVICE]
+DEPENDENCY = types.LATE_REASONS[types.LATE_DEPENDENCY]
+CALL = types.LATE_REASONS[types.LATE_CALL]
+UNKNOWN = types.LATE_REASONS[types.LATE_UNKNOWN]
+NOT_SELECTED = "not selected"
+"""What shows why is on ranks or in time that the user did not choose. A trace says that it is unknown."""
 
-LATE_REASONS = {
-    types.LATE_LAUNCH: LAUNCH,
-    types.LATE_DEVICE: DEVICE,
-    types.LATE_DEPENDENCY: DEPENDENCY,
-    types.LATE_CALL: CALL,
-    types.LATE_UNKNOWN: UNKNOWN,
-}
-"""Names by the values of event type 63000412."""
+ON_HOST = LAUNCH, CALL

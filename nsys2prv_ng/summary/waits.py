@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.gpu_activity import list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpu_waits import find_gpu_rows
 from nsys2prv_ng.analysis.late_reasons import LateReasons
 from nsys2prv_ng.analysis.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.analysis.wait_rules import NOT_MATCHED, REASONS
+from nsys2prv_ng.analysis.placed_parts import place_collectives
+from nsys2prv_ng.analysis.wait_rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -24,8 +25,10 @@ from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
-from nsys2prv_ng.summary.model import Culprit, MpiWaits, RankWaits, WaitNumbers
-from nsys2prv_ng.summary.wait_reasons import LATE_REASONS
+from nsys2prv_ng.summary.culprits import Blamed, WaitsForTasks, sum_culprits
+from nsys2prv_ng.summary.late_rows import find_main_reasons, group_costs
+from nsys2prv_ng.summary.missing_payload import NO_PAYLOAD, mark_without_payload
+from nsys2prv_ng.summary.model import MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = nccl.SOURCE.name
 """The source without which kernels of NCCL are not matched over ranks."""
@@ -56,26 +59,51 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
     if not kernels.ns.any() and not calls.at.size:
         return None
     shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels.pieces, calls, strict=True)))
-    culprits = _list_culprits(job, waits, late, shown)
-    not_split = {
-        reason: int((waits.verdict[np.unique(shown.at)] == verdict).sum()) for verdict, reason in REASONS.items()
-    }
-    not_split[REASONS[NOT_MATCHED]] += kernels.unmatched
-    operation, is_mpi = waits.operation[shown.at], waits.is_mpi[shown.at]
+    blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
+    why = sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
+    parts = place_collectives(job)
+    at = np.unique(shown.at)
     return WaitNumbers(
-        operations=_count_distinct(operation[operation >= 0]) + _count_messages(job),
-        nccl_collectives=_count_distinct(operation[(operation >= 0) & ~is_mpi]),
-        mpi_collectives=_count_distinct(operation[(operation >= 0) & is_mpi]),
-        split=int(waits.is_split[np.unique(shown.at)].sum()),
-        not_split={reason: count for reason, count in not_split.items() if count},
-        ranks=_list_ranks(job, waits, kernels, calls, culprits),
-        culprits=culprits,
-        bandwidth=measure_bandwidth(job, waits),
+        operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job),
+        nccl_collectives=int(_mark_collectives(job, waits, kernels.pieces).sum()),
+        mpi_collectives=int(_mark_collectives(job, waits, calls).sum()),
+        split=int(waits.is_split[at].sum()),
+        below_uncertainty=int((waits.verdict[at] == BELOW_UNCERTAINTY).sum()),
+        not_split=_count_not_split(job, waits, at, kernels.unmatched),
+        reports_without_payload=int(mark_without_payload(job).sum()),
+        ranks=_list_ranks(job, waits, kernels, calls, parts.row, why),
+        culprits=why.culprits,
+        costs=why.costs,
+        bandwidth=measure_bandwidth(job, waits, parts),
     )
 
 
-def _count_distinct(values: IntArray) -> int:
-    return int(np.unique(values).size)
+def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: Sequence[int]) -> dict[str, int]:
+    """Return the number of kernels and calls that are not split, by reason.
+
+    `at`: those in the chosen time, as positions in `Waits`; `unmatched`: number of kernels that are not among these, by
+    report.
+    """
+    lacks_payload = mark_without_payload(job)
+    of_lacking = np.zeros(job.new_row.size, np.bool_)
+    for index in np.flatnonzero(lacks_payload).tolist():
+        rows = job.whole.rows[index]
+        of_lacking[rows[rows >= 0]] = True
+    without = of_lacking[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+    counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()}
+    del counts[REASONS[BELOW_UNCERTAINTY]]
+    numbers = np.array(unmatched, np.int64)
+    counts[REASONS[NOT_MATCHED]] += int(numbers[~lacks_payload].sum())
+    counts[NO_PAYLOAD] = int(without.sum() + numbers[lacks_payload].sum())
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
+    """Mark the collectives (of `Job.operations`) that some pieces carry out."""
+    marks = np.zeros(len(job.operations), np.bool_)
+    operation = waits.operation[pieces.at]
+    marks[operation[operation >= 0]] = True
+    return marks
 
 
 def _count_messages(job: Job) -> int:
@@ -114,11 +142,11 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
 
 
 class _Kernels(NamedTuple):
-    """Kernels of NCCL in the trace: their time (ns) by task, what is known of them, and the number of the others."""
+    """Kernels of NCCL in the trace: their time (ns) by task, what is known of them, number of the others by report."""
 
     ns: IntArray
     pieces: ShownWaits
-    unmatched: int
+    unmatched: list[int]
 
 
 def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
@@ -138,7 +166,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
 
     parts = list(run_in_threads(match, range(len(job.reports)), job.workers))
     matched = np.unique(np.concatenate([part[1] for part in parts]))
-    return _Kernels(np.sum([part[0] for part in parts], axis=0), pieces.take(matched), sum(part[2] for part in parts))
+    return _Kernels(np.sum([part[0] for part in parts], axis=0), pieces.take(matched), [part[2] for part in parts])
 
 
 def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -172,44 +200,56 @@ def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | N
 
 
 class _TaskSums(NamedTuple):
-    """Sums by task: time (ns) of waiting, moving and both; times last; waiting (ns) that it caused."""
+    """Sums by task: time (ns) of waiting, moving and both; collectives, times last; waiting (ns) that it caused."""
 
     wait: IntArray
     transfer: IntArray
     whole: IntArray
+    collectives: IntArray
     last: IntArray
     caused: IntArray
+    caused_in_messages: IntArray
 
 
-def _sum_by_task(job: Job, waits: Waits, pieces: ShownWaits) -> _TaskSums:
+def _sum_by_task(job: Job, waits: Waits, pieces: ShownWaits, part_row: IntArray) -> _TaskSums:
+    """Return the sums of some pieces. `part_row`: row of each part of `Job.operations`, -1 for none."""
     tasks, task = len(job.tree.model.tasks), job.tree.task_of_row[pieces.row]
-    sums = np.zeros((4, tasks), np.int64)
+    wait_ns, transfer, whole, caused, caused_in_messages = np.zeros((5, tasks), np.int64)
     parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
-    np.add.at(sums[0], task, wait)
-    np.add.at(sums[1], task[parted], (pieces.end - pieces.until)[parted])
-    np.add.at(sums[2], task, pieces.end - pieces.begin)
+    np.add.at(wait_ns, task, wait)
+    np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
+    np.add.at(whole, task, pieces.end - pieces.begin)
     row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # of nobody: the one appended
     blamed = np.flatnonzero((row >= 0) & (wait > 0))
     culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
-    np.add.at(sums[3], culprit, wait[blamed])
-    collective = np.flatnonzero(operation >= 0)
-    _, first = encode_rows(culprit[collective], operation[collective])
-    last = np.bincount(culprit[collective[first]], minlength=tasks)
-    return _TaskSums(sums[0], sums[1], sums[2], last, sums[3])
+    np.add.at(caused, culprit, wait[blamed])
+    message = operation < 0
+    np.add.at(caused_in_messages, culprit[message], wait[blamed][message])
+    last = _count_by_task(culprit[~message], operation[~message], tasks)
+
+    number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
+    part_row = np.append(job.new_row, -1)[part_row]
+    mine = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
+    collectives = _count_by_task(job.tree.task_of_row[part_row[mine]], number[mine], tasks)
+    return _TaskSums(wait_ns, transfer, whole, collectives, last, caused, caused_in_messages)
+
+
+def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
+    """Return the number of different operations of each task."""
+    _, first = encode_rows(task, operation)
+    return np.bincount(task[first], minlength=tasks)
 
 
 def _list_ranks(
-    job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, culprits: list[Culprit]
+    job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
 ) -> list[RankWaits]:
     """Return the numbers of the tasks with kernels of NCCL or MPI calls over ranks, in their order."""
-    nccl, mpi = _sum_by_task(job, waits, kernels.pieces), _sum_by_task(job, waits, calls)
+    nccl, mpi = (_sum_by_task(job, waits, pieces, part_row) for pieces in (kernels.pieces, calls))
     exposed = _measure_exposed(job, waits, kernels.pieces)
     exposed_ns = np.zeros(kernels.ns.size, np.int64)
     if exposed is not None:
         np.add.at(exposed_ns, job.tree.task_of_row[kernels.pieces.row], exposed)
-    reason_of_task: dict[str, str] = {}
-    for culprit in culprits:
-        reason_of_task.setdefault(culprit.task, culprit.reason)
+    main = find_main_reasons(group_costs(why.costs, why.culprits))
     ranks = []
     for number, task in enumerate(job.tree.model.tasks):
         if kernels.ns[number] or mpi.whole[number] or nccl.caused[number] or mpi.caused[number]:
@@ -223,9 +263,12 @@ def _list_ranks(
                     exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
                     transfer_ns=transfer,
                     unsplit_ns=int(kernels.ns[number]) - wait - transfer,
+                    collectives=int(nccl.collectives[number]),
                     last=int(nccl.last[number]),
                     caused_wait_ns=int(nccl.caused[number]),
-                    reason=reason_of_task.get(task.name),
+                    caused_in_messages_ns=int(nccl.caused_in_messages[number]),
+                    reason=main[task.name].reason if task.name in main else None,
+                    longest_wait=why.longest.get(task.name),
                     mpi=_make_mpi(mpi, number) if mpi.whole.any() else None,
                 )
             )
@@ -234,36 +277,13 @@ def _list_ranks(
 
 def _make_mpi(sums: _TaskSums, task: int) -> MpiWaits:
     wait, transfer, whole = int(sums.wait[task]), int(sums.transfer[task]), int(sums.whole[task])
-    return MpiWaits(whole, wait, transfer, whole - wait - transfer, int(sums.last[task]), int(sums.caused[task]))
-
-
-# ---- culprits --------------------------------------------------------------------------------------------------------
-
-
-def _list_culprits(job: Job, waits: Waits, late: LateReasons, shown: ShownWaits) -> list[Culprit]:
-    """Return why tasks were late, with the longest waiting of others first."""
-    wait = shown.until - shown.begin
-    blamed = np.flatnonzero((waits.culprit[shown.at] >= 0) & (wait > 0))
-    instance = late.instance[shown.at[blamed]]
-    why = [job.whole.task_of_row[late.row], late.reason, late.range, late.call, late.operation]
-    rows = pd.DataFrame({"instance": instance, "ns": wait[blamed], **{str(i): c[instance] for i, c in enumerate(why)}})
-    sums = rows.groupby([str(i) for i in range(len(why))], as_index=False).agg(
-        times=("instance", "nunique"), ns=("ns", "sum")
+    return MpiWaits(
+        mpi_ns=whole,
+        wait_ns=wait,
+        transfer_ns=transfer,
+        unsplit_ns=whole - wait - transfer,
+        collectives=int(sums.collectives[task]),
+        last=int(sums.last[task]),
+        caused_wait_ns=int(sums.caused[task]),
+        caused_in_messages_ns=int(sums.caused_in_messages[task]),
     )
-    names = [*late.names, ""]  # the last one is that of NONE
-    culprits = [
-        Culprit(
-            rank=job.whole.ranks[task],
-            task=job.whole.model.tasks[task].name,
-            reason=LATE_REASONS[reason],
-            range=names[in_range],
-            call=names[call],
-            operation=names[operation],
-            times=times,
-            ns=ns,
-        )
-        for task, reason, in_range, call, operation, times, ns in zip(
-            *(sums[column].tolist() for column in sums.columns), strict=True
-        )
-    ]
-    return sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation))

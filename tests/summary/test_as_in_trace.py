@@ -14,9 +14,11 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
-from tests.conftest import REPOSITORY, slow_but
+from tests.conftest import REPOSITORY
 from tests.summary.made import overview_of
 from tests.trace_reader import Trace, pair_intervals, read_trace
+
+pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
 CHOICES = {
@@ -41,7 +43,7 @@ class Both:
         return [self.trace.names["TASK"].index(gpu.tasks[0]) for gpu in self.found.gpus]
 
 
-@pytest.fixture(scope="module", params=slow_but("ranks", CHOICES))
+@pytest.fixture(scope="module", params=CHOICES)
 def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Both:
     reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))
     output = tmp_path_factory.mktemp("trace") / "trace.prv"
@@ -55,7 +57,6 @@ def both(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytest
     return Both(read_trace(output), found)
 
 
-@pytest.mark.slow
 def test_time_0_and_length_are_those_of_the_trace(both: Both) -> None:
     """Unless all is shown, which begins with the first event of the kinds that are read."""
     assert both.found.duration_ns <= both.trace.duration

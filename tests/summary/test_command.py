@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +26,8 @@ TABLES = (
 )
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
-        memory_operations nccl mpi absent skipped warnings waits""",
+        memory_operations nccl mpi absent chosen skipped warnings waits critical_path
+        efficiency steps""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -35,9 +37,14 @@ KEYS = {
     "mpi": "call count total_ns max_ns sent_bytes received_bytes rated_ns",
 }
 """What programs rely on: a change of these needs another version."""
+RATES = re.compile(r"^\.efficiency\b.*\.nccl_as_\w+\.(device|host)\.\w+$|^\.steps\.(spread|drift)$")
+"""The only numbers of the JSON document that are not integers."""
+
 WAIT_KEYS = {
-    "ranks": """rank task nccl_ns wait_ns exposed_wait_ns transfer_ns unsplit_ns last caused_wait_ns reason mpi""",
-    "culprits": "rank task reason range call operation times ns",
+    "ranks": """rank task nccl_ns wait_ns exposed_wait_ns transfer_ns unsplit_ns collectives last caused_wait_ns
+        caused_in_messages_ns reason longest_wait mpi""",
+    "culprits": "rank task reason range call operation origin_rank origin_task times ns",
+    "costs": "rank task reason range call operation ns",
     "bandwidth": "function communicator ranks bytes count ns algorithm_bytes_per_s bus_bytes_per_s",
 }
 
@@ -63,13 +70,13 @@ def without(report: Path, copy: Path, *patterns: str) -> Path:
     return changed(report, copy, [f"DROP TABLE {name}" for name in names])
 
 
-def numbers_in(value: Any) -> list[object]:
-    """All numbers of a JSON document."""
+def numbers_in(value: Any, name: str = "") -> list[tuple[str, int | float]]:
+    """All numbers of a JSON document, with the keys that lead to them."""
     if isinstance(value, dict):
-        value = list(value.values())
+        return [number for key, each in value.items() for number in numbers_in(each, f"{name}.{key}")]
     if isinstance(value, list):
-        return [number for each in value for number in numbers_in(each)]
-    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else []
+        return [number for each in value for number in numbers_in(each, name)]
+    return [(name, value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
 def test_prints_every_table(printed: str) -> None:
@@ -100,7 +107,9 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
     for document in documents:
         assert document["version"] == 1
         assert set(document) == set(KEYS[""].split())
-        assert all(isinstance(number, int) for number in numbers_in(document))
+        numbers = numbers_in(document)
+        assert [name for name, number in numbers if not (isinstance(number, int) or RATES.search(name))] == []
+        assert all(0 <= number <= 1 for name, number in numbers if RATES.search(name) and ".nccl_as_" in name)
     for section, keys in KEYS.items():
         if section:
             found = [row for document in documents for row in document[section]]
@@ -119,7 +128,9 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
         "nccl_collectives",
         "mpi_collectives",
         "split",
+        "below_uncertainty",
         "not_split",
+        "reports_without_payload",
     } | set(WAIT_KEYS)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.model import JobSummary, MpiNumbers
 from nsys2prv_ng.summary.text import format_tables
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import overview_of
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +36,62 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
 def test_of_many_gpus_the_most_idle_are_shown(found: JobSummary) -> None:
     one = found.gpus[0]
     gpus = [replace(one, gpu=n, busy_ns=one.span_ns - n * 1000, idle_ns=n * 1000) for n in range(40)]
-    shown = format_tables(replace(found, gpus=gpus, waits=None)).split("\n\n")[1].splitlines()
+    shown = (
+        format_tables(replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None))
+        .split("\n\n")[1]
+        .splitlines()
+    )
     assert [line.split()[2] for line in shown if line.startswith("gpunode")] == [str(n) for n in range(24, 40)]
     assert shown[-1] == "  and 24 more that are less idle (the JSON has all)"
     whole = sum(gpu.idle_ns for gpu in gpus)
     assert shown[-3].split()[-2:] == format_time(whole).split()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) -> None:
+    """The largest numbers of a long job, in tasks without a rank."""
+    big, count, long = 99_999 * 10**9, 12_345_678, "a name that is longer than most " * 4
+    ranges = [
+        replace(each, name=long, slowest_task=long, tasks=[make_large(t) for t in each.tasks]) for each in found.ranges
+    ]
+    gpus = [replace(gpu, gaps=count, peak_memory_bytes=big, node=long, longest_gap_at_ns=big) for gpu in found.gpus]
+    mpi = [MpiNumbers("MPI_File_write_at_all", count, big, big, big, big, big)]
+    kernels = [replace(kernel, name=long, count=count, total_ns=big) for kernel in found.kernels]
+    assert found.waits is not None
+    waits = replace(found.waits, ranks=[make_large(replace(rank, rank=None, task=long)) for rank in found.waits.ranks])
+    large = replace(
+        found,
+        ranges=ranges,
+        gpus=gpus,
+        mpi=mpi,
+        kernels=kernels,
+        waits=waits,
+        critical_path=None,
+        efficiency=None,
+        steps=None,
+    )
+    assert max(map(len, format_tables(large, width).splitlines())) <= width
+
+
+def make_large(numbers: T) -> T:
+    """The same with large numbers."""
+    large = {"ns": 99_999 * 10**9, "count": 12_345_678, "last": 123_456}
+    names = [field.name for field in fields(numbers)]  # type: ignore[arg-type]
+    return replace(numbers, **{name: large[kind] for name in names for kind in large if name.split("_")[-1] == kind})  # type: ignore[type-var]
+
+
+def test_what_is_absent_is_so_in_what_was_chosen(found: JobSummary) -> None:
+    for chosen, where in (
+        ([], "these reports"),
+        (["time"], "the chosen time"),
+        (["time", "ranks"], "the chosen time and ranks"),
+    ):
+        assert format_tables(replace(found, chosen=chosen)).endswith(f"\nNot in {where}: MPI")
+
+
+def test_memory_stands_with_the_gpu_and_not_with_its_gaps(found: JobSummary) -> None:
+    [title] = (line for line in format_tables(found).splitlines() if "peak memory" in line)
+    assert title.split("  ")[0] == "GPU" and title.index("peak memory") < title.index("gaps") < title.index("begins at")
 
 
 def test_ranks_are_shown_as_spans(found: JobSummary) -> None:

@@ -200,6 +200,7 @@ def test_ranges_that_repeat(made: tuple[JobSummary, list[Report]]) -> None:
     assert told == {key: (len(v), sum(v), min(v), max(v)) for key, v in expected.items()}
 
 
+@pytest.mark.slow
 def test_tasks_of_a_range_are_in_order(samples: Path) -> None:
     found = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     steps = next(each for each in found.ranges if each.name == "step")
