@@ -213,9 +213,9 @@ class TranslateOptions(JobOptions):
     derived: Annotated[
         bool,
         Option(
-            "Omit derived data: activity, idle gaps and kernels in flight of whole GPUs, and who waits for whom.",
+            "Omit derived data: activity, idle gaps and kernels in flight of whole GPUs, waits, and the critical path.",
             flag="--no-derived",
-            keyword_help="Add derived data: activity, gaps, kernels in flight of whole GPUs, and who waits for whom.",
+            keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, and the critical path.",
         ),
     ] = True
     wait_lines: Annotated[

@@ -156,7 +156,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep all real reports but a few, and the long ones, from the fast tier."""
     for item in items:
         of_reports = _OF_REPORTS.search(item.nodeid)
-        is_large = of_reports is not None and of_reports.group() not in (*FAST_SETS, *FAST_REPORTS, "samples/ddp-2x2")
+        is_large = of_reports is not None and of_reports.group() not in (*FAST_SETS, *FAST_REPORTS)
         is_large |= "ddplong-2x2" in item.nodeid
         if is_large or {"long_set", "long_ddp"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)

@@ -15,7 +15,7 @@ import typer.main
 import nsys2prv_ng
 from nsys2prv_ng.cli.app import app
 from tests.cli.program_runs import run
-from tests.conftest import SAMPLES, slow_but
+from tests.conftest import SAMPLES
 
 DDP = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
 
@@ -77,7 +77,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", slow_but("part", CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_same_bytes_as_the_command_line(tmp_path: Path, case: str) -> None:
     words, keywords = CASES[case]
     for name in ("shell", "program"):
@@ -105,7 +106,8 @@ def test_texts_are_paths_and_one_report_is_enough(tmp_path: Path) -> None:
         force=True,
         labels_from=tmp_path / "trace.pcf",
     )
-    assert [account.name for account in summary.sources] == ["kernels", "device_activity"]
+    names = [account.name for account in summary.sources]
+    assert names == ["kernels", "device_activity", "critical_path", "path_lines"]
 
 
 def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 STATE, EVENT, COMMUNICATION = 1, 2, 3
+PATH, PATH_LINE = 63000420, 55006
+"""Event type and tag of the critical path."""
 _COLON, _NEWLINE = ord(":"), ord("\n")
 _HEADER = re.compile(r"#Paraver \((?P<date>[^)]*)\):(?P<end>\d+)_ns:(?P<resources>\d+\([\d,]+\)):1:(?P<rest>.*)")
 _STATE_FIELDS = ["cpu", "appl", "task", "thread", "begin", "end", "state"]
@@ -66,6 +68,16 @@ class Trace:
         """Return the first value of an event type on each line that has it, by line."""
         events = self.events[self.events["type"] == event_type]
         return events.drop_duplicates("line").set_index("line")["value"]
+
+    def omit_path(self) -> Trace:
+        """Return the trace without the critical path, for tests of what reports show themselves."""
+        return replace(
+            self,
+            types={number: label for number, label in self.types.items() if number != PATH},
+            values={number: labels for number, labels in self.values.items() if number != PATH},
+            events=self.events[self.events["type"] != PATH].reset_index(drop=True),
+            communications=self.communications[self.communications["tag"] != PATH_LINE].reset_index(drop=True),
+        )
 
 
 def read_trace(path: Path) -> Trace:

@@ -96,7 +96,7 @@ def translated_set(
     summary = translate(
         reports, output, TranslationPlan(sources=chosen, source_options=source_options, selection=selection)
     )
-    return Translated(summary, read_trace(output), tuple(reports))
+    return Translated(summary, read_trace(output).omit_path(), tuple(reports))
 
 
 def bytes_of_trace(reports: Sequence[Path], folder: Path) -> tuple[bytes, bytes, bytes]:

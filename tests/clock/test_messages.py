@@ -18,20 +18,21 @@ from nsys2prv_ng.operations.parts import Evidence, RankMessages
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.progress import Progress
 from tests.clock.injected import Error, aligned, put_into, utc_of
+from tests.conftest import Unpacked
 
 MS, US, PPM = 10**6, 10**3, 1e-6
 LINKS = [(0, 2), (1, 3)]
 
 
 @pytest.fixture(scope="module")
-def pipeline(shared_reports: Path) -> list[Path]:
+def pipeline(shared_reports: Path, unpacked: Unpacked) -> list[Path]:
     """A pipeline of two stages on two nodes, which share no collective."""
-    return [shared_reports / f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
+    return [unpacked(shared_reports / f"exercises/ex3a-pp2.rank{rank}.sqlite") for rank in range(4)]
 
 
 @pytest.fixture(scope="module")
-def plain_pipeline(shared_reports: Path) -> list[Path]:
-    return [shared_reports / f"exercises/ex3a-pp2-plain.rank{rank}.sqlite" for rank in range(4)]
+def plain_pipeline(shared_reports: Path, unpacked: Unpacked) -> list[Path]:
+    return [unpacked(shared_reports / f"exercises/ex3a-pp2-plain.rank{rank}.sqlite") for rank in range(4)]
 
 
 @pytest.fixture(scope="module")

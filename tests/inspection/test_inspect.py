@@ -226,6 +226,7 @@ def names_of_tasks(names: Mapping[str, Sequence[str]]) -> list[str]:
     return sorted(name for name in names["TASK"] if name not in names["NODE"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", list(list_single_reports()))
 def test_tasks_are_those_of_a_trace(report, whole_traces):
     _, found = seen(report)

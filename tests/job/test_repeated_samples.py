@@ -61,6 +61,7 @@ def shown(reports: list[Path], folder: Path) -> tuple[dict[str, list[tuple[int, 
     return found
 
 
+@pytest.mark.slow
 def test_reports_that_overlap(tmp_path: Path) -> None:
     """The first to begin has its values; of others what is later, though their clocks are their own."""
     reports = [

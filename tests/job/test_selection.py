@@ -38,7 +38,7 @@ def translated(reports, folder, sources=None, source_options=None, **selection):
     assert not check_trace(folder / "out.prv").problems
     for source in summary.sources:
         assert source.read == source.written + sum(source.dropped.values()), source.name
-    return summary, read_trace(folder / "out.prv")
+    return summary, read_trace(folder / "out.prv").omit_path()
 
 
 def sql(report, statement):

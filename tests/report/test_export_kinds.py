@@ -148,6 +148,7 @@ def test_good_export_of_any_kind_is_used(
     assert fake.exports() == [] and _content(there) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "about",
     [
@@ -250,6 +251,7 @@ def _tree(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): b"/" if file.is_dir() else file.read_bytes() for file in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_what_is_no_export_stays_and_another_kind_is_made(report: Path, fake: Fake, tmp_path: Path, foreign) -> None:  # type: ignore[no-untyped-def]
     there = report.with_name("rank.0_pqtdir")
@@ -259,6 +261,7 @@ def test_what_is_no_export_stays_and_another_kind_is_made(report: Path, fake: Fa
     assert _tree(there) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_nowhere_to_put_it(report: Path, fake: Fake, tmp_path: Path, foreign) -> None:  # type: ignore[no-untyped-def]
     for name in ("rank.0_pqtdir", "rank.0_arwdir", "rank.0.sqlite"):
@@ -318,6 +321,7 @@ def test_old_folder_comes_back_where_the_new_one_cannot_be_put(
 # --------------------------------------------------------------------------------------------------- damaged folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["NVTX_EVENTS", "META_DATA_EXPORT", "StringIds"])
 @pytest.mark.parametrize("size", [0, 100])
 @pytest.mark.parametrize("kind", ["parquetdir", "arrowdir"])
@@ -366,6 +370,7 @@ def test_real_age_of_a_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
     assert find_export(report, tmp_path, fake.nsys) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.sqlite")), ids=lambda path: path.stem)
 def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample: Path, kind: str) -> None:

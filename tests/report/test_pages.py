@@ -47,6 +47,7 @@ def assert_equal(path: Path, columns: list[str], table: str = "t") -> bool:
     return found is not None
 
 
+@pytest.mark.slow
 def test_generated_databases(tmp_path):
     outcomes = Counter()
 

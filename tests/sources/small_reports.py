@@ -59,7 +59,7 @@ def translate_reports(
     assert check_trace(output).problems == []
     for source in result.sources:
         assert source.read == source.written + sum(source.dropped.values()), source
-    return read_trace(output), result
+    return read_trace(output).omit_path(), result
 
 
 def get_account(result: TranslationResult, name: str) -> SourceAccount:

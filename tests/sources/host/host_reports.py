@@ -67,7 +67,7 @@ def translate_sources(
     for account in summary.sources:
         assert account.read == account.written + sum(account.dropped.values()), account
     assert check_trace(folder / "trace.prv").problems == []
-    return summary, read_trace(folder / "trace.prv")
+    return summary, read_trace(folder / "trace.prv").omit_path()
 
 
 def get_account(summary: TranslationResult, source: str) -> SourceAccount:

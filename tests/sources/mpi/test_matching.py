@@ -218,6 +218,7 @@ def test_everything_is_matched_without_receives_from_any_source(run: Run) -> Non
     assert pairs == run.pairs
 
 
+@pytest.mark.slow
 @given(runs, st.sets(st.integers(0, 3), max_size=3))
 @settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: set[int]) -> None:
@@ -229,6 +230,7 @@ def test_only_what_met_is_matched_where_reports_are_missing(run: Run, missing: s
     assert result.read == len(pairs) + sum(result.dropped.values())
 
 
+@pytest.mark.slow
 @given(runs, st.integers(0, 10**9))
 @settings(deadline=None, max_examples=examples(60))
 def test_only_what_met_is_matched_where_partners_are_hidden(run: Run, seed: int) -> None:

@@ -118,6 +118,7 @@ def test_groups_nest_and_their_outermost_end_launches(tmp_path: Path) -> None:
     assert sums(in_trace, truth.SEQUENCE) == [1, 3, 4]
 
 
+@pytest.mark.slow
 def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
     """Calls at one time on other threads are in no group; correlation ids are a process's own."""
     path = tmp_path / "report.sqlite"
@@ -211,6 +212,7 @@ def test_where_calls_do_not_come_out_even_each_kernel_has_all(tmp_path: Path) ->
     assert sums(in_trace, truth.BYTES) == [7, 7]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.integers(0, 2), st.integers(0, 1)), max_size=12),

@@ -119,6 +119,7 @@ def test_messages_go_between_kernels_where_there_are_any(tmp_path: Path) -> None
     assert trace.names["THREAD"][row].startswith("CUDA-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_kernel", [(), (1,), (0, 1)])
 def test_only_kernels_wait(tmp_path: Path, with_kernel: Sequence[int]) -> None:
     """A call on the host returns when its kernel is launched: it neither waits nor shows when a rank arrived."""
@@ -150,6 +151,7 @@ def test_members_are_ranks_in_task_order_where_none_is_missing(tmp_path: Path) -
     assert messages.dropped == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", ["from the environment", "from a peer", "from the communicator"])
 def test_members_are_not_guessed_where_one_is_missing(tmp_path: Path, known: str) -> None:
     """Ranks 1 and 2 of a job, which may be any ranks of the communicator."""

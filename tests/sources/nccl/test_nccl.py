@@ -148,6 +148,7 @@ def test_collectives_of_all_ranks_have_the_same_numbers(ddp: Translated) -> None
     assert all(members == by_rank["rank 0"] for members in by_rank.values())
 
 
+@pytest.mark.slow
 def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: Path) -> None:
     """Without ranks 1 and 3, and without the calls that made the communicator, nobody can say who is its rank 2."""
     paths = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)]
@@ -160,6 +161,7 @@ def test_peers_are_not_guessed_where_ranks_are_missing(samples: Path, tmp_path: 
     assert peers == {f"rank {rank} of comm 1, task unknown" for rank in (0, 1, 3)}
 
 
+@pytest.mark.slow
 def test_the_trace_without_nvtx_has_the_same_payloads(ddp: Translated, samples: Path, tmp_path: Path) -> None:
     paths = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
     trace, summary = translate_reports(paths, tmp_path / "trace.prv", "nccl")
