@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect as introspection
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -31,6 +31,7 @@ from nsys2prv_ng.runtime.progress import Progress
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.selection import Selection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.sources.shared.source import Source
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -175,6 +176,9 @@ def _make_read_options(options: JobOptions) -> ReadOptions:
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
             window=options.time,
+            step=options.step,
+            steps=None if options.steps is None else (options.steps[0], options.steps[1]),
+            skips_warmup=options.skip_warmup,
             nvtx_range=options.nvtx_range,
             ranks=None if options.ranks is None else frozenset(options.ranks),
         ),
@@ -207,9 +211,9 @@ def _make_plan(options: TranslateOptions) -> TranslationPlan:
         stack_depth=options.stack_depth,
     )
     shortest = dict(options.min_duration or {})
-    _check_sources(sources, source_options, shortest)
     gpus = None if options.gpus is None else frozenset(options.gpus)
     selection = replace(shared.selection, gpus=gpus, shortest=shortest)
+    _check_sources(sources, source_options, selection)
     return TranslationPlan(
         sources=sources,
         source_options=source_options,
@@ -227,18 +231,19 @@ def _make_plan(options: TranslateOptions) -> TranslationPlan:
     )
 
 
-def _check_sources(selected: Sequence[Source], options: SourceOptions, shortest: Mapping[str, int]) -> None:
+def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
     """Refuse options of sources that are not selected."""
     names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
         ("nvtx_range", options.nvtx_range, "nvtx"),
+        ("step", selection.step, "nvtx"),
         ("nvtx_domain", options.nvtx_domains, "nvtx"),
         ("metrics", options.metrics, "gpu_metrics"),
         ("metrics_changes", options.metrics_changes, "gpu_metrics"),
     ):
         if value and source not in names:
             raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
-    for source in shortest:
+    for source in selection.shortest:
         if source not in names:
             known = ", ".join(names)
             raise UsageError(f"{source} is none of the selected sources: {known}", parameter="min_duration")

@@ -20,6 +20,8 @@ AnyPath = str | os.PathLike[str]
 Names = Iterable[str] | None
 Numbers = Iterable[int] | None
 TimeWindow = tuple[int | None, int | None] | None
+StepWindow = list[int | None] | tuple[int | None, int | None] | None
+"""First and last step; None is no limit."""
 Paths = Iterable[AnyPath] | None
 MinDurations = Mapping[str, int] | None
 
@@ -89,6 +91,15 @@ def _check_window(value: object) -> str:
     return ""
 
 
+def _check_steps(value: object) -> str:
+    """Return what is wrong with the first and last step, or an empty text."""
+    limits = list(value) if isinstance(value, tuple | list) else []
+    if len(limits) != 2 or any(limit is not None and not _is_integer(limit) for limit in limits):
+        return "give two step numbers, (first, last); None is no limit"
+    first, last = limits
+    return "FIRST must not be greater than LAST" if None not in limits and first > last else ""
+
+
 def _check_durations(value: object) -> str:
     """Return what is wrong with lengths by source, or an empty text."""
     is_sound = isinstance(value, Mapping) and all(
@@ -112,6 +123,7 @@ _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
     (Numbers, lambda value: _check_list(value, int, "integers")),
     (Paths, lambda value: _check_list(value, (str, os.PathLike), "paths")),  # type: ignore[arg-type]
     (TimeWindow, _check_window),
+    (StepWindow, _check_steps),
     (MinDurations, _check_durations),
     (bool, _check_type(bool, "True or False")),
     (int, _check_type(int, "an integer")),
@@ -160,6 +172,27 @@ class JobOptions(ReadingOptions):
             default="all",
         ),
     ] = None
+    steps: Annotated[
+        StepWindow,
+        Option(
+            "Only these steps of the program, by number: from the first begin on any rank to the last end.",
+            keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
+            metavar="FIRST:LAST",
+            default="all",
+            unit="steps",
+        ),
+    ] = None
+    skip_warmup: Annotated[
+        bool, Option("Only the steps that do not warm up: all but the first, and slow ones that follow it.")
+    ] = False
+    step: Annotated[
+        str,
+        Option(
+            "Text of the NVTX ranges that are the steps of the program, without their number.",
+            metavar="TEXT",
+            default="the ranges with a number that cover most time; without any, kernels that repeat",
+        ),
+    ] = ""
     nvtx_range: Annotated[
         str,
         Option("Only while an NVTX range with this text is open on any rank (wildcards: * and ?).", metavar="TEXT"),
@@ -295,12 +328,12 @@ class TranslateOptions(JobOptions):
         super().__post_init__()
         if self.kernel_names not in ("short", "demangled"):
             raise UsageError("must be short or demangled", parameter="kernel_names", value=self.kernel_names)
-        if self.metrics_changes and (self.time is not None or self.nvtx_range):
-            other = "time" if self.time is not None else "nvtx_range"
-            raise UsageError(
-                f"cannot be combined with {other}: the values at the start would be unknown",
-                parameter="metrics_changes",
-            )
+        for name in ("time", "nvtx_range", "steps", "skip_warmup"):
+            if self.metrics_changes and getattr(self, name) not in (None, "", False):
+                raise UsageError(
+                    f"cannot be combined with {name}: the values at the start would be unknown",
+                    parameter="metrics_changes",
+                )
 
 
 # ---- check -----------------------------------------------------------------------------------------------------------

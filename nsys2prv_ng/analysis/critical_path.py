@@ -12,12 +12,12 @@ from nsys2prv_ng.analysis.path_calls import MPI_CALL, SYSTEM_CALL
 from nsys2prv_ng.analysis.path_columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path_lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path_walk import walk
-from nsys2prv_ng.analysis.steps import Steps, find_steps
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import EVENT
 
@@ -30,7 +30,8 @@ class CriticalPath(NamedTuple):
 
     windows: list[tuple[int, int]]
     steps: Steps | None
-    """The steps in the only window, the first of all left out; None if the user chose the time, or there are none."""
+    """The steps of the only window, which begins after those that warm up; None if the user chose the time, or there
+    are none."""
     begin: IntArray
     end: IntArray
     row: IntArray
@@ -60,8 +61,8 @@ class CriticalPath(NamedTuple):
 def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> CriticalPath | None:
     """Find the critical path of each window of time that the user chose.
 
-    Else of the steps of the program but the first, if its ranges show them, or of all time from the first call or
-    operation to the last. None if the reports have neither calls nor operations. Without `name_ranges`, the segments
+    Else of the steps of the program without those that warm up, or of all time from the first call or operation to the
+    last. None if the reports have neither calls nor operations. Without `name_ranges`, the segments
     have no NVTX ranges: a trace shows their kinds alone. None as well if there is too much to look at (`check_size`).
     """
     if check_size(job):
@@ -69,12 +70,15 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     lanes = load_lanes(job, waits)
     if not lanes.operations.begin.size and not lanes.calls.begin.size:
         return None
-    steps = None if job.windows else find_steps(job)
+    steps = None if job.windows else job.steps
     ends = _sort_by_end(lanes)
-    if steps is not None:
+    if steps is not None and steps.has_ranges:
         operation, end = _find_end_of_steps(lanes, steps)
-        thread = NONE if operation >= 0 else int(np.flatnonzero(lanes.thread_row == steps.last_row)[0])
-        windows, starts = [(int(steps.begin[1]), end)], [Start(operation, thread)]
+        thread = NONE if operation >= 0 else _find_last_thread(lanes, steps)
+        windows, starts = [(_find_begin(steps), end)], [Start(operation, thread)]
+    elif steps is not None:
+        windows = [(_find_begin(steps), int(steps.end.max()))]
+        starts = [_find_start(job, lanes, windows[0])]
     else:
         windows = [(low, min(high, job.last)) for low, high in job.windows] or [_measure_span(job, lanes)]
         starts = [_find_start(job, lanes, window) for window in windows]
@@ -107,6 +111,16 @@ def check_size(job: Job) -> list[str]:
     if count <= _MOST:
         return []
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
+
+
+def _find_begin(steps: Steps) -> int:
+    """Return when the last rank began the first step that does not warm up (ns)."""
+    return int(steps.find_latest(steps.begin)[steps.warmup])
+
+
+def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
+    """Return the thread that ended the last step last."""
+    return int(np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])[0])
 
 
 def _find_end_of_steps(lanes: Lanes, steps: Steps) -> tuple[int, int]:

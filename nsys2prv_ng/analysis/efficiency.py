@@ -46,14 +46,13 @@ from nsys2prv_ng.analysis.efficiency_windows import (
 from nsys2prv_ng.analysis.gpu_activity import NO_GAPS, Devices, Gaps, list_activity_runs, list_devices, measure_activity
 from nsys2prv_ng.analysis.gpu_waits import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.idle_pieces import CAUSES, IdlePieces, split_gaps
-from nsys2prv_ng.analysis.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.analysis.steps import Steps
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten, overlay
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
@@ -156,12 +155,12 @@ class Efficiency(NamedTuple):
     """Those with most time first."""
 
 
-def compute_efficiency(job: Job, waits: Waits, steps: Steps | None) -> Efficiency:
-    """Measure GPUs and main threads over all windows; `steps` are the job's.
+def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
+    """Measure GPUs and main threads over all windows.
 
     The records of one report (of its main threads) or of one group of GPUs are in memory for each worker.
     """
-    plan = make_plan(job, list_steps(job, steps))
+    plan = make_plan(job, list_steps(job))
     hosts, gpus = _Totals(3, 1), _Totals(len(CLASSES), 3)
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []

@@ -1,8 +1,8 @@
 """Windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
 
-Tasks reach the same NVTX range at different times, so the windows of a step or of a range are each task's own. The
-first step warms up: it does not count, nor does any range that begins in it. Where the user chose the time, he chose
-what counts: then no step is warm-up, and only what no limit of that time cuts counts.
+Tasks reach the same NVTX range at different times, so the windows of a step or of a range are each task's own. Steps
+that warm up do not count, nor does any range that begins in them. Where the user chose the time, he chose what counts:
+then no step warms up, and only what no limit of that time cuts counts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.gpu_activity import list_activity_runs
-from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.analysis.steps import Steps
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
@@ -24,12 +22,13 @@ from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.parallel import run_in_threads
 
 FEWEST = 3
 """A range repeats if one thread opened it at least this often."""
@@ -86,57 +85,43 @@ class Windows(NamedTuple):
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def list_steps(job: Job, steps: Steps | None) -> StepWindows | None:
+def list_steps(job: Job) -> StepWindows | None:
     """Return the windows of the steps of a job; None if none counts."""
+    steps = job.steps
     if steps is None:
         return None
-    table: pd.DataFrame = pd.concat(
-        run_in_threads(lambda index: _list_own_steps(job, index, steps.name), range(len(job.reports)), job.workers)
-    )
-    table = table.sort_values(["task", "number"])
-    is_warm = (table["number"] == steps.number[0]) & (not job.windows)
-    warm, table = table[is_warm], table[~is_warm]
-    shown = table[table["whole"]].groupby("number")["task"].nunique()
-    number = np.array(sorted(shown.index[shown == table["task"].nunique()]), np.int64)
-    table = table[table["number"].isin(number)]
-    if table.empty:
+    is_warm = (steps.step < steps.warmup) & (not job.windows)
+    inside = ~is_warm & _mark_inside(job, steps)
+    counts = np.bincount(steps.step[inside], minlength=steps.number.size)
+    shown = np.flatnonzero(counts == np.unique(steps.row).size)
+    if not shown.size:
         return None
+    row = job.new_row[steps.row]
+    task = job.tree.task_of_row[row]
+    own = np.isin(steps.step, shown)
+    warm = pd.DataFrame({"task": task, "begin": steps.begin, "end": steps.end})[is_warm].groupby("task")
     return StepWindows(
         name=steps.name,
-        number=number,
-        warmup=int(not job.windows),
-        task=table["task"].to_numpy(np.int64),
-        row=table["row"].to_numpy(np.int64),
-        step=np.searchsorted(number, table["number"].to_numpy(np.int64)),
-        begin=table["begin"].to_numpy(np.int64),
-        end=table["end"].to_numpy(np.int64),
-        warm_task=warm["task"].to_numpy(np.int64),
-        warm_begin=warm["begin"].to_numpy(np.int64),
-        warm_end=warm["end"].to_numpy(np.int64),
+        number=steps.number[shown],
+        warmup=0 if job.windows else steps.warmup,
+        task=task[own],
+        row=row[own],
+        step=np.searchsorted(shown, steps.step[own]),
+        begin=steps.begin[own],
+        end=steps.end[own],
+        warm_task=warm["begin"].min().index.to_numpy(np.int64),
+        warm_begin=warm["begin"].min().to_numpy(np.int64),
+        warm_end=warm["end"].max().to_numpy(np.int64),
     )
 
 
-def _list_own_steps(job: Job, index: int, name: str) -> pd.DataFrame:
-    """Return the steps of a report: task, row, number, begin, end (ns), and whether no window cut it."""
-    events = load_opened_events(job.reports[index], "nvtx", job.store)
-    number = events.get_values(families.make_nvtx_number(""))
-    wanted, value = [], np.full(number.size, ABSENT)
-    for kind in events.list_types("nvtx"):
-        if kind == families.make_nvtx_range(""):
-            value = events.get_values(kind)
-            wanted = [own for own, text in events.get_names(kind).items() if text == name]
-    lines = np.flatnonzero(np.isin(value, wanted) & (number != ABSENT))
-    row = job.tree.rows[index][events.place[lines]]
-    return pd.DataFrame(
-        {
-            "task": job.tree.task_of_row[row],
-            "row": row,
-            "number": number[lines],
-            "begin": events.begin[lines],
-            "end": events.end[lines],
-            "whole": events.mark_whole(job.windows)[lines],
-        }
-    )
+def _mark_inside(job: Job, steps: Steps) -> BoolArray:
+    """Mark the spans of steps that no limit of the chosen time cuts."""
+    if not job.windows:
+        return np.ones(steps.begin.size, np.bool_)
+    lows, highs = np.array(job.windows, np.int64).T
+    window = np.searchsorted(lows, steps.begin) - 1
+    return np.asarray((window >= 0) & (steps.end < highs[np.maximum(window, 0)]), np.bool_)
 
 
 # ---- ranges that repeat ----------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_steps
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families

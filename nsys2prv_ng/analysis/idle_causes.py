@@ -16,11 +16,11 @@ import pandas as pd
 
 from nsys2prv_ng.analysis.gpu_activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_ranges
-from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store

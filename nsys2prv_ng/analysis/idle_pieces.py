@@ -14,10 +14,10 @@ import numpy as np
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.gpu_activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_ranges
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 

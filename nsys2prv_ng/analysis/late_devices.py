@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.opened_events import ABSENT, load_opened_events, load_source_records
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import load_calls, load_ranges
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store

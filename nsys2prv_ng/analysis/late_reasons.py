@@ -32,11 +32,11 @@ import pandas as pd
 from nsys2prv_ng.analysis.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
 from nsys2prv_ng.analysis.late_hosts import SortedWaits, find_main, load_host_activity, select_times, sum_costs
 from nsys2prv_ng.analysis.late_origins import Links, trace_origins
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.records.store import Store

@@ -8,7 +8,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis import path_columns as path
 from nsys2prv_ng.analysis.late_devices import ENDED_BEFORE_NS
-from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.analysis.path_columns import NONE
 from nsys2prv_ng.analysis.path_streams import (
     CONTEXT_SYNC,
@@ -23,6 +22,7 @@ from nsys2prv_ng.analysis.path_streams import (
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType

@@ -10,7 +10,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis import path_columns as path
 from nsys2prv_ng.analysis.late_devices import number_streams
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.analysis.path_calls import MPI_CALL, SYSTEM_CALL, add_syncs, load_calls
 from nsys2prv_ng.analysis.path_columns import LOST, NONE, PathCalls, PathOperations, PathThreads
 from nsys2prv_ng.analysis.path_streams import Names, Streams, find_copies, load_operations, search_rows
@@ -20,6 +19,7 @@ from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Place, Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.late_devices import load_device_operations, load_launches, number_streams
-from nsys2prv_ng.analysis.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.analysis.path_columns import NEVER, NONE
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types

@@ -37,6 +37,15 @@ def parse_window(text: str) -> tuple[int | None, int | None]:
     return low, high
 
 
+def parse_steps(text: str) -> tuple[int | None, int | None]:
+    """Return the first and last step of FIRST:LAST, or of one number; a limit that is not typed is None."""
+    match = re.fullmatch(r"\s*(\d*)(?:(:)\s*(\d*))?\s*", text)
+    if not match or not (match[1] or match[3]):
+        raise UsageError("write FIRST:LAST with the numbers of steps, like 3:8, 3:, :8 or 3")
+    first, last = (int(limit) if limit else None for limit in (match[1], match[3]))
+    return first, last if match[2] else first
+
+
 def parse_numbers(text: str) -> frozenset[int]:
     """Return the numbers of a list like 0-3,8."""
     numbers: set[int] = set()

@@ -31,8 +31,12 @@ _PARSERS: list[tuple[Any, Callable[[str], Any]]] = [
     (TimeWindow, arguments.parse_window),
 ]
 """Types of options that are typed as one text, and what reads it."""
-_UNIT_PARSERS: dict[str, Callable[[str], Any]] = {"ns": arguments.parse_time, "bytes": arguments.parse_size}
-"""What reads integers that are typed with a unit."""
+_UNIT_PARSERS: dict[str, Callable[[str], Any]] = {
+    "ns": arguments.parse_time,
+    "bytes": arguments.parse_size,
+    "steps": arguments.parse_steps,
+}
+"""What reads numbers that are typed with a unit, and numbers of steps."""
 
 ReportsArgument = Annotated[
     list[Path],

@@ -32,6 +32,7 @@ from nsys2prv_ng.job.placement import (
 from nsys2prv_ng.job.read_reports import ReportRecords, read_reports
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
+from nsys2prv_ng.job.steps import Steps, find_steps
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
@@ -88,6 +89,9 @@ class Job:
     spans: list[tuple[IntArray, IntArray]]
     """First and last time (ns) of the events on each place of each report, before they were cut to the windows."""
     selection: Selection
+    steps: Steps | None
+    """The steps of the program, on rows of the whole tree and whatever time the user chose; None if nothing shows any,
+    or if nobody asks for them."""
     windows: list[tuple[int, int]]
     """The chosen times on the common clock (ns); none for all time."""
     first: int
@@ -195,7 +199,8 @@ def _place_reports(
 
     1. What there is: captures where there are no events, and each sample of a part of a node once.
     2. Where: rows for all places, and only the records on rows that the user wants.
-    3. When: the limits of these records end what has no end; the records are then cut to the chosen windows.
+    3. When: the limits of these records end what has no end; the records are then cut to the chosen windows, which may
+       be those of steps.
     4. What all reports make together, within the same rows and windows.
     """
     reports, selection = aligned.reports, options.selection
@@ -210,7 +215,10 @@ def _place_reports(
     limits = measure_limits(reports)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
-    windows = choose_windows(reports, selection, limits)
+    steps = None
+    if options.find_waits or selection.step or selection.restricts_steps:
+        steps = find_steps(reports, whole, store, limits.last - limits.first, selection.step)
+    windows = choose_windows(reports, selection, steps, limits)
     rewrite_records(reports, selection, windows, store, workers)
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
@@ -236,6 +244,7 @@ def _place_reports(
         offsets=aligned.offsets,
         lacks_ranks=bool(find_missing_ranks([report.metadata for report in reports], whole.ranks)),
         selection=selection,
+        steps=steps,
         windows=windows,
         first=limits.first,
         last=limits.last,

@@ -21,6 +21,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import load_for_change, spill_records
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.paraver.event_types import CAPTURE
@@ -166,12 +167,14 @@ def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> 
             result.unended = []
 
 
-def choose_windows(reports: Sequence[ReportRecords], selection: Selection, limits: Limits) -> list[tuple[int, int]]:
+def choose_windows(
+    reports: Sequence[ReportRecords], selection: Selection, steps: Steps | None, limits: Limits
+) -> list[tuple[int, int]]:
     """Return the windows of the chosen time on the common clock (ns); none if all time is wanted."""
-    if selection.window is None and not selection.nvtx_range:
+    if not selection.restricts_time:
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    return find_windows(selection, ranges, *limits)
+    return find_windows(selection, ranges, steps, *limits)
 
 
 def rewrite_records(

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
@@ -23,15 +24,27 @@ Window = tuple[int | None, int | None]
 class Selection:
     """What the user selected; None and empty values restrict nothing.
 
-    `window`: limits in ns from the start of the trace. `nvtx_range`: only while such a range is open on any rank (the
-    NVTX source finds its times). `shortest`: by source, the length (ns) below which intervals are dropped.
+    `window`: limits in ns from the start of the trace. `step`: the NVTX ranges that are the steps of the program, if
+    these are not to be found. `steps`: first and last step, by number. `nvtx_range`: only while such a range is open on
+    any rank (the NVTX source finds its times). `shortest`: by source, the length (ns) below which intervals go.
     """
 
     window: Window | None = None
+    step: str = ""
+    steps: Window | None = None
+    skips_warmup: bool = False
     nvtx_range: str = ""
     ranks: frozenset[int] | None = None
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def restricts_time(self) -> bool:
+        return self.window is not None or bool(self.nvtx_range) or self.restricts_steps
+
+    @property
+    def restricts_steps(self) -> bool:
+        return self.steps is not None or self.skips_warmup
 
 
 # ---- on what was read ------------------------------------------------------------------------------------------------
@@ -44,10 +57,13 @@ def drop_short(result: Result, shortest: int) -> None:
     result.drop("shorter than the selected minimum", before - result.written)
 
 
-def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, last: int) -> list[tuple[int, int]]:
+def find_windows(
+    selection: Selection, ranges: Sequence[IntArray], steps: Steps | None, first: int, last: int
+) -> list[tuple[int, int]]:
     """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError where no time is left.
 
-    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `first` and `last`: limits of the trace.
+    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: those of the job, if the user
+    chose some. `first` and `last`: limits of the trace.
     """
     low, high = selection.window or (None, None)
     low = first if low is None else first + low
@@ -56,6 +72,11 @@ def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, l
         length = (last - first) / 1e9
         after = (low - first) / 1e9
         raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
+    if selection.restricts_steps:
+        begin, end = find_span_of_steps(selection, steps)
+        low, high = max(low, begin), min(high, end)
+        if low >= high:
+            raise UsageError("none of the chosen steps is in this time", parameter="time")
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
@@ -75,6 +96,31 @@ def find_windows(selection: Selection, ranges: Sequence[IntArray], first: int, l
     starts = np.flatnonzero(np.concatenate([[True], begin[1:] > open_until[:-1]])) if begin.size else begin
     ends = np.append(starts[1:] - 1, begin.size - 1) if begin.size else begin
     return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
+
+
+def find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+    """Return the time (ns) of the chosen steps: from the first begin on any rank to the last end.
+
+    It is a ns longer at both limits, so that the ranges of these steps are not taken for cut. Raises UsageError where
+    there are no such steps.
+    """
+    parameter = "skip_warmup" if selection.steps is None else "steps"
+    if steps is None:
+        raise UsageError(
+            "no NVTX range with a number, and no sequence of kernels, shows the steps of this program; name its ranges",
+            parameter=parameter,
+            see=("step",),
+        )
+    low, high = selection.steps or (None, None)
+    number = steps.number
+    chosen = (number >= (number[0] if low is None else low)) & (number <= (number[-1] if high is None else high))
+    if selection.skips_warmup:
+        chosen &= np.arange(number.size) >= steps.warmup
+    if not chosen.any():
+        held = f"the steps of this job are {number[0]} to {number[-1]}, of which {steps.warmup} warm up"
+        raise UsageError(f"no step is left; {held}", parameter=parameter)
+    own = chosen[steps.step]
+    return int(steps.begin[own].min()) - 1, int(steps.end[own].max()) + 1
 
 
 def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:

@@ -43,13 +43,13 @@ def load_for_change(result: Result, store: Store, clock: ClockMap | None = None)
     assert common or len(on_own_clock) == len(result.runs)
     for run in result.runs:
         records = load_records(run, store)
-        result.records.append(records if clock is None or run.on_common_clock else _move_to_clock(records, clock))
+        result.records.append(records if clock is None or run.on_common_clock else move_to_clock(records, clock))
     result.runs = []
     yield
     spill_records(result, store, on_common_clock=common)
 
 
-def _move_to_clock(records: Records, clock: ClockMap) -> Records:
+def move_to_clock(records: Records, clock: ClockMap) -> Records:
     """Return records with a report's times on the common clock; they may be changed in place."""
     if clock.drift:
         return retime_records(records, clock)

@@ -116,6 +116,10 @@ PATH_KINDS = {
 }
 CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
 
+# ---- steps: derived over all ranks -----------------------------------------------------------------------------------
+STEP = EventType(63000430, "Step", "steps", interval=True)
+"""On main threads and on GPUs as a whole. The value is one more than the number of the step: step 0 must have one."""
+
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 

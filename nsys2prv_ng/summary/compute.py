@@ -25,7 +25,6 @@ from nsys2prv_ng.analysis.gpu_activity import (
     measure_activity,
 )
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
-from nsys2prv_ng.analysis.steps import find_steps
 from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
@@ -76,7 +75,7 @@ def compute_summary(
     waiting = WaitingInRanges(job, waits)
     parts = list(run_in_threads(lambda index: _sum_report(job, index, waiting), range(len(job.reports)), job.workers))
     gpus = _sum_gpus(job, devices)
-    efficiency = compute_efficiency(job, waits, find_steps(job))
+    efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, [part.ranges for part in parts], wait_numbers)
     kernels = _list_kernels([part.kernels for part in parts])
@@ -123,7 +122,7 @@ def compute_summary(
 def _list_chosen(selection: Selection) -> list[str]:
     """Return what the user restricted."""
     chosen = {
-        "time": selection.window is not None or bool(selection.nvtx_range),
+        "time": selection.restricts_time,
         "ranks": selection.ranks is not None,
         "GPUs": selection.gpus is not None,
     }

@@ -107,12 +107,13 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
     """Return the time by class from the begin of each step to that of the next; none without steps."""
     if path.steps is None:
         return []
-    begin = path.steps.begin[1:]
+    warmup = path.steps.warmup
+    begin = path.steps.find_latest(path.steps.begin)[warmup:]
     pieces = split_at_steps(path.begin, path.end, StepFunction(begin, np.arange(begin.size)))
     table = pd.DataFrame({"step": pieces.value, "kind": path.kind[pieces.interval], "ns": pieces.end - pieces.begin})
     sums = table.groupby(["step", "kind"])["ns"].sum()
     steps = []
-    for step, number in enumerate(path.steps.number[1:].tolist()):
+    for step, number in enumerate(path.steps.number[warmup:].tolist()):
         own = sums.loc[step].sort_values(ascending=False, kind="stable") if step in sums.index else sums.iloc[:0]
         classes = {PATH_KINDS[kind]: ns for kind, ns in zip(own.index.tolist(), own.tolist(), strict=True)}
         steps.append(PathStep(number, sum(classes.values()), classes))

@@ -10,10 +10,10 @@ import pandas as pd
 from nsys2prv_ng.analysis.late_devices import load_launches
 from nsys2prv_ng.analysis.late_hosts import SortedWaits, load_host_activity, sum_costs
 from nsys2prv_ng.analysis.late_reasons import WHY, LateReasons
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.analysis.gpu_waits import UNSPLIT, WAITING, sweep_gpu_waits
-from nsys2prv_ng.analysis.opened_events import load_opened_events
 from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.wait_rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary.covered_time import NO_INTERVALS, CoveredTime, Intervals, find_intervals, join_intervals

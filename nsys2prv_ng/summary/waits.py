@@ -10,7 +10,6 @@ import numpy as np
 from nsys2prv_ng.analysis.gpu_activity import list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpu_waits import find_gpu_rows
 from nsys2prv_ng.analysis.late_reasons import LateReasons
-from nsys2prv_ng.analysis.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.analysis.placed_parts import place_collectives
 from nsys2prv_ng.analysis.wait_rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits import Waits
@@ -19,6 +18,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, IDLE
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.parallel import run_in_threads

@@ -31,6 +31,7 @@ from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_rep
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
 from nsys2prv_ng.translation.states import make_state_records
+from nsys2prv_ng.translation.step_records import derive_steps
 from nsys2prv_ng.translation.wait_records import derive_waits
 from nsys2prv_ng.translation.write_records import PlacedRun, write_records
 
@@ -76,7 +77,8 @@ def translate(
         derived = derive_waits(job, waits, late, plan.wait_lines)
         path = find_critical_path(job, waits, name_ranges=plan.summary) if job.finds_waits else None
         derived_path = derive_path(job, path, derived.labels)
-        job = replace(job, joined=[*job.joined, derived.joined, derived_path])
+        derived_steps = derive_steps(job, derived.labels)
+        job = replace(job, joined=[*job.joined, derived.joined, derived_path, derived_steps])
         numbering = _number_names(job, derived.labels, kept_labels)
         runs = _list_runs(job, derived.states, numbering)
         _write_names(trace, output, job, numbering)

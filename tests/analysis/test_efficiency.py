@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.efficiency import CLASSES, DeviceTimes, Efficiency, HostTimes, WindowTimes, compute_efficiency
 from nsys2prv_ng.analysis.efficiency_windows import Windows, sum_in_windows
 from nsys2prv_ng.analysis.idle_pieces import CAUSES
-from nsys2prv_ng.analysis.steps import find_steps
+from nsys2prv_ng.job.steps import find_steps
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job

@@ -14,7 +14,7 @@ import pytest
 
 from nsys2prv_ng.analysis import critical_path
 from nsys2prv_ng.analysis.critical_path import CriticalPath
-from nsys2prv_ng.analysis.steps import Steps
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.api import summarize
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.critical_path import sum_critical_path

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nsys2prv_ng.analysis.steps import find_steps
+from nsys2prv_ng.job.steps import find_steps
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.runtime.progress import Progress

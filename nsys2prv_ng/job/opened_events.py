@@ -8,6 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.spill import move_to_clock
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records import columns as rec
@@ -79,6 +80,8 @@ def load_source_records(report: ReportRecords, source: str, store: Store) -> Rec
     """Return all records of a source of a report, on the common clock, with the report's own places and values."""
     runs = report.results[source].runs if source in report.results else []
     parts = [load_records(run, store) for run in runs]
-    for run, part in zip(runs, parts, strict=True):
-        rec.shift_times(part, 0 if run.on_common_clock else report.clock.offset)
-    return rec.concatenate(parts)
+    moved = [
+        part if run.on_common_clock else move_to_clock(part, report.clock)
+        for run, part in zip(runs, parts, strict=True)
+    ]
+    return rec.concatenate(moved)

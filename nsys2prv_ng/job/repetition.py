@@ -1,0 +1,136 @@
+"""Finds what a program repeats: the longest stretch of a stream whose kernels come again and again in the same order.
+
+A stretch has a period of p kernels if each has the name of the one p kernels before. A repetition begins where the
+stream is idle longest, by the median over all periods. Every name in a period counts: kernels of evaluation, or shapes
+that change, end the stretch, so that nothing is taken for a repetition that is not one. The stretch must hold half of
+the kernels of its stream, and half of the time from the first to the last kernel of its task: a loop in a small part of
+a program is not what the program repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.store import Store
+
+_MOST_STREAMS = 4
+"""Streams of a task to look at, those with most kernels first."""
+_MOST_PERIODS = 32
+"""Periods to try."""
+_LEAST_PART = 0.5
+"""Part of the kernels of a stream, and of the time of its task, that the stretch must hold."""
+
+
+class Stretch(NamedTuple):
+    """The part of a stream that repeats: index of its first kernel and of the one after its last, and the period."""
+
+    first: int
+    last: int
+    period: int
+
+
+def find_repetitions(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int
+) -> pd.DataFrame | None:
+    """Return the repetitions of each task with kernels: its first row, number (from 1), begin and end (ns).
+
+    None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time.
+    """
+    streams: dict[int, list[tuple[IntArray, IntArray, IntArray]]] = {}
+    for report, rows in zip(reports, tree.rows, strict=True):
+        events = load_opened_events(report, "kernels", store)
+        kernels, nccl = (events.get_values(kind) for kind in (types.KERNEL, types.NCCL_KERNEL))
+        name = np.where(kernels == ABSENT, np.where(nccl == ABSENT, ABSENT, -1 - nccl), kernels)
+        lines = np.flatnonzero(name != ABSENT)
+        for place in np.unique(events.place[lines]).tolist():
+            own = lines[events.place[lines] == place]
+            own = own[np.argsort(events.begin[own], kind="stable")]
+            task = int(tree.task_of_row[rows[place]])
+            streams.setdefault(task, []).append((name[own], events.begin[own], events.end[own]))
+    parts = []
+    for task, of_task in sorted(streams.items()):
+        limits = _find_in_task(sorted(of_task, key=lambda stream: -stream[0].size), fewest)
+        if limits is None:
+            return None
+        begin, end = limits
+        row = int(np.searchsorted(tree.task_of_row, task))
+        number = np.arange(1, begin.size + 1)
+        parts.append(pd.DataFrame({"row": row, "number": number, "begin": begin, "end": end}))
+    if not parts or len({len(part) for part in parts}) > 1:
+        return None
+    table = pd.concat(parts, ignore_index=True)
+    by_number = table.groupby("number")
+    if (by_number["begin"].max() >= by_number["end"].min()).any():
+        return None
+    return table
+
+
+def _find_in_task(
+    streams: Sequence[tuple[IntArray, IntArray, IntArray]], fewest: int
+) -> tuple[IntArray, IntArray] | None:
+    """Return begin and end (ns) of the repetitions on the first stream that has some.
+
+    A repetition ends where the next one begins, the last one with its last kernel. `streams`: name, begin and end of
+    kernels in the order of their begins.
+    """
+    kernels = max(end.max() for _, _, end in streams) - min(begin[0] for _, begin, _ in streams)
+    for name, begin, end in streams[:_MOST_STREAMS]:
+        stretch = find_stretch(name, fewest)
+        if stretch is None:
+            continue
+        first = _choose_first(stretch, begin, end, fewest)
+        count = (stretch.last - first) // stretch.period
+        starts = first + stretch.period * np.arange(count)
+        last = end[starts[-1] : starts[-1] + stretch.period].max()
+        if last - begin[first] >= _LEAST_PART * kernels:
+            return begin[starts], np.append(begin[starts[1:]], last)
+    return None
+
+
+def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
+    """Return the longest stretch of names (n) that repeats `fewest` times or more, of the shortest period."""
+    best: Stretch | None = None
+    for period in _list_periods(name, fewest):
+        differs = np.concatenate([[-1], np.flatnonzero(name[:-period] != name[period:]), [name.size - period]])
+        longest = int(np.argmax(np.diff(differs)))
+        stretch = Stretch(int(differs[longest]) + 1, int(differs[longest + 1]) + period, period)
+        size = stretch.last - stretch.first
+        if size < max(fewest * period, _LEAST_PART * name.size) or (best and size <= best.last - best.first):
+            continue
+        if np.unique(name[stretch.first : stretch.first + period]).size > 1:  # a kernel alone is no step of a program
+            best = stretch
+    return best
+
+
+def _list_periods(name: IntArray, fewest: int) -> list[int]:
+    """Return possible periods, the shortest first: distances from a kernel to the next one of its name.
+
+    Of many distances, those that most kernels have, by the kernels within them.
+    """
+    order = np.argsort(name, kind="stable")
+    distance, count = np.unique(np.diff(order)[np.diff(name[order]) == 0], return_counts=True)
+    usable = (count >= fewest - 1) & (distance * fewest <= name.size)
+    distance, count = distance[usable], count[usable]
+    likely = np.argsort(-count * distance, kind="stable")[:_MOST_PERIODS]
+    return sorted(distance[likely].tolist())
+
+
+def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray, fewest: int) -> int:
+    """Return the kernel with which the first repetition begins: the one that the stream is idle longest before."""
+    count = (stretch.last - stretch.first) // stretch.period
+    spare = stretch.last - stretch.first - count * stretch.period
+    # With another begin than the first kernels', a repetition less is whole.
+    phases = stretch.period if count > fewest else spare + 1
+    whole = (stretch.last - stretch.first - phases + 1) // stretch.period
+    at = stretch.first + np.arange(phases)[:, None] + stretch.period * np.arange(whole)
+    idle = np.where(at > 0, begin[at] - end[np.maximum(at - 1, 0)], 0)
+    return stretch.first + int(np.argmax(np.median(idle[:, 1:], axis=1)))

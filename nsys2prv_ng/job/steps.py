@@ -1,0 +1,204 @@
+"""Finds the steps of a program: the iterations that each rank marks with NVTX ranges, or shows by kernels that repeat.
+
+Definitions:
+
+- Steps are the NVTX push/pop ranges of one name with a number ("step 7") that every task with such ranges has as often,
+  on one thread, in the order of the numbers and one after the other; of several such names, the one that covers most
+  time, and at least a vanishing part of it.
+- Where the user names the ranges, they need no number: then each task counts its own, from 0.
+- Where no ranges show them, they are what a stream repeats (job/repetition.py).
+- The first step warms up. So do those that follow it, up to half of all, as long as they are slower than the median of
+  all by more than three times the median deviation from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.repetition import find_repetitions
+from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.records.store import Store
+
+FEWEST = 3
+"""Fewest ranges that make steps."""
+REPETITIONS = "repeated kernels"
+"""Name of steps that no range marks."""
+_LEAST = 1_000
+"""Steps are at least one part in so many of the job's time; PyTorch numbers operations too, which may be few."""
+_DEVIATIONS = 3
+"""A step at the start warms up if it exceeds the median by more than this many median deviations."""
+
+
+class Steps(NamedTuple):
+    """m steps of a job, which n spans of its tasks make up, one for each task and step. Times on the common clock."""
+
+    name: str
+    has_ranges: bool
+    """Whether NVTX ranges mark them."""
+    number: IntArray
+    """Number of each step (m), ascending."""
+    warmup: int
+    """How many of the first steps warm up."""
+    row: IntArray
+    """Row of the whole tree (n): the thread that opened the range, or the first of the task. Spans are in its order."""
+    step: IntArray
+    """Index of the step of each span."""
+    begin: IntArray
+    end: IntArray
+
+    def find_latest(self, column: IntArray) -> IntArray:
+        """Return the latest of a column of times (n) in each step (m)."""
+        latest = np.full(self.number.size, np.iinfo(np.int64).min)
+        np.maximum.at(latest, self.step, column)
+        return latest
+
+
+def find_steps(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, name: str = ""
+) -> Steps | None:
+    """Return the steps of a job, which lasts `length` (ns); None where nothing shows any.
+
+    Expects reports whose records no window has cut. `name`: the ranges that the user calls steps. Raises UsageError
+    where they cannot be steps.
+    """
+    if name:
+        return _find_named(reports, tree, store, name)
+    tables = list(_list_numbered(reports, tree, store))
+    best = _choose_ranges(pd.concat(tables, ignore_index=True), length // _LEAST) if tables else None
+    if best is not None:
+        return _make_steps(*best, has_ranges=True)
+    repeated = find_repetitions(reports, tree, store, FEWEST)
+    return None if repeated is None else _make_steps(REPETITIONS, repeated, has_ranges=False)
+
+
+def _make_steps(name: str, table: pd.DataFrame, *, has_ranges: bool) -> Steps:
+    """Return steps of their spans: row, number, begin, end (ns)."""
+    table = table.sort_values(["row", "number"])
+    number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
+    row, begin, end = (table[column].to_numpy(np.int64) for column in ("row", "begin", "end"))
+    steps = Steps(name, has_ranges, number, 0, row, step.astype(np.int64), begin, end)
+    return steps._replace(warmup=_count_warmup(steps.find_latest(end - begin)))
+
+
+def _count_warmup(length: IntArray) -> int:
+    """Return how many of the first steps (ns, the longest of any task) warm up."""
+    median = np.median(length)
+    slow = length - median > _DEVIATIONS * np.median(np.abs(length - median))
+    return 1 + int(np.argmin(np.append(slow[1 : length.size // 2], False)))
+
+
+# ---- ranges ----------------------------------------------------------------------------------------------------------
+
+
+def _list_numbered(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store) -> Iterator[pd.DataFrame]:
+    """Yield the push/pop ranges of the default domain that have a number: task, row, name, number, begin, end (ns)."""
+    for report, rows in zip(reports, tree.rows, strict=True):
+        events = load_opened_events(report, "nvtx", store)
+        push_pop = families.make_nvtx_range("")
+        if push_pop not in events.list_types("nvtx"):
+            continue
+        number, value = events.get_values(families.make_nvtx_number("")), events.get_values(push_pop)
+        lines = np.flatnonzero((value != ABSENT) & (number != ABSENT))
+        row = rows[events.place[lines]]
+        names = events.get_names(push_pop)
+        values, index = np.unique(value[lines], return_inverse=True)
+        yield pd.DataFrame(
+            {
+                "task": tree.task_of_row[row],
+                "row": row,
+                "name": np.array([names[v] for v in values.tolist()], object)[index],
+                "number": number[lines],
+                "begin": events.begin[lines],
+                "end": events.end[lines],
+            }
+        )
+
+
+def _choose_ranges(ranges: pd.DataFrame, least: int) -> tuple[str, pd.DataFrame] | None:
+    """Return the name of the steps and their ranges; None where no name covers more than `least` (ns)."""
+    tasks = ranges["task"].nunique()
+    best: tuple[str, pd.DataFrame] | None = None
+    longest = tasks * least
+    for name, table in ranges.groupby("name", sort=True):
+        covered = int((table["end"] - table["begin"]).sum())
+        if covered > longest and _count_same(table, tasks) and _is_in_order(table):
+            best, longest = (str(name), table), covered
+    return best
+
+
+def _count_same(table: pd.DataFrame, tasks: int) -> bool:
+    """Return whether all tasks have ranges of a name with the same numbers, enough of them, and none twice."""
+    numbers = table.groupby("task")["number"].agg(["nunique", "min", "max"])
+    count = numbers["nunique"]
+    if len(numbers) < tasks or count.nunique() > 1 or count.iloc[0] < FEWEST or len(table) != int(count.sum()):
+        return False
+    return bool((numbers["max"] - numbers["min"] + 1 == count).all() and numbers["min"].nunique() == 1)
+
+
+def _is_in_order(table: pd.DataFrame) -> bool:
+    """Return whether the ranges of each task are on one thread, one after the other, in the order of their numbers."""
+    table = table.sort_values(["task", "begin"])
+    task, row, number, begin, end = (table[name].to_numpy() for name in ("task", "row", "number", "begin", "end"))
+    in_order = (row[1:] == row[:-1]) & (begin[1:] >= end[:-1]) & (number[1:] > number[:-1])
+    return bool(np.all((task[1:] != task[:-1]) | in_order))
+
+
+def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str) -> Steps:
+    """Return the steps that push/pop ranges of a name make up, whatever their domain. Raises UsageError for others."""
+    tables = [part for part in _list_named(reports, tree, store, name) if len(part)]
+    if not tables:
+        known = sorted({str(own) for table in _list_numbered(reports, tree, store) for own in table["name"].unique()})
+        listed = ", ".join(known[:_MOST_LISTED]) + (", ..." if len(known) > _MOST_LISTED else "")
+        hint = f"; ranges with numbers are {listed}" if known else ""
+        raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
+    table = pd.concat(tables, ignore_index=True).sort_values(["task", "begin"])
+    is_numbered = bool((table["number"] != ABSENT).all())
+    tasks = table["task"].nunique()
+    if not is_numbered:
+        table["number"] = table.groupby("task").cumcount()
+    if not _is_in_order(table):
+        reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
+    elif table.groupby("task").size().iloc[0] < FEWEST:
+        reason = f"a rank has fewer than {FEWEST} of them"
+    elif not _count_same(table, tasks):
+        reason = "not every rank has as many of them, with the same numbers"
+    else:
+        return _make_steps(name, table, has_ranges=True)
+    raise UsageError(f"these ranges are no steps: {reason}", parameter="step", value=name)
+
+
+_MOST_LISTED = 5
+
+
+def _list_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str) -> Iterator[pd.DataFrame]:
+    """Yield the push/pop ranges of a name: task, row, number (ABSENT without one), begin, end (ns)."""
+    push_pop = families.make_nvtx_range("").number
+    for report, rows in zip(reports, tree.rows, strict=True):
+        events = load_opened_events(report, "nvtx", store)
+        types = events.list_types("nvtx")
+        wanted: BoolArray = np.zeros(events.begin.size, np.bool_)
+        for kind in types:
+            if kind.number == push_pop:
+                values = [value for value, text in events.get_names(kind).items() if text == name]
+                wanted |= np.isin(events.get_values(kind), values)
+        lines = np.flatnonzero(wanted)
+        numbers = [kind for kind in types if kind.number == families.make_nvtx_number("").number]
+        row = rows[events.place[lines]]
+        yield pd.DataFrame(
+            {
+                "task": tree.task_of_row[row],
+                "row": row,
+                "number": events.get_values(*numbers)[lines],
+                "begin": events.begin[lines],
+                "end": events.end[lines],
+            }
+        )

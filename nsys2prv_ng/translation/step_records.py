@@ -1,0 +1,67 @@
+"""Makes the records of steps: on main threads the step that the program is in, on GPUs that of the tasks that use them.
+
+These are the windows in which `summary` measures each step: histograms of Paraver by step show the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpu_activity import list_devices
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.job.join import store_joined
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.paraver.event_types import STEP
+from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
+from nsys2prv_ng.records.columns import Pair, make_intervals
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinResult
+
+STEPS = "steps"
+"""Name in the account of what is derived from steps."""
+
+
+def derive_steps(job: Job, labels: Labels) -> JoinResult:
+    """Make and store the records of the steps of a job, if there are some, and declare their type in `labels`."""
+    joined = JoinResult()
+    steps = job.steps
+    if steps is None or not job.finds_waits:
+        return joined
+    values = _number_values(steps)
+    parts = [(job.new_row[steps.row], steps.begin, steps.end, values[steps.step])]
+    parts += _list_on_gpus(job, steps, values)
+    row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    pair = Pair(STEP.number, value)
+    records = [make_intervals(row, begin, end, [pair], [STEP.number])]
+    joined.accounts[STEPS] = Result(read=row.size, records=records)
+    rows = np.arange(job.tree.model.row_count)
+    store_joined(joined, np.append(rows, -1), job.windows or [(job.first, job.last)], job.store)
+    if joined.accounts[STEPS].written:
+        texts = zip(values.tolist(), steps.number.tolist(), strict=True)
+        labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
+    return joined
+
+
+def _number_values(steps: Steps) -> IntArray:
+    """Return the value of each step: one more than its number, or its place among the steps if that has no label."""
+    if steps.number[0] >= 0 and steps.number[-1] < MAX_TYPE:
+        return steps.number + 1
+    return np.arange(1, steps.number.size + 1)
+
+
+def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
+    """Return row, begin, end (ns) and value of the steps on GPUs.
+
+    Where tasks share a GPU, the earlier of two steps lasts until it ends.
+    """
+    task = job.tree.task_of_row[job.new_row[steps.row]]
+    parts = []
+    for row, device in list_devices(job).rows.items():
+        own = np.flatnonzero(np.isin(task, list(device.tasks)))
+        flat = flatten(np.full(own.size, row), steps.begin[own], steps.end[own], values[steps.step[own]])
+        parts.append((flat.row, flat.begin, flat.end, flat.state))
+    return parts
