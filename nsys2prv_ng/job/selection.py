@@ -65,18 +65,7 @@ def find_windows(
     `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: those of the job, if the user
     chose some. `first` and `last`: limits of the trace.
     """
-    low, high = selection.window or (None, None)
-    low = first if low is None else first + low
-    high = last if high is None else first + high
-    if low >= last:
-        length = (last - first) / 1e9
-        after = (low - first) / 1e9
-        raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
-    if selection.restricts_steps:
-        begin, end = find_span_of_steps(selection, steps)
-        low, high = max(low, begin), min(high, end)
-        if low >= high:
-            raise UsageError("none of the chosen steps is in this time", parameter="time")
+    low, high = _find_span(selection, steps, first, last)
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
@@ -98,7 +87,23 @@ def find_windows(
     return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
 
 
-def find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+def _find_span(selection: Selection, steps: Steps | None, first: int, last: int) -> tuple[int, int]:
+    """Return the limits (ns) that the chosen time and steps set together."""
+    low, high = selection.window or (None, None)
+    low, high = (None if limit is None else first + limit for limit in (low, high))
+    if low is not None and low >= last:
+        length = (last - first) / 1e9
+        after = (low - first) / 1e9
+        raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
+    if selection.restricts_steps:
+        begin, end = _find_span_of_steps(selection, steps)
+        low, high = begin if low is None else max(low, begin), end if high is None else min(high, end)
+        if low >= high:
+            raise UsageError("none of the chosen steps is in this time", parameter="time")
+    return first if low is None else low, last if high is None else high
+
+
+def _find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
     """Return the time (ns) of the chosen steps: from the first begin on any rank to the last end.
 
     It is a ns longer at both limits, so that the ranges of these steps are not taken for cut. Raises UsageError where

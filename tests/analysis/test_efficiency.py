@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.efficiency import CLASSES, DeviceTimes, Efficiency, HostTimes, WindowTimes, compute_efficiency
 from nsys2prv_ng.analysis.efficiency_windows import Windows, sum_in_windows
 from nsys2prv_ng.analysis.idle_pieces import CAUSES
-from nsys2prv_ng.job.steps import find_steps
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
@@ -32,6 +31,8 @@ from tests.analysis import efficiency_truth as plain
 from tests.analysis.efficiency_truth import Times, Truth
 from tests.analysis.waits_truth import find_truth
 from tests.conftest import REPOSITORY, Unpacked, slow_but, unpack
+from tests.job.repetition_truth import find_repetitions
+from tests.job.test_steps import count_warmup
 from tests.report_truth import PUSH_POP, Report
 from tests.spans import list_report_sets
 from tests.translated import changed
@@ -83,7 +84,7 @@ def opened(reports: Sequence[Path], way: str = "utc", selection: Selection | Non
 
 def make(reports: Sequence[Path], way: str = "utc") -> Made:
     with opened(reports, way) as job:
-        found = compute_efficiency(job, find_waits(job), find_steps(job))
+        found = compute_efficiency(job, find_waits(job))
         return Made(found, sum_efficiency(job, found), job.alignment.utc_base, Truth(reports))
 
 
@@ -115,12 +116,31 @@ def test_the_whole_time(made: Made) -> None:
     check_window(made.numbers, plain.measure_common(made.truth, [(low, high)]))
 
 
-def list_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
-    """Return the ranges of the steps that count."""
+def list_all_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
+    """Return process, number, begin and end of the ranges of steps, or of what the kernels repeat."""
     assert found.steps is not None
     ranges = truth.ranges
     named = ranges[(ranges["domain"] == "") & (ranges["name"] == found.steps.name) & (ranges["style"] == PUSH_POP)]
-    return named[named["number"] > named["number"].min()]
+    if not named.empty:
+        return named
+    repeated = find_repetitions(truth.reports)
+    assert repeated is not None and found.steps.name == "repeated kernels"
+    rows = [
+        (process, number, *limits)
+        for process, own in repeated.items()
+        for number, limits in enumerate(zip(own.begin, own.end, strict=True), 1)
+    ]
+    return pd.DataFrame(rows, columns=["process", "number", "begin", "end"])
+
+
+def count_warm(steps: pd.DataFrame) -> int:
+    return count_warmup((steps["end"] - steps["begin"]).groupby(steps["number"]).max().sort_index().tolist())
+
+
+def list_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
+    """Return the steps that count."""
+    steps = list_all_steps(truth, found)
+    return steps[steps["number"] >= steps["number"].min() + count_warm(steps)]
 
 
 def test_steps(made: Made) -> None:
@@ -129,7 +149,7 @@ def test_steps(made: Made) -> None:
         return
     assert made.numbers is not None and made.numbers.in_steps is not None
     counted = list_steps(made.truth, made.found)
-    assert made.found.steps.warmup == 1
+    assert made.found.steps.warmup == count_warm(list_all_steps(made.truth, made.found))
     assert [step.number for step in made.numbers.steps] == sorted(set(counted["number"]))
     for step in made.numbers.steps:
         check_window(step, plain.measure_own(made.truth, counted[counted["number"] == step.number]))
@@ -138,13 +158,12 @@ def test_steps(made: Made) -> None:
 
 
 def drop_warmup(truth: Truth, found: Efficiency, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges that do not begin in the first step of their process."""
+    """Return the ranges that do not begin in the warm-up of their process."""
     if found.steps is None:
         return ranges
-    everything = truth.ranges
-    steps = everything[(everything["domain"] == "") & (everything["name"] == found.steps.name)]
-    steps = steps[steps["number"] == steps["number"].min()]
-    warm = {process: (begin, end) for process, begin, end in zip(*(steps[c] for c in LIMITS), strict=True)}
+    steps = list_all_steps(truth, found)
+    steps = steps[steps["number"] < steps["number"].min() + count_warm(steps)]
+    warm = {process: (own["begin"].min(), own["end"].max()) for process, own in steps.groupby("process")}
     inside = [
         process in warm and warm[process][0] <= begin < warm[process][1]
         for process, begin, _ in zip(*(ranges[c] for c in LIMITS), strict=True)
@@ -242,7 +261,10 @@ def test_numbers_that_others_printed(shared_reports: Path, unpacked: Unpacked, n
     reports = DDP
     if name != "ddp-2x2":
         reports = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
-    numbers = make(reports).numbers
+    with opened(reports) as job:
+        assert job.steps is not None
+        job = replace(job, steps=job.steps._replace(warmup=1))  # the sums are without the first step
+        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)))
     assert numbers is not None
     [own] = [row for row in numbers.ranges if row.name == "step"]
     windows = {"capture": numbers, "own": own, "job": numbers.in_steps}
@@ -400,11 +422,11 @@ def test_a_graph_after_the_capture_is_in_the_whole_time(tmp_path: Path, samples:
 
 
 @pytest.mark.parametrize(
-    ("limits", "has_steps"), [((1_200_000_000, 1_700_000_000), False), ((1_400_000_000, 1_778_000_000), True)]
+    ("limits", "cut"), [((1_200_000_000, 1_700_000_000), False), ((1_400_000_000, 1_778_000_000), True)]
 )
-def test_a_chosen_time_is_the_window(limits: tuple[int, int], has_steps: bool) -> None:
+def test_a_chosen_time_is_the_window(limits: tuple[int, int], cut: bool) -> None:
     with opened(DDP, selection=Selection(window=limits)) as job:
-        found = compute_efficiency(job, find_waits(job), find_steps(job))
+        found = compute_efficiency(job, find_waits(job))
         numbers, base = sum_efficiency(job, found), job.alignment.utc_base
     truth = Truth(DDP)
     [(low, high)] = found.windows
@@ -415,19 +437,18 @@ def test_a_chosen_time_is_the_window(limits: tuple[int, int], has_steps: bool) -
     split = [plain.split_time(gpu, window) for gpu in truth.gpus.values()]
     assert add_up(found.whole) == {name: sum(own[name] for own in split) for name in split[0]}
     beyond = [piece for piece in plain.list_idle_gaps(truth) if piece[0] < window[0][1] < piece[1]]
-    assert found.whole.devices is not None and (len(beyond) == 4 or not has_steps)
+    assert found.whole.devices is not None and (len(beyond) == 4 or not cut)
     assert found.whole.devices.by_class["cut"] == sum(window[0][1] - max(low, window[0][0]) for low, _ in beyond)
     inside = truth.ranges[(truth.ranges["begin"] > window[0][0]) & (truth.ranges["end"] < window[0][1])]
     steps = inside[inside["name"] == "step"].groupby("number")["process"].nunique()
     whole = sorted(steps.index[steps == 4])
-    if found.steps is not None:  # There are none if a limit cuts another step on one rank than on others.
-        assert (found.steps.number.tolist(), found.steps.warmup) == (whole, 0)
-    assert (found.steps is not None) == has_steps
+    assert found.steps is not None
+    assert (found.steps.number.tolist(), found.steps.warmup) == (whole, 0)
 
 
 def test_chosen_ranks() -> None:
     with opened(DDP, selection=Selection(ranks=frozenset({1, 3}))) as job:
-        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job), find_steps(job)))
+        numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)))
     assert numbers is not None
     truth = Truth([DDP[1], DDP[3]])
     check_window(numbers, plain.measure_common(truth, [truth.capture]))

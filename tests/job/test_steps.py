@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -10,8 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from nsys2prv_ng.job.steps import find_steps
+from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path_reports import Capture
@@ -24,9 +26,11 @@ Range = tuple[int, int, int, int]
 """Number, begin and end (UTC), thread."""
 Truth = dict[str, tuple[list[int], list[int], list[int]]]
 """By name of ranges that may be steps: numbers, and the latest begin and end (UTC) of each."""
+Lengths = dict[str, list[int]]
+"""By name of ranges that may be steps: how long each takes on the slowest rank."""
 
 
-def find_truth(reports: Sequence[Report]) -> Truth:
+def find_truth(reports: Sequence[Report]) -> tuple[Truth, Lengths]:
     """Return all ranges that may be steps."""
     by_name: dict[str, dict[object, list[Range]]] = defaultdict(lambda: defaultdict(list))
     tasks = set()
@@ -37,7 +41,22 @@ def find_truth(reports: Sequence[Report]) -> Truth:
             if number is not None:
                 tasks.add((index, tid >> 24))
                 by_name[name][index, tid >> 24].append((number, begin + report.utc, end + report.utc, tid))
-    return {name: describe(list(own.values())) for name, own in by_name.items() if may_be_steps(own, len(tasks))}
+    sound = {name: list(own.values()) for name, own in by_name.items() if may_be_steps(own, len(tasks))}
+    lengths = {
+        name: [max(ends - begins for _, begins, ends, _ in step) for step in zip(*map(sorted, own), strict=True)]
+        for name, own in sound.items()
+    }
+    return {name: describe(own) for name, own in sound.items()}, lengths
+
+
+def count_warmup(lengths: Sequence[int]) -> int:
+    """Return how many of the first steps warm up, by the definition."""
+    middle = statistics.median(lengths)
+    deviation = statistics.median(abs(length - middle) for length in lengths)
+    warmup = 1
+    while warmup < len(lengths) // 2 and lengths[warmup] > middle + 3 * deviation:
+        warmup += 1
+    return warmup
 
 
 def may_be_steps(by_task: dict[object, list[Range]], tasks: int) -> bool:
@@ -91,18 +110,20 @@ def test_real_reports(
 ) -> None:
     paths = [unpacked(path) for path in reports]
     own = [Report(path) for path in paths]
-    truth = find_truth(own)
+    truth, lengths = find_truth(own)
     expected = NAMES.get(request.node.callspec.id)
     with open_job(paths, tmp_path, ReadOptions(align="utc"), Progress()) as job:
-        steps = find_steps(job)
+        steps = job.steps
         if expected is None:
-            assert steps is None and not truth
+            assert not truth and (steps is None or not steps.has_ranges)
             return
-        assert steps is not None and steps.name == expected
+        assert steps is not None and steps.has_ranges and steps.name == expected
         base = job.alignment.utc_base
-        found = steps.number.tolist(), (steps.begin + base).tolist(), (steps.end + base).tolist()
-        assert found == truth[expected]
-        assert steps.last_row in find_threads(job, own, expected, found[2][-1])
+        begin, end = (steps.find_latest(column + base).tolist() for column in (steps.begin, steps.end))
+        assert (steps.number.tolist(), begin, end) == truth[expected]
+        assert steps.find_latest(steps.end - steps.begin).tolist() == lengths[expected]
+        assert steps.warmup == count_warmup(lengths[expected])
+        assert steps.row[steps.end.argmax()] in find_threads(job, own, expected, end[-1])
 
 
 def find_threads(job: Job, reports: Sequence[Report], name: str, end: int) -> set[int]:
@@ -132,17 +153,17 @@ class Found(NamedTuple):
 def find(tmp_path: Path) -> Callable[..., Found | None]:
     """`find(capture, ...)`: the steps of a job, times of the reports."""
 
-    def find_in(*captures: Capture) -> Found | None:
+    def find_in(*captures: Capture, step: str = "") -> Found | None:
         for capture in captures:
             capture.kernel(capture.call("cudaLaunchKernel", 1, 2), 3, 4)
         paths = [capture.write(tmp_path / f"rank{capture.rank}.sqlite") for capture in captures]
-        with open_job(paths, tmp_path, ReadOptions(), Progress()) as job:
-            steps = find_steps(job)
+        with open_job(paths, tmp_path, ReadOptions(selection=Selection(step=step)), Progress()) as job:
+            steps = job.steps
             if steps is None:
                 return None
             shift = job.alignment.utc_base - UTC
-            times = (steps.begin + shift).tolist(), (steps.end + shift).tolist()
-            task = job.whole.model.tasks[job.whole.task_of_row[steps.last_row]].name
+            times = (steps.find_latest(column + shift).tolist() for column in (steps.begin, steps.end))
+            task = job.whole.model.tasks[job.whole.task_of_row[steps.row[steps.end.argmax()]]].name
             return Found(steps.name, steps.number.tolist(), *times, task)
 
     return find_in
@@ -246,3 +267,85 @@ def test_ranges_of_start_and_end(find: Find) -> None:
     for number in range(4):
         capture.range(f"step {number}", 1_000 * number, 1_000 * number + 500, kind=60)
     assert find(capture) is None
+
+
+# ---- ranges that the user names --------------------------------------------------------------------------------------
+
+
+def test_ranges_without_a_number_count_from_0(find: Find) -> None:
+    captures = [make_rank(rank, ["train"] * 3, 1_000 + rank) for rank in (0, 1)]
+    assert find(*captures, step="train") == Found(
+        "train", [0, 1, 2], [1_001, 3_001, 5_001], [2_001, 4_001, 6_001], "rank 1"
+    )
+
+
+def test_named_ranges_with_a_number(find: Find) -> None:
+    """They need not cover most time."""
+    capture = make_rank(0, STEPS)
+    for number in (7, 8, 9):
+        capture.range(f"forward: {number}", 1_000 + 2_000 * (number - 7), 1_100 + 2_000 * (number - 7))
+    found = find(capture, step="forward")
+    assert found is not None and (found.name, found.number) == ("forward", [7, 8, 9])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([["step 1"], ["other"]], "no NVTX range in the selected reports has this name; ranges with numbers are step"),
+        ([["train"] * 2], "a rank has fewer than 3 of them"),
+        ([["train"] * 3, ["train"] * 4], "not every rank has as many of them, with the same numbers"),
+        ([["train 2", "train 1", "train 3"]], "not in the order of their numbers"),
+    ],
+)
+def test_named_ranges_that_are_no_steps(find: Find, texts: Sequence[Sequence[str]], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        find(*[make_rank(rank, own) for rank, own in enumerate(texts)], step="train")
+    assert (error.value.parameter, error.value.value) == ("step", "train")
+
+
+# ---- steps that the user chooses -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selection", "limits"),
+    [
+        (Selection(steps=(1, 2)), (2_999, 6_601)),
+        (Selection(steps=(2, None)), (4_999, 8_601)),
+        (Selection(steps=(None, 0)), (999, 2_601)),
+        (Selection(skips_warmup=True), (4_999, 8_601)),  # step 1 is slower than the others
+        (Selection(skips_warmup=True, steps=(None, 2)), (4_999, 6_601)),
+        (Selection(steps=(1, 1), window=(2_100, 2_200)), (3_100, 3_200)),  # the first range begins at 1000
+    ],
+)
+def test_chosen_steps(selection: Selection, limits: tuple[int, int], tmp_path: Path) -> None:
+    """From the first begin on any rank to the last end, and a ns more on both sides."""
+    captures = [make_rank(0, STEPS, 1_000, 1_500), Capture(1, 2)]
+    for number, begin in enumerate([1_100, 3_100, 5_100, 7_100]):
+        captures[1].range(f"step {number}", begin, begin + (1_700 if number == 1 else 1_500))
+    paths = [capture.write(tmp_path / f"rank{capture.rank}.sqlite") for capture in captures]
+    with open_job(paths, tmp_path, ReadOptions(selection=selection), Progress()) as job:
+        shift = job.alignment.utc_base - UTC
+        [(low, high)] = job.windows
+    assert (low + shift, high + shift) == limits
+
+
+@pytest.mark.parametrize(
+    ("texts", "selection", "parameter", "message"),
+    [
+        (STEPS, Selection(steps=(7, None)), "steps", "no step is left; the steps of this job are 0 to 3"),
+        (STEPS, Selection(steps=(0, 0), skips_warmup=True), "steps", "of which 1 warm up"),
+        (STEPS, Selection(steps=(3, 3), window=(0, 100)), "time", "none of the chosen steps is in this time"),
+        (["a", "b"], Selection(steps=(1, 2)), "steps", "shows the steps of this program"),
+        (["a", "b"], Selection(skips_warmup=True), "skip_warmup", "shows the steps of this program"),
+    ],
+)
+def test_steps_that_are_not_there(
+    texts: Sequence[str], selection: Selection, parameter: str, message: str, tmp_path: Path
+) -> None:
+    path = make_rank(0, texts).write(tmp_path / "rank0.sqlite")
+    with (
+        pytest.raises(UsageError, match=message) as error,
+        open_job([path], tmp_path, ReadOptions(selection=selection), Progress()),
+    ):
+        pass
+    assert error.value.parameter == parameter

@@ -120,6 +120,7 @@ TYPES = {
     63000413: "GPU activity with waits",
     63000414: "Lateness in a communication [ns]",
     63000420: "Critical path",
+    63000430: "Step",
     66000000: "OpenACC other",
     66000001: "OpenACC data",
     66000002: "OpenACC launch",

@@ -14,8 +14,9 @@ import pytest
 
 from nsys2prv_ng.analysis import critical_path
 from nsys2prv_ng.analysis.critical_path import CriticalPath
-from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.api import summarize
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.critical_path import sum_critical_path
 from nsys2prv_ng.summary.model import JobSummary
@@ -37,6 +38,11 @@ SEGMENTS = [
     (1800, 2000, 2, types.PATH_HOST, -1, -1, -1),
 ]
 """Rows 0 and 1 are of rank 0, rows 2 and 3 of rank 1."""
+
+
+def make_steps(begin: IntArray, end: IntArray) -> Steps:
+    """Return steps 6, 7 and 8 of a task."""
+    return Steps("step", True, np.array([6, 7, 8]), 1, np.zeros(3, np.int64), np.arange(3), begin, end)
 
 
 def make_path(steps: Steps | None = None) -> CriticalPath:
@@ -81,7 +87,7 @@ def test_sums_of_a_small_path() -> None:
 
 def test_steps_end_where_the_next_begins() -> None:
     begin, end = np.array([500, 1000, 1450]), np.array([990, 1460, 2000])
-    path = sum_path(make_path(Steps("step", np.array([6, 7, 8]), begin, end, 0)))
+    path = sum_path(make_path(make_steps(begin, end)))
     assert path.step_name == "step"
     assert path.steps == [
         PathStep(7, 450, {"Host code": 350, "CUDA call": 50, "Compute": 45, "Launch latency": 5}),
@@ -90,7 +96,7 @@ def test_steps_end_where_the_next_begins() -> None:
 
 
 def test_the_verdict() -> None:
-    path = sum_path(make_path(Steps("step", np.array([6, 7, 8]), np.array([0, 1000, 1450]), np.zeros(3, np.int64), 0)))
+    path = sum_path(make_path(make_steps(np.array([0, 1000, 1450]), np.zeros(3, np.int64))))
     assert format_path_verdict(path, 2, 200) == [
         "The critical path of `step` 7 to 8 (1.00 us) is 55.0% host code, 29.0% compute, 9.5% moving data; "
         "most in `loading` of rank 0: 30.0%"

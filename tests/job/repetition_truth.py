@@ -1,0 +1,87 @@
+"""What streams repeat, by trying every period: SQL on the reports and plain comparisons, nothing of the translator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tests.report_truth import Report
+
+FEWEST = 3
+
+
+class Repetitions(NamedTuple):
+    """Begin and end (UTC) of the repetitions of a process."""
+
+    begin: list[int]
+    end: list[int]
+
+
+def find_longest(names: Sequence[str]) -> tuple[int, int, int] | None:
+    """Return (first, last, period) of the longest part of a text that repeats three times, of the shortest period."""
+    codes = np.unique(np.array(names, object).astype(str), return_inverse=True)[1] if len(names) else np.zeros(0)
+    best = None
+    for period in range(2, len(names) // FEWEST + 1):
+        first = 0
+        for at, same in enumerate([*(codes[:-period] == codes[period:]).tolist(), False]):
+            if same:
+                continue
+            size = at + period - first
+            is_long = size >= FEWEST * period and 2 * size >= len(names)
+            if is_long and (best is None or size > best[1] - best[0]) and len(set(codes[first : first + period])) > 1:
+                best = first, at + period, period
+            first = at + 1
+    return best
+
+
+def find_repetitions(reports: Sequence[Report]) -> dict[tuple[int, int], Repetitions] | None:
+    """Return the repetitions by (index of the report, process); None where the processes do not agree."""
+    found = {}
+    for index, report in enumerate(reports):
+        kernels = report.operations[report.operations["table"] == "KERNEL"]
+        for process, own in kernels.groupby("process"):
+            repetitions = find_in_process(own, report.utc)
+            if repetitions is None:
+                return None
+            found[index, int(process)] = repetitions
+    counts = {len(own.begin) for own in found.values()}
+    if len(counts) != 1:
+        return None
+    for number in range(counts.pop()):
+        if max(own.begin[number] for own in found.values()) >= min(own.end[number] for own in found.values()):
+            return None
+    return found
+
+
+def find_in_process(kernels: pd.DataFrame, utc: int) -> Repetitions | None:
+    """Return the repetitions of the stream with most kernels that has some."""
+    length = kernels["end"].max() - kernels["begin"].min()
+    streams = [own.sort_values("begin") for _, own in kernels.groupby(["device", "context", "stream", "lane"])]
+    for own in sorted(streams, key=len, reverse=True)[:4]:
+        stretch = find_longest(own["name"].tolist())
+        if stretch is None:
+            continue
+        first, last, period = stretch
+        begin, end = own["begin"].tolist(), own["end"].tolist()
+        first = choose_first(begin, end, first, last, period)
+        starts = list(range(first, last - period + 1, period))
+        stop = max(end[starts[-1] : starts[-1] + period])
+        if 2 * (stop - begin[first]) >= length:
+            begins = [begin[start] + utc for start in starts]
+            return Repetitions(begins, [*begins[1:], stop + utc])
+    return None
+
+
+def choose_first(begin: Sequence[int], end: Sequence[int], first: int, last: int, period: int) -> int:
+    """Return the kernel that the stream is idle longest before, at the median of all repetitions but the first."""
+    count = (last - first) // period
+    phases = period if count > FEWEST else (last - first) % period + 1
+    whole = (last - first - phases + 1) // period
+    idle = []
+    for start in range(first, first + phases):
+        later = range(start + period, start + whole * period, period)
+        idle.append(float(np.median([begin[at] - end[at - 1] for at in later])))
+    return first + idle.index(max(idle))
