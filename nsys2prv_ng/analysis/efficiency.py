@@ -119,6 +119,10 @@ class HostTimes(NamedTuple):
     most_outside_mpi: int
     useful: int
     """Outside of MPI and of CUDA."""
+    node_threads: int
+    """Threads of the node whose threads are outside of MPI for most time on average."""
+    node_outside_mpi: int
+    """Sum over these threads."""
 
 
 class WindowTimes(NamedTuple):
@@ -161,13 +165,15 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     The records of one report (of its main threads) or of one group of GPUs are in memory for each worker.
     """
     plan = make_plan(job, list_steps(job))
-    hosts, gpus = _Totals(3, 1), _Totals(len(CLASSES), 3)
+    nodes = [_Totals(3, 1) for _ in job.tree.model.nodes]
+    gpus = _Totals(len(CLASSES), 3)
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = _list_main_threads(job)
     for part in run_in_threads(lambda group: _measure_hosts(job, group, main, plan), _group_reports(job), job.workers):
         index = plan.number_sets(part.keys, keys)
-        hosts.merge(part.totals, index)
+        if part.node is not None:
+            nodes[part.node].merge(part.totals, index)
         counted.append((index[plan.first_range :] - plan.first_range, part.occurrences, part.tasks))
     idle_by_range: list[Counter[str]] = [Counter(), Counter()]
     devices = list_devices(job)
@@ -177,9 +183,9 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
         for sums, more in zip(idle_by_range, own.idle_by_range, strict=True):
             sums.update(more)
     size = plan.first_range + len(keys)
-    hosts.grow(size)
     gpus.grow(size)
-    times = [_make_times(hosts, gpus, index) for index in range(size)]
+    hosts = _unite_nodes(nodes, size)
+    times = [_make_times(*hosts, gpus, index) for index in range(size)]
     return Efficiency(
         windows=plan.whole,
         whole=times[WHOLE]._replace(idle_by_range=dict(idle_by_range[0])),
@@ -244,14 +250,30 @@ class _Totals:
         self.most = np.maximum(self.most, np.stack(most, axis=1))
 
 
-def _make_times(hosts: _Totals, gpus: _Totals, index: int) -> WindowTimes:
+def _unite_nodes(nodes: Sequence[_Totals], size: int) -> tuple[_Totals, IntArray]:
+    """Return the totals of the main threads of all nodes, and those of one node for each set (2 x sets).
+
+    These are the number and the time outside of MPI (ns) of the threads of the node where the mean of it is largest.
+    """
+    whole, chosen = _Totals(3, 1, size), np.zeros((2, size), np.int64)
+    for own in nodes:
+        own.grow(size)
+        whole.merge(own, np.arange(size))
+        outside = own.sums[:, _USEFUL] + own.sums[:, _IN_CUDA]
+        is_more = (own.count > 0) & (outside / np.maximum(own.count, 1) > chosen[1] / np.maximum(chosen[0], 1))
+        chosen[:, is_more] = own.count[is_more], outside[is_more]
+    return whole, chosen
+
+
+def _make_times(hosts: _Totals, node: IntArray, gpus: _Totals, index: int) -> WindowTimes:
     devices = host = None
     if gpus.count[index]:
         by_class = dict(zip(CLASSES, gpus.sums[index].tolist(), strict=True))
         devices = DeviceTimes(int(gpus.count[index]), by_class, *gpus.most[index].tolist())
     if hosts.count[index]:
         useful, in_cuda, _ = hosts.sums[index].tolist()
-        host = HostTimes(int(hosts.count[index]), useful + in_cuda, int(hosts.most[index, 0]), useful)
+        most = int(hosts.most[index, 0])
+        host = HostTimes(int(hosts.count[index]), useful + in_cuda, most, useful, *node[:, index].tolist())
     return WindowTimes(int(max(hosts.longest[index], gpus.longest[index])), devices, host, {})
 
 
@@ -261,6 +283,8 @@ def _make_times(hosts: _Totals, gpus: _Totals, index: int) -> WindowTimes:
 class _HostPart(NamedTuple):
     """Totals of some main threads, with the ranges of their reports: how often each counts, on how many tasks."""
 
+    node: int | None
+    """That of the threads; None if there are none."""
     totals: _Totals
     keys: list[RangeKey]
     occurrences: IntArray
@@ -310,8 +334,9 @@ def _measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArr
         totals.add(windows, sums, [sums[:, _USEFUL] + sums[:, _IN_CUDA]])
     size = len(ranges.keys)
     pairs = np.unique(np.stack([ranges.key, ranges.task]), axis=1)
+    node = job.tree.model.tasks[int(job.tree.task_of_row[rows[0]])].node if rows.size else None
     return _HostPart(
-        totals, ranges.keys, np.bincount(ranges.key, minlength=size), np.bincount(pairs[0], minlength=size)
+        node, totals, ranges.keys, np.bincount(ranges.key, minlength=size), np.bincount(pairs[0], minlength=size)
     )
 
 

@@ -86,7 +86,15 @@ def rate_host(host: HostTimes, window: int) -> HostEfficiency:
     communication = _divide(host.most_outside_mpi, window)
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
-    return HostEfficiency(mpi_parallel * offload, mpi_parallel, load_balance, communication, offload)
+    return HostEfficiency(
+        mpi_parallel * offload,
+        mpi_parallel,
+        load_balance,
+        communication,
+        offload,
+        _divide(host.node_outside_mpi, host.node_threads * host.most_outside_mpi),
+        _divide(host.outside_mpi * host.node_threads, host.threads * host.node_outside_mpi),
+    )
 
 
 def _divide(part: int, whole: int) -> float:

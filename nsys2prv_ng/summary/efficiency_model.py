@@ -29,7 +29,9 @@ class HostEfficiency:
     """Efficiencies of main threads: parallel = mpi_parallel x offload.
 
     With O the time of a thread outside of MPI and U that outside of MPI and CUDA: mpi_load_balance = mean O / max O,
-    mpi_communication = max O / T, mpi_parallel is their product, and offload = sum of U / sum of O.
+    mpi_communication = max O / T, mpi_parallel is their product, and offload = sum of U / sum of O. With N the largest
+    mean O of the threads of one node: mpi_balance_in_nodes = N / max O and mpi_balance_of_nodes = mean O / N, whose
+    product is mpi_load_balance (TALP, perf_metrics.c).
     """
 
     parallel: float
@@ -37,6 +39,8 @@ class HostEfficiency:
     mpi_load_balance: float
     mpi_communication: float
     offload: float
+    mpi_balance_in_nodes: float
+    mpi_balance_of_nodes: float
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,10 @@ class Gpu:
 
 @dataclass
 class Main:
-    """The main thread of a process, by (index of the report, process)."""
+    """The main thread of a process, by (index of the report, process), and its node."""
 
     process: tuple[int, int]
+    node: str
     cuda: Spans
     mpi: Spans
 
@@ -119,7 +120,7 @@ class Truth:
             application |= {process for process, *_ in operations} | _find_processes_with_nccl(report)
             for tid, (cuda, mpi) in by_thread.items():
                 if tid & PID == tid >> 24 & PID:
-                    main = Main((index, tid >> 24), cuda, mpi)
+                    main = Main((index, tid >> 24), report.host, cuda, mpi)
                     shown.append(main)
                     self.mains += [main] if tid >> 24 in application else []
         self.mains = self.mains or shown
@@ -240,6 +241,8 @@ class Times:
     active: list[int]
     outside_mpi: list[int]
     useful: list[int]
+    nodes: list[str]
+    """Of each main thread."""
 
     def rate_devices(self, *, nccl_is_useful: bool) -> tuple[float, ...] | None:
         """Return parallel efficiency, load balance, communication, orchestration."""
@@ -256,16 +259,23 @@ class Times:
         )
 
     def rate_hosts(self) -> tuple[float, ...] | None:
-        """Return parallel efficiency, that of MPI, its load balance and communication, and device offload."""
+        """Return parallel efficiency, that of MPI, its load balance and communication, device offload, and the load
+        balance in nodes and of nodes."""
         outside, threads = self.outside_mpi, len(self.outside_mpi)
         if not threads:
             return None
+        of_node: dict[str, list[int]] = {}
+        for node, ns in zip(self.nodes, outside, strict=True):
+            of_node.setdefault(node, []).append(ns)
+        fullest = max(sum(own) / len(own) for own in of_node.values())
         return (
             sum(self.useful) / (threads * self.window),
             sum(outside) / (threads * self.window),
             sum(outside) / (threads * max(outside)),
             max(outside) / self.window,
             sum(self.useful) / sum(outside),
+            fullest / max(outside),
+            sum(outside) / threads / fullest,
         )
 
 
@@ -281,6 +291,7 @@ def measure_times(gpus: Sequence[tuple[Gpu, WindowList]], mains: Sequence[tuple[
         active=[measure(gpu.get(COMPUTE, NCCL, MEMORY), own) for gpu, own in gpus],
         outside_mpi=outside,
         useful=[sum_windows(own) - spent for (_, own), spent in zip(mains, calls, strict=True)],
+        nodes=[main.node for main, _ in mains],
     )
 
 

@@ -470,8 +470,10 @@ def test_rates_are_exact(devices: int, useful: int, most: int, active: int, wind
     assert rate.parallel == rate.load_balance * rate.communication * rate.orchestration
     assert abs(Fraction(rate.parallel) - exact) <= 4 * Fraction(math.ulp(rate.parallel))
     assert all(0 <= value <= 1 for value in vars(rate).values())
-    host = rate_host(HostTimes(devices, useful, most, useful // 2), window)
+    host = rate_host(HostTimes(devices, useful, most, useful // 2, devices, useful), window)
     assert host.parallel == host.mpi_load_balance * host.mpi_communication * host.offload
+    assert host.mpi_balance_in_nodes == host.mpi_load_balance
+    assert host.mpi_balance_of_nodes == (1 if useful else 0)
     exact = Fraction(useful // 2, devices * window) if window else Fraction(0)
     assert abs(Fraction(host.parallel) - exact) <= 4 * Fraction(math.ulp(host.parallel))
 

@@ -47,7 +47,7 @@ def make_times(window: int, ranges: dict[str, int] | None = None, **by_class: in
     times = {name: by_class.get(name, 0) * MS for name in CLASSES}
     kernels = sum(times[name] for name in ("compute", "waiting", "moving", "not_split"))
     devices = DeviceTimes(2, times, times["compute"] * 3 // 5, kernels * 3 // 5, (kernels + times["memory"]) * 3 // 5)
-    host = HostTimes(2, window * MS, window * MS * 3 // 4, window * MS // 4)
+    host = HostTimes(2, window * MS, window * MS * 3 // 4, window * MS // 4, 1, window * MS * 5 // 8)
     return WindowTimes(window * MS, devices, host, {name: ns * MS for name, ns in (ranges or {}).items()})
 
 
@@ -83,7 +83,7 @@ def describe_step_numbers() -> StepNumbers:
 def test_both_conventions() -> None:
     numbers = rate()
     assert (numbers.window_ns, numbers.windows_ns, numbers.is_chosen) == (100 * MS, [(0, 100 * MS)], False)
-    host = HostEfficiency(0.125, 0.5, 2 / 3, 0.75, 0.25)
+    host = HostEfficiency(0.125, 0.5, 2 / 3, 0.75, 0.25, 5 / 6, 4 / 5)
     for trees, device in (
         (numbers.nccl_as_communication, DeviceEfficiency(0.2, 5 / 6, 0.4, 0.6)),
         (numbers.nccl_as_useful, DeviceEfficiency(0.5, 5 / 6, 1.0, 0.6)),
