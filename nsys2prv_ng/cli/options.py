@@ -47,6 +47,12 @@ ReportsArgument = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
+TalpFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--talp", metavar="FOLDER", help="Also write the efficiencies into this folder, as a file for TALP-Pages."
+    ),
+]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 

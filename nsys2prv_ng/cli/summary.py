@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 
 from nsys2prv_ng import api
-from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
+from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, with_options
 from nsys2prv_ng.options import SummaryOptions
 from nsys2prv_ng.runtime.progress import choose_progress
 
 
 @with_options(SummaryOptions)
 def summary(
-    reports: ReportsArgument, options: SummaryOptions, as_json: Json = False, quiet: NoProgress = False
+    reports: ReportsArgument,
+    options: SummaryOptions,
+    talp: TalpFolder = None,
+    as_json: Json = False,
+    quiet: NoProgress = False,
 ) -> None:
     """Print the first numbers of a job.
 
@@ -24,7 +28,9 @@ def summary(
         progress.warn(warning)
     if as_json:
         print(json.dumps(numbers.to_dict(), indent=2))
-        return
-    from nsys2prv_ng.summary.text import format_summary
+    else:
+        from nsys2prv_ng.summary.text import format_summary
 
-    print(format_summary(numbers))
+        print(format_summary(numbers))
+    if talp is not None:
+        progress.note(f"for TALP-Pages: {numbers.save_talp(talp)}")

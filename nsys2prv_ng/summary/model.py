@@ -369,6 +369,12 @@ class JobSummary:
         """Write the summary as JSON. Raises TranslationError where the file cannot be written."""
         write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
+    def save_talp(self, folder: str | Path) -> Path:
+        """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
+        from nsys2prv_ng.summary.talp import write_talp  # imports this module
+
+        return write_talp(self, folder)
+
     @classmethod
     def load(cls, path: str | Path) -> JobSummary:
         """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""

@@ -1,0 +1,142 @@
+"""Writes the efficiencies of a job as DLB's TALP writes those that it measures, for TALP-Pages.
+
+Keys and layout are those that TALP-Pages 3.8 reads from files of DLB 3.8. Times are ns, rates are from 0 to 1; a rate
+of what a region does not have is 0, as in TALP. NCCL is useful, as in TALP. The counters of TALP are not in reports:
+`cycles` and `instructions` are the useful time, whose ratio between runs is POP's computation scalability.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.summary.efficiency_model import (
+    DeviceEfficiency,
+    EfficiencyNumbers,
+    HostEfficiency,
+    RangeEfficiency,
+    WindowEfficiency,
+)
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.version import __version__
+
+GLOBAL, STEPS = "Global", "steps"
+"""Regions of every file: the whole window, and the steps without the warm-up."""
+_LAYOUT = "3.8"
+_UNSAFE = re.compile(r"[^\w .,:;/+=#@()\[\]-]")
+"""What a region name must not have: TALP-Pages puts it into HTML as it is."""
+_LONGEST_NAME = 100
+_FIRST, _LAST = 0, 4102444800 * 10**9
+"""UTC (ns) between which a run is taken to begin: 1970 to 2100."""
+
+
+def write_talp(summary: JobSummary, folder: str | Path) -> Path:
+    """Write a file with the efficiencies of a job into a folder, which is made; return its path.
+
+    Its name has the number of processes and GPUs and the begin of the run: runs do not replace each other. A file
+    that has the same numbers stays as it is, with the metadata that `talp metadata` added to it. Raises
+    TranslationError if one has others, if nothing can be written, or if the job has no efficiencies.
+    """
+    efficiency = summary.efficiency
+    if efficiency is None or not efficiency.window_ns:
+        raise TranslationError("no efficiencies for TALP-Pages: the reports show neither GPUs nor main threads at work")
+    document = make_document(summary, efficiency)
+    resources = document["resources"]
+    begin = _find_begin(summary.start_utc_ns)
+    stamp = f"{begin:%Y%m%dT%H%M%S}.{summary.start_utc_ns % 10**9:09d}Z" if begin else "unknown-time"
+    file = Path(folder) / f"{resources['numMpiRanks']}-processes-{resources['numGpus']}-gpus-{stamp}.json"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        kept = file.read_text(encoding="utf-8") if file.exists() else ""
+    except FileExistsError:
+        raise TranslationError(f"{folder}: is no folder; choose another name") from None
+    except (OSError, ValueError) as error:
+        raise TranslationError(f"{file}: cannot be used: {getattr(error, 'strerror', None) or error}") from None
+    if not kept:
+        write_atomically(file, json.dumps(document, indent=2) + "\n")
+    elif not _has_same_numbers(kept, document):
+        raise TranslationError(
+            f"{file}: has other numbers of this run, as of another time or version; remove it or choose another folder"
+        )
+    return file
+
+
+def _has_same_numbers(kept: str, document: dict[str, Any]) -> bool:
+    """Return whether the text of a file has the numbers of a document."""
+    try:
+        other = json.loads(kept)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(other, dict) and all(other.get(key) == document[key] for key in ("resources", "Application"))
+
+
+def make_document(summary: JobSummary, efficiency: EfficiencyNumbers) -> dict[str, Any]:
+    """Return the content of a file of TALP for a job with these efficiencies."""
+    windows: dict[str, WindowEfficiency] = {GLOBAL: efficiency}
+    if efficiency.in_steps is not None:
+        windows[STEPS] = efficiency.in_steps
+    windows |= _name_ranges(efficiency.ranges)
+    regions = {name: _describe(window) for name, window in windows.items() if window.window_ns}
+    begin = _find_begin(summary.start_utc_ns)
+    return {
+        "dlbVersion": _LAYOUT,
+        "generator": f"nsys2prv-ng {__version__}",
+        # Without a zone, as the times of commits that `talp metadata` adds: TALP-Pages cannot sort both kinds.
+        **({"timestamp": begin.isoformat(timespec="microseconds")} if begin else {}),
+        "resources": {key: regions[GLOBAL][key] for key in ("numCpus", "numMpiRanks", "numGpus")},
+        "Application": regions,
+    }
+
+
+def _find_begin(utc: int) -> datetime | None:
+    """Return when a run began; None where damage puts it beyond all runs."""
+    return datetime(1970, 1, 1) + timedelta(microseconds=utc // 1000) if _FIRST < utc < _LAST else None
+
+
+def _describe(window: WindowEfficiency) -> dict[str, Any]:
+    """Return the keys of a region. Each process counts as a rank of MPI with one CPU, its main thread."""
+    trees, devices = window.nccl_as_useful, 0 if window.losses is None else window.losses.devices
+    host = trees.host or HostEfficiency(*(0.0,) * 7)
+    device = trees.device or DeviceEfficiency(*(0.0,) * 4)
+    useful = round(host.parallel * window.threads * window.window_ns)
+    processes = window.threads or 1  # TALP-Pages divides by it
+    return {
+        "numCpus": processes,
+        "numMpiRanks": processes,
+        "numGpus": devices,
+        "cycles": useful,
+        "instructions": useful,
+        "elapsedTime": window.window_ns,
+        "usefulTime": useful,
+        "parallelEfficiency": host.parallel,
+        "mpiParallelEfficiency": host.mpi_parallel,
+        "mpiCommunicationEfficiency": host.mpi_communication,
+        "mpiLoadBalance": host.mpi_load_balance,
+        "mpiLoadBalanceIn": host.mpi_balance_in_nodes,
+        "mpiLoadBalanceOut": host.mpi_balance_of_nodes,
+        "deviceOffloadEfficiency": host.offload,
+        "gpuParallelEfficiency": device.parallel,
+        "gpuLoadBalance": device.load_balance,
+        "gpuCommunicationEfficiency": device.communication,
+        "gpuOrchestrationEfficiency": device.orchestration,
+    }
+
+
+def _name_ranges(ranges: Sequence[RangeEfficiency]) -> dict[str, RangeEfficiency]:
+    """Return ranges by names that are safe in HTML and distinct: equal ones are numbered in the order of their own."""
+    named: dict[str, RangeEfficiency] = {}
+    for window in sorted(ranges, key=lambda own: (own.domain, own.name)):
+        full = f"{window.domain}:{window.name}" if window.domain else window.name
+        safe = _UNSAFE.sub("_", full)[:_LONGEST_NAME].strip() or "_"
+        name, number = safe, 1
+        while name in named or name in (GLOBAL, STEPS):
+            number += 1
+            name = f"{safe} ({number})"
+        named[name] = window
+    return named
