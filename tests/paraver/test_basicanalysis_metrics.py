@@ -201,6 +201,17 @@ def test_in_the_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
+    """The same options mean the same time if the steps are ranges of NVTX and the trace has these."""
+    reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
+    made = nsys2prv_ng.translate(reports, tmp_path / "trace.prv", sources=[*SOURCES, "nvtx"], skip_warmup=True)
+    efficiency = nsys2prv_ng.summarize(reports, skip_warmup=True).efficiency
+    assert efficiency is not None and made.duration_ns == efficiency.window_ns + 1
+    same = Same(Analysed(tmp_path / "trace.prv"), efficiency)
+    check_devices(same, same.trace.measure_devices())
+
+
+@pytest.mark.slow
 def test_graphs_traced_as_a_whole_are_not_seen(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     same = translate_and_sum([report], tmp_path / "trace.prv")
@@ -211,11 +222,12 @@ def test_graphs_traced_as_a_whole_are_not_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_copies_between_gpus_are_not_seen(unpacked: Unpacked, tmp_path: Path) -> None:
-    """They have a value of their own."""
-    same = translate_and_sum([unpacked(REPORTS / "gpu/oneproc-4gpu.sqlite")], tmp_path / "trace.prv")
+@pytest.mark.parametrize(("name", "values"), [("oneproc-4gpu", {"13"}), ("um-1", {"14", "15"})])
+def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: str, values: set[str]) -> None:
+    """Copies between GPUs and those of unified memory have values of their own."""
+    same = translate_and_sum([unpacked(REPORTS / f"gpu/{name}.sqlite")], tmp_path / "trace.prv")
     every = {value for events in same.trace.events[MEMORY].values() for _, value in events} - {"0"}
-    assert every - set(COPIES_AND_SETS) == {"13"}
+    assert every - set(COPIES_AND_SETS) == values
     times = same.trace.measure_devices(sorted(every))
     check_devices(same, times)
     assert max(active for _, active in times) > max(active for _, active in same.trace.measure_devices())
