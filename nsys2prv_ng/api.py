@@ -236,7 +236,10 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
     names = [source.name for source in selected if not source.accounted_in_join]
     for parameter, value, source in (
         ("nvtx_range", options.nvtx_range, "nvtx"),
+        # Without ranges, other steps may be found.
         ("step", selection.step, "nvtx"),
+        ("steps", selection.steps, "nvtx"),
+        ("skip_warmup", selection.skips_warmup, "nvtx"),
         ("nvtx_domain", options.nvtx_domains, "nvtx"),
         ("metrics", options.metrics, "gpu_metrics"),
         ("metrics_changes", options.metrics_changes, "gpu_metrics"),

@@ -331,7 +331,7 @@ class TranslateOptions(JobOptions):
         for name in ("time", "nvtx_range", "steps", "skip_warmup"):
             if self.metrics_changes and getattr(self, name) not in (None, "", False):
                 raise UsageError(
-                    f"cannot be combined with {name}: the values at the start would be unknown",
+                    "cannot be combined with a chosen time: the values at its start would be unknown",
                     parameter="metrics_changes",
                 )
 

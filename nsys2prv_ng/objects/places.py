@@ -69,7 +69,8 @@ class Places:
 
     def __init__(self) -> None:
         self.all: list[Place] = []
-        self._ids: dict[Place, int] = {}
+        self._ids: dict[tuple[type[Place], Place], int] = {}
+        """Id by kind and place: as tuples, a thread and a GPU of one number are equal."""
         self.called: set[int] = set()
         """Processes that have a call, range or device operation: each is a task."""
         self.application: set[int] = set()
@@ -79,11 +80,15 @@ class Places:
         self.only_observed: set[int] = set()
         """Ids of threads that made no call and were merely observed, as by the scheduler: they have no row."""
 
+    def _find(self, place: Place) -> int | None:
+        """Return the id of a place, if it has one."""
+        return self._ids.get((type(place), place))
+
     def _register(self, place: Place) -> int:
         """Return the id of a place, a new one for a new place."""
-        known = self._ids.get(place)
+        known = self._find(place)
         if known is None:
-            known = self._ids[place] = len(self.all)
+            known = self._ids[type(place), place] = len(self.all)
             self.all.append(place)
         return known
 
@@ -100,7 +105,7 @@ class Places:
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
         """Note that these threads (or, by globalPid, processes) made calls that the trace does not show."""
-        known = {self._ids.get(Thread(int(tid)), -1) for tid in global_tid}
+        known = {self._find(Thread(int(tid))) for tid in global_tid}
         self.only_observed -= known
         self._note_tasks({int(tid) >> 24 for tid in global_tid}, application, system_calls)
 
@@ -111,7 +116,7 @@ class Places:
         """
         codes, distinct = pd.factorize(global_tid)
         threads = [Thread(int(tid)) for tid in distinct]
-        unknown = [thread for thread in threads if thread not in self._ids]
+        unknown = [thread for thread in threads if self._find(thread) is None]
         ids = np.array([self._register(thread) for thread in threads], np.int64)
         self.only_observed.update(self._register(thread) for thread in unknown)
         return ids[codes]

@@ -23,6 +23,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import SAMPLES
+from tests.job.test_steps import count_warmup
 from tests.spans import list_report_sets, unite
 from tests.trace_reader import PATH, PATH_LINE, Trace, pair_intervals, read_trace
 
@@ -83,15 +84,16 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def find_window(trace: Trace, steps: str | None) -> tuple[int, int]:
-    """Return when the last rank began its second step and the last rank ended its last one; or the main thread's."""
+    """Return when the last rank began its first step after the warm-up and ended its last one; or the main thread's."""
     if steps is None:
         times = trace.events.query("row == 0 and type != @PATH")["time"]
         return int(times.min()), int(times.max())
     ranges = pair_intervals(trace, RANGE)
     ranges = ranges[[label == steps for label in trace.get_labels(RANGE, ranges["value"])]]
     number = ranges["line"].map(trace.get_attribute(NUMBER))
-    second = sorted(set(number))[1]
-    return int(ranges["begin"][number == second].max()), int(ranges["end"].max())
+    lengths = (ranges["end"] - ranges["begin"]).groupby(number).max().sort_index()
+    first = lengths.index[count_warmup(lengths.tolist())]
+    return int(ranges["begin"][number == first].max()), int(ranges["end"].max())
 
 
 def list_changes(path: pd.DataFrame) -> list[tuple[int, int, int]]:
@@ -131,7 +133,7 @@ def test_rows_are_those_of_what_runs_there(made: Made) -> None:
         at = np.searchsorted(ends, own["begin"], "right")
         assert (np.append(begins, np.inf)[at] >= own["end"]).all()
         checked += len(own)
-    assert checked > 100
+    assert checked > 50
 
 
 def test_lines_join_rows_that_follow_each_other(made: Made) -> None:
