@@ -246,9 +246,9 @@ class TranslateOptions(JobOptions):
     derived: Annotated[
         bool,
         Option(
-            "Omit derived data: activity, idle gaps and kernels in flight of whole GPUs, waits, and the critical path.",
+            "Omit derived data: activity, gaps, kernels in flight of GPUs, waits, the critical path, and steps.",
             flag="--no-derived",
-            keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, and the critical path.",
+            keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, the critical path, and steps.",
         ),
     ] = True
     wait_lines: Annotated[
