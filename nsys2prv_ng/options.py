@@ -248,7 +248,7 @@ class TranslateOptions(JobOptions):
         Option(
             "Omit derived data: activity, gaps, kernels in flight of GPUs, waits, the critical path, and steps.",
             flag="--no-derived",
-            keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, the critical path, and steps.",
+            keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, critical path, steps.",
         ),
     ] = True
     wait_lines: Annotated[

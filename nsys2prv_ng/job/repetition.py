@@ -1,7 +1,8 @@
 """Finds what a program repeats: the longest stretch of a stream whose kernels come again and again in the same order.
 
 A stretch has a period of p kernels if each has the name of the one p kernels before. A repetition begins where the
-stream is idle longest, by the median over all periods. Every name in a period counts: kernels of evaluation, or shapes
+stream is idle longest, by the median over all periods, and ends where the next one begins; the last one, after which
+the stream may be idle for any time, does not count. Every name in a period counts: kernels of evaluation, or shapes
 that change, end the stretch, so that nothing is taken for a repetition that is not one. The stretch must hold half of
 the kernels of its stream, and half of the time from the first to the last kernel of its task: a loop in a small part of
 a program is not what the program repeats.
@@ -79,20 +80,16 @@ def _find_in_task(
 ) -> tuple[IntArray, IntArray] | None:
     """Return begin and end (ns) of the repetitions on the first stream that has some.
 
-    A repetition ends where the next one begins, the last one with its last kernel. `streams`: name, begin and end of
-    kernels in the order of their begins.
+    `streams`: name, begin and end of kernels in the order of their begins.
     """
     kernels = max(end.max() for _, _, end in streams) - min(begin[0] for _, begin, _ in streams)
     for name, begin, end in streams[:_MOST_STREAMS]:
         stretch = find_stretch(name, fewest)
         if stretch is None:
             continue
-        first = _choose_first(stretch, begin, end, fewest)
-        count = (stretch.last - first) // stretch.period
-        starts = first + stretch.period * np.arange(count)
-        last = end[starts[-1] : starts[-1] + stretch.period].max()
-        if last - begin[first] >= _LEAST_PART * kernels:
-            return begin[starts], np.append(begin[starts[1:]], last)
+        limits = begin[_choose_first(stretch, begin, end) : stretch.last : stretch.period]
+        if limits.size > fewest and limits[-1] - limits[0] >= _LEAST_PART * kernels:
+            return limits[:-1], limits[1:]
     return None
 
 
@@ -112,25 +109,26 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
 
 
 def _list_periods(name: IntArray, fewest: int) -> list[int]:
-    """Return possible periods, the shortest first: distances from a kernel to the next one of its name.
+    """Return possible periods, the shortest first: distances between equal words, of one name, two, four and so on.
 
-    Of many distances, those that most kernels have, by the kernels within them.
+    Longer words are needed where every name comes several times in a period. Of many distances, those that most
+    words have, by the names within them.
     """
-    order = np.argsort(name, kind="stable")
-    distance, count = np.unique(np.diff(order)[np.diff(name[order]) == 0], return_counts=True)
-    usable = (count >= fewest - 1) & (distance * fewest <= name.size)
-    distance, count = distance[usable], count[usable]
-    likely = np.argsort(-count * distance, kind="stable")[:_MOST_PERIODS]
-    return sorted(distance[likely].tolist())
+    weight: dict[int, int] = {}
+    word, width = np.unique(name, return_inverse=True)[1].astype(np.int64), 1
+    while word.size >= fewest * width:
+        order = np.argsort(word, kind="stable")
+        distance, count = np.unique(np.diff(order)[np.diff(word[order]) == 0], return_counts=True)
+        usable = (count >= fewest - 1) & (distance * fewest <= name.size)
+        for own, covered in zip(distance[usable].tolist(), (count * distance)[usable].tolist(), strict=True):
+            weight[own] = max(weight.get(own, 0), covered)
+        word = np.unique(word[:-width] * name.size + word[width:], return_inverse=True)[1].astype(np.int64)
+        width *= 2
+    return sorted(sorted(weight, key=lambda period: (-weight[period], period))[:_MOST_PERIODS])
 
 
-def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray, fewest: int) -> int:
+def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray) -> int:
     """Return the kernel with which the first repetition begins: the one that the stream is idle longest before."""
-    count = (stretch.last - stretch.first) // stretch.period
-    spare = stretch.last - stretch.first - count * stretch.period
-    # With another begin than the first kernels', a repetition less is whole.
-    phases = stretch.period if count > fewest else spare + 1
-    whole = (stretch.last - stretch.first - phases + 1) // stretch.period
-    at = stretch.first + np.arange(phases)[:, None] + stretch.period * np.arange(whole)
-    idle = np.where(at > 0, begin[at] - end[np.maximum(at - 1, 0)], 0)
-    return stretch.first + int(np.argmax(np.median(idle[:, 1:], axis=1)))
+    periods = (stretch.last - stretch.first) // stretch.period
+    at = stretch.first + np.arange(stretch.period)[:, None] + stretch.period * np.arange(1, periods)
+    return stretch.first + int(np.argmax(np.median(begin[at] - end[at - 1], axis=1)))

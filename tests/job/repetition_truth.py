@@ -66,22 +66,17 @@ def find_in_process(kernels: pd.DataFrame, utc: int) -> Repetitions | None:
             continue
         first, last, period = stretch
         begin, end = own["begin"].tolist(), own["end"].tolist()
-        first = choose_first(begin, end, first, last, period)
-        starts = list(range(first, last - period + 1, period))
-        stop = max(end[starts[-1] : starts[-1] + period])
-        if 2 * (stop - begin[first]) >= length:
-            begins = [begin[start] + utc for start in starts]
-            return Repetitions(begins, [*begins[1:], stop + utc])
+        starts = list(range(choose_first(begin, end, first, last, period), last, period))
+        limits = [begin[start] + utc for start in starts]
+        if len(limits) > FEWEST and 2 * (limits[-1] - limits[0]) >= length:
+            return Repetitions(limits[:-1], limits[1:])
     return None
 
 
 def choose_first(begin: Sequence[int], end: Sequence[int], first: int, last: int, period: int) -> int:
     """Return the kernel that the stream is idle longest before, at the median of all repetitions but the first."""
-    count = (last - first) // period
-    phases = period if count > FEWEST else (last - first) % period + 1
-    whole = (last - first - phases + 1) // period
     idle = []
-    for start in range(first, first + phases):
-        later = range(start + period, start + whole * period, period)
+    for start in range(first, first + period):
+        later = [start + number * period for number in range(1, (last - first) // period)]
         idle.append(float(np.median([begin[at] - end[at - 1] for at in later])))
     return first + idle.index(max(idle))

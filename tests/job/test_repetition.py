@@ -48,7 +48,7 @@ def test_repetitions_are_the_steps_of_the_program(
         with open_job([report.path], tmp_path, ReadOptions(align="utc"), Progress()) as job:
             found = find_repetitions(job.reports, job.whole, job.store, 3)
             base = job.alignment.utc_base
-        assert found is not None and len(found) in (SETS_WITH_STEPS[name], SETS_WITH_STEPS[name] - 1)
+        assert found is not None and SETS_WITH_STEPS[name] - 2 <= len(found) < SETS_WITH_STEPS[name]
         steps = [find_step(report, begin) for begin in (found["begin"] + base - report.utc).tolist()]
         assert all(later == earlier + 1 for earlier, later in pairwise(steps))
 
@@ -65,16 +65,13 @@ def find_step(report: Report, begin: int) -> int:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_stretches_of_texts_made_by_chance(seed: int) -> None:
-    """A period with a letter of its own, between letters by chance."""
+    """A period between letters by chance, most of which come several times in it."""
     random = np.random.default_rng(seed)
-    period = [*random.integers(0, 4, random.integers(1, 12)).tolist(), 9]
-    random.shuffle(period)
+    period = random.integers(0, 4, random.integers(2, 12)).tolist()
     around = [random.integers(0, 5, random.integers(0, 30)).tolist() for _ in range(2)]
     names = [*around[0], *period * random.integers(1, 8), *around[1]]
     found = find_stretch(np.array(names, np.int64), 3)
     expected = plain.find_longest([str(name) for name in names])
-    if expected is not None and 9 not in names[expected[0] : expected[1]]:
-        return  # by chance the rest repeats, without a letter that tells its period
     assert (None if found is None else tuple(found)) == expected
 
 
@@ -110,10 +107,8 @@ def find(tmp_path: Path, *captures: Capture) -> list[list[tuple[int, int, int]]]
 
 
 def test_a_repetition_ends_where_the_next_begins(tmp_path: Path) -> None:
-    """It begins after the pause."""
-    assert find(tmp_path, make_rank(0, 4)) == [
-        [(1, 0, 8_300), (2, 8_300, 8_300), (3, 16_600, 8_300), (4, 24_900, 3_200)]
-    ]
+    """It begins after the pause. The last one has no next one."""
+    assert find(tmp_path, make_rank(0, 4)) == [[(1, 0, 8_300), (2, 8_300, 8_300), (3, 16_600, 8_300)]]
 
 
 def test_ranks_that_repeat_as_often(tmp_path: Path) -> None:
