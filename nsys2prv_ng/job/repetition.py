@@ -27,6 +27,8 @@ _MOST_STREAMS = 4
 """Streams of a task to look at, those with most kernels first."""
 _MOST_PERIODS = 32
 """Periods to try."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, with bits by chance: products with it differ in all bits, modulo 2**64."""
 _LEAST_PART = 0.5
 """Part of the kernels of a stream, and of the time of its task, that the stretch must hold."""
 
@@ -109,22 +111,25 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
 
 
 def _list_periods(name: IntArray, fewest: int) -> list[int]:
-    """Return possible periods, the shortest first: distances between equal words, of one name, two, four and so on.
+    """Return possible periods, the shortest first: distances between equal words of one name, 4, 16 and so on.
 
     Longer words are needed where every name comes several times in a period. Of many distances, those that most
-    words have, by the names within them.
+    words have, by the names within them. Words are compared by checksums: a wrong distance costs a look at it.
     """
-    weight: dict[int, int] = {}
-    word, width = np.unique(name, return_inverse=True)[1].astype(np.int64), 1
+    distances = np.arange(name.size // fewest + 1)
+    weight = np.zeros(distances.size, np.int64)
+    word, width = name.astype(np.uint64) * _FACTOR, 1
     while word.size >= fewest * width:
         order = np.argsort(word, kind="stable")
-        distance, count = np.unique(np.diff(order)[np.diff(word[order]) == 0], return_counts=True)
-        usable = (count >= fewest - 1) & (distance * fewest <= name.size)
-        for own, covered in zip(distance[usable].tolist(), (count * distance)[usable].tolist(), strict=True):
-            weight[own] = max(weight.get(own, 0), covered)
-        word = np.unique(word[:-width] * name.size + word[width:], return_inverse=True)[1].astype(np.int64)
-        width *= 2
-    return sorted(sorted(weight, key=lambda period: (-weight[period], period))[:_MOST_PERIODS])
+        distance = np.diff(order)[word[order[1:]] == word[order[:-1]]]
+        count = np.bincount(distance[distance < distances.size], minlength=distances.size)
+        weight = np.maximum(weight, np.where(count >= fewest - 1, count * distances, 0))
+        size = word.size - 3 * width
+        parts = (word[part * width :][: max(size, 0)] for part in range(4))
+        word = sum(part * _FACTOR ** np.uint64(number) for number, part in enumerate(parts, 1))
+        word, width = word ^ (word >> np.uint64(29)), 4 * width
+    likely = np.argsort(-weight, kind="stable")[:_MOST_PERIODS]
+    return sorted(likely[weight[likely] > 0].tolist())
 
 
 def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray) -> int:
