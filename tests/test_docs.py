@@ -141,7 +141,8 @@ def test_names_that_pages_for_developers_speak_of_exist() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_presets_that_pages_speak_of_exist(page: Path) -> None:
     names = {preset.name for preset in list_presets()}
-    spoken_of = re.findall(r"`(?:presets/)?((?:views|basics|analysis|hwcounters)/[\w-]+)(?:\.cfg)?`", page.read_text())
+    folders = "|".join({name.partition("/")[0] for name in names})
+    spoken_of = re.findall(rf"`(?:presets/)?((?:{folders})/[\w-]+)(?:\.cfg)?`", page.read_text())
     assert set(spoken_of) - names - {path for path in spoken_of if (ROOT / "nsys2prv_ng" / path).exists()} == set()
 
 

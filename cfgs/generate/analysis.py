@@ -10,6 +10,7 @@ from cfgs.generate.paraver_cfg import (
     JOINED,
     LAST_TYPE,
     LOGARITHMIC,
+    MAXIMUM,
     MILLISECONDS,
     NANOSECONDS,
     NESTING,
@@ -65,7 +66,7 @@ of any stream and process) to the start of the next one on the same GPU. The tim
 after its last is no gap. This is the definition of NVIDIA's gpu_gaps.
 analysis/gap_histogram counts the gaps by length.
 """,
-    idle_stretches("Idle stretches of GPUs [us]", LOGARITHMIC, level=TASK, above="Maximum", top=(divided(1000),)),
+    idle_stretches("Idle stretches of GPUs [us]", LOGARITHMIC, level=TASK, above=MAXIMUM, top=(divided(1000),)),
 )
 
 ANALYSIS.add(

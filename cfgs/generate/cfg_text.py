@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Function, Histogram, Preset, View, Window
+from cfgs.generate.paraver_cfg import AS_IS, NODE, TASK, Derived, Events, Histogram, Preset, View, Window
 
 _RULE = "#" * 80
 _WIDTH = 1000
@@ -100,9 +100,9 @@ def _format_look(view: View) -> Iterator[str]:
 
 
 def _format_functions(view: View) -> Iterator[str]:
-    above = {level: Function(view.above) for level in ("appl", "task", "node", "system", "workload")}
-    functions = {f"{{{level}, {combine.name}}}": None for level, combine in above.items()}
-    used: list[tuple[str, Function]] = [("compose_thread", view.compose)]
+    used = [(level, view.above) for level in ("appl", "task", "node", "system", "workload")]
+    functions = {f"{{{level}, {combine.name}}}": None for level, combine in used}
+    used.append(("compose_thread", view.compose))
     if isinstance(view, Window):
         functions |= {"{cpu, Active Thd}": None, f"{{thread, {view.thread.name}}}": None}
         # Paraver gives up a file if the trace has none of its types, unless a window of the file selects `All`. If a
@@ -160,9 +160,9 @@ def _format_histogram(histogram: Histogram, views: list[View], shown: list[View 
     yield "Analyzer2D.SortCols: False"
     yield "Analyzer2D.SortCriteria: Average"
     yield "Analyzer2D.AnalysisLimits: Allwindow"
-    yield "Analyzer2D.ComputeYScale: False"
+    yield f"Analyzer2D.ComputeYScale: {histogram.maximum is None}"
     yield f"Analyzer2D.Minimum: {_format_number(histogram.minimum)}"
-    yield f"Analyzer2D.Maximum: {_format_number(histogram.maximum)}"
+    yield f"Analyzer2D.Maximum: {_format_number(1 if histogram.maximum is None else histogram.maximum)}"
     yield f"Analyzer2D.Delta: {_format_number(histogram.delta)}"
     yield "Analyzer2D.UseFixedDelta: True"
     yield "Analyzer2D.ComputeGradient: True"
@@ -171,6 +171,8 @@ def _format_histogram(histogram: Histogram, views: list[View], shown: list[View 
     yield "Analyzer2D.DrawModeColumns: draw_maximum"
     yield "Analyzer2D.PixelSize: 1"
     yield "Analyzer2D.ColorMode: window_in_null_gradient_mode"
+    if histogram.only_totals:
+        yield "Analyzer2D.ShowOnlyTotals: True"
     # "Short" labels lose the text in brackets.
     yield "Analyzer2D.ShortHeaderLabels: False"
     if len(shown) > 1:

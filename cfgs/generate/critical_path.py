@@ -8,7 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from cfgs.generate import palette
-from cfgs.generate.paraver_cfg import ANY_DRAW, MILLISECONDS, TASK, Folder, Histogram, Messages, Window, codes, only
+from cfgs.generate.paraver_cfg import (
+    ANY_DRAW,
+    MAXIMUM,
+    MILLISECONDS,
+    TASK,
+    Folder,
+    Histogram,
+    Messages,
+    Window,
+    codes,
+    only,
+)
 from nsys2prv_ng.paraver import event_types as types
 
 
@@ -41,7 +52,7 @@ analysis/critical_path_profile adds up the time, views/on_critical_path shows th
     _show_path("Critical path"),
 )
 
-_of_ranks = _show_path("Critical path of each rank", level=TASK, above="Maximum")
+_of_ranks = _show_path("Critical path of each rank", level=TASK, above=MAXIMUM)
 CRITICAL_PATH.add(
     "critical_path_profile",
     "Time that the critical path spends on each rank, by kind: compute, moving data, host code, ... (ms)",

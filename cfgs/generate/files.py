@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cfgs.generate import analysis, basics, communication, critical_path, hwcounters, views, waits
+from cfgs.generate import analysis, basics, communication, critical_path, hwcounters, model, views, waits
 from cfgs.generate.cfg_text import format_cfg
 from cfgs.generate.workspaces import format_workspaces
 
@@ -13,6 +13,7 @@ FOLDERS = (
     communication.COMMUNICATION,
     waits.WAITS,
     critical_path.CRITICAL_PATH,
+    model.MODEL,
     hwcounters.HWCOUNTERS,
 )
 PRESETS = [preset for folder in FOLDERS for preset in folder.presets]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from cfgs.generate.paraver_cfg import (
+    ADDING,
     GRADIENT,
+    MAXIMUM,
     NEXT_TYPE,
     PERCENT,
     SIGN,
@@ -36,12 +38,12 @@ _BYTES_SENT = ("IB: Bytes sent [*", "Eth: Bytes sent [*")
 
 def _make_gpu_metric(name: str, *patterns: str) -> Derived:
     """Sum the metrics of these names, which every GPU has, and show the highest sum among the GPUs of a rank."""
-    return _sum_samples(name, PERCENT, patterns, patterns[:1], above="Maximum")
+    return _sum_samples(name, PERCENT, patterns, patterns[:1], above=MAXIMUM)
 
 
 def _make_node_metric(name: str, *patterns: str, top: tuple[Function, ...] = ()) -> Derived:
     """Sum the metrics of these names over all rows of a node. A row may have only some of them."""
-    return _sum_samples(name, GRADIENT, patterns, patterns, above="Adding", top=top)
+    return _sum_samples(name, GRADIENT, patterns, patterns, above=ADDING, top=top)
 
 
 def _sum_samples(
@@ -49,7 +51,7 @@ def _sum_samples(
     look: Look,
     patterns: tuple[str, ...],
     sampled: tuple[str, ...],
-    above: str,
+    above: Function,
     top: tuple[Function, ...] = (),
 ) -> Derived:
     """Sum the metrics of these names.

@@ -89,11 +89,16 @@ STATE = Function("State As Is")
 
 AS_IS = Function("As Is")
 SIGN = Function("Sign")
+ONE_MINUS_SIGN = Function("1-Sign")
 STACKED = Function("Stacked Val")
 NESTING = Function("Nesting level")
 JOINED = Function("Join Bursts")
 BEGIN_TIME = Function("Begin Time")
 """Start of a burst, in the units of the window."""
+
+
+ADDING, MAXIMUM = Function("Adding"), Function("Maximum")
+"""Functions of the values of all threads or objects below."""
 
 
 def one_of(*values: float) -> Function:
@@ -103,6 +108,10 @@ def one_of(*values: float) -> Function:
 
 def divided(by: float) -> Function:
     return function("Div", by)
+
+
+def times(factor: float) -> Function:
+    return function("Prod", factor)
 
 
 def logarithm(base: float) -> Function:
@@ -163,7 +172,7 @@ class View:
     look: Look
     _: KW_ONLY
     level: str = THREAD
-    above: str = "Adding"
+    above: Function = ADDING
     """How levels above threads combine their values."""
     compose: Function = AS_IS
     """Function applied to the values of each thread."""
@@ -203,11 +212,14 @@ class Histogram:
     statistic: str
     _: KW_ONLY
     minimum: float = 1
-    maximum: float
+    maximum: float | None
+    """None means that Paraver finds the least and the greatest value but 0."""
     delta: float = 1
     """Width of a column. If it is 1, columns have the labels of values."""
     data: View | None = None
     """The window that the statistic reads; None means the control window."""
+    only_totals: bool = False
+    """Whether rows are hidden until the user wants to see them."""
 
 
 @dataclass(frozen=True, eq=False)

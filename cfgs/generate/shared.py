@@ -12,6 +12,7 @@ from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
     LOGARITHMIC,
+    MAXIMUM,
     NESTING,
     NEXT_VALUE,
     SIGN,
@@ -43,6 +44,7 @@ NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
 
 IN_COMPUTE = (1, 3, 5, 7)
 IN_COMMUNICATION = (2, 3, 6, 7)
+IN_KERNELS = (1, 2, 3, 5, 6, 7)
 IN_ANY = (1, 2, 3, 4, 5, 6, 7)
 IN_IDLE = (8,)
 """Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication) and 4 (memory); 8 is idle."""
@@ -100,7 +102,7 @@ def activity_of_ranks() -> Window:
         events=only(types.GPU_ACTIVITY),
         compose=function("Mod", *IN_IDLE),
         level=TASK,
-        above="Maximum",
+        above=MAXIMUM,
     )
 
 
@@ -121,7 +123,7 @@ def activity_with_waits_of_ranks(name: str, *hidden: int, **properties: Any) -> 
         events=only(types.GPU_ACTIVITY_WITH_WAITS),
         compose=function("Translate", tuple(number for value in hidden for number in (value, 0))),
         level=TASK,
-        above="Maximum",
+        above=MAXIMUM,
         **properties,
     )
 

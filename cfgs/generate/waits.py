@@ -16,6 +16,7 @@ from cfgs.generate.paraver_cfg import (
     GRADIENT,
     JOINED,
     LOGARITHMIC,
+    MAXIMUM,
     MILLISECONDS,
     SIGN,
     TASK,
@@ -61,7 +62,7 @@ def _show_ranks(name: str, look: Look, event_type: EventType, messages: Messages
         look,
         events=only(event_type),
         level=TASK,
-        above="Maximum",
+        above=MAXIMUM,
         units=MILLISECONDS,
         messages=messages,
     )
@@ -125,7 +126,7 @@ def _show_lateness(name: str, look: Look, *top: Function, messages: Messages | N
         look,
         events=only(types.LATENESS),
         level=TASK,
-        above="Maximum",
+        above=MAXIMUM,
         top=(JOINED, *top),
         units=MILLISECONDS,
         messages=messages,
@@ -202,7 +203,7 @@ _bubble = product("Waiting in a send or receive", FLAG, _is_waiting, _in_send_re
 
 def _show_bubble(name: str, value: View, while_in: View, messages: Messages | None = None) -> Derived:
     """Show a value of streams where they wait in a send or receive, with a row per rank."""
-    return product(name, NAMES, value, while_in, level=TASK, above="Maximum", units=MILLISECONDS, messages=messages)
+    return product(name, NAMES, value, while_in, level=TASK, above=MAXIMUM, units=MILLISECONDS, messages=messages)
 
 
 _bubble_rank = _show_bubble("Rank waited for in sends and receives", _rank, _in_send_receive)

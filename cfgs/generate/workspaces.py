@@ -64,6 +64,11 @@ WORKSPACES = [
         views="on_critical_path",
     ),
     _declare(
+        "How efficient is the job?",
+        (types.GPU_ACTIVITY, types.CUDA_API, *types.MPI_CALLS.values()),
+        model="gpu_efficiency gpu_efficiency_by_step host_efficiency host_efficiency_by_step",
+    ),
+    _declare(
         "What is communicated?",
         (types.NCCL_KERNEL, families.NVTX_NCCL, *types.MPI_CALLS.values(), types.UCX_CALL),
         analysis="overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl "

@@ -25,6 +25,7 @@ WANTED = {
     "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "
     "memcpy_sizes iteration_time kernel_classes sampled_while_gpu_idle nccl_waiting waited_for lateness "
     "exposed_communication pipeline_bubble critical_path critical_path_profile",
+    "model": "gpu_efficiency gpu_efficiency_by_step host_efficiency host_efficiency_by_step",
     "hwcounters": "sm_active sm_issue tensor_active dram_bandwidth nvlink pcie network_cards network_plugin",
 }
 

@@ -1,0 +1,236 @@
+"""Presets of efficiencies: the numbers of `nsys2prv-ng summary`, from the totals below Paraver's histograms.
+
+Each histogram has a row for each GPU or rank that counts, with the time that the definitions add up, so that Average,
+Maximum and Avg/Max of its totals are an efficiency, or both parts of one. A row counts with 0 as well: the column is
+something that the row has all the time, or its step, and the statistic reads another window. With a window of the
+useful time itself as the column, a GPU without any would be missing from the average.
+
+Paraver has no maximum over GPUs within a window. So a quotient of two maxima is a quotient of two cells.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cfgs.generate import palette
+from cfgs.generate.paraver_cfg import (
+    ANY_DRAW,
+    LAST_TYPE,
+    MAXIMUM,
+    MILLISECONDS,
+    NESTING,
+    NEXT_TYPE,
+    ONE_MINUS_SIGN,
+    SIGN,
+    TASK,
+    Derived,
+    Events,
+    Folder,
+    Histogram,
+    Look,
+    View,
+    Window,
+    codes,
+    function,
+    only,
+    product,
+    span,
+    times,
+)
+from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, gpus
+from nsys2prv_ng.paraver import event_types as types
+
+MODEL = Folder("model")
+
+_PERCENT = times(100)
+_USEFUL = codes({0: palette.NOTHING, 100: palette.COMPUTE})
+_MAIN_THREAD = function("Thread i", 1)
+"""The first thread of each rank."""
+
+
+def _has_events(name: str, events: Events, **properties: Any) -> Derived:
+    """Show 1 at all times on the rows with any of these events: there is a last one or a next one."""
+    last, following = (
+        Window(f"{name}: {which} event", FLAG, events=events, thread=thread, **properties)
+        for which, thread in (("last", LAST_TYPE), ("next", NEXT_TYPE))
+    )
+    return Derived(name, FLAG, operation="maximum", first=last, second=following, top=(SIGN,), **properties)
+
+
+def _average(name: str, control: View, data: View) -> Histogram:
+    """Return the average value of `data` on each row, where `control` is 1."""
+    return Histogram(name, control, "Average value", maximum=1, data=data, only_totals=control.level != TASK)
+
+
+def _by_step(name: str, step: View, data: View) -> Histogram:
+    """Return the time (ms) in which `data` is 1, by step."""
+    return Histogram(name, step, "Integral", maximum=None, data=data, only_totals=step.level != TASK)
+
+
+def _make_step_lengths() -> Histogram:
+    """Return the length of each step on each main thread and GPU: the longest is the window of the step."""
+    step = Window("Step", codes(palette.NAMES, ANY_DRAW), events=only(types.STEP), units=MILLISECONDS)
+    return Histogram("Length of each step [ms]", step, "Time", maximum=None, only_totals=True)
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def _gpu_time(name: str, doing: tuple[int, ...], **properties: Any) -> Window:
+    return gpus(name, doing, palette.COMPUTE, **properties)
+
+
+_classes = Window(
+    "Useful, communication or memory operations",
+    codes(palette.GPU_ACTIVITY, ANY_DRAW),
+    events=only(types.GPU_ACTIVITY),
+    compose=function("Translate", (3, 1, 5, 1, 7, 1, 6, 2, *IN_IDLE, 0)),
+    level=TASK,
+    above=MAXIMUM,
+)
+_is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
+_useful, _kernels, _active = (
+    _gpu_time(name, doing, top=(_PERCENT,))
+    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
+)
+MODEL.add(
+    "gpu_efficiency",
+    "Efficiencies of GPUs: parallel, load balance, communication and orchestration, as of POP (% of the time shown)",
+    """
+The efficiencies of GPUs that nsys2prv-ng summary prints, in the time of the trace. Useful is any kernel but NCCL's.
+Active is useful, else communication, else memory operations.
+Timeline: one row per rank. Blue is useful, orange is communication while nothing is useful, purple is memory operations
+while no kernel runs. If a rank has several GPUs, its row shows the highest of their values. Histograms: one row per GPU
+(Metrics GPUn), in percent of the time. They show the totals of all GPUs; the button with a sigma shows the rows too.
+Parallel efficiency: Average of useful time. Load balance: Avg/Max of useful time. Orchestration: Maximum of active
+time. Communication: Maximum of useful time / Maximum of active time. If kernels of NCCL are to count as useful, as in
+TALP, take the histogram of any kernel for that of useful time.
+The histograms follow the timeline when you zoom. Without --time, --steps or --skip-warmup, the summary counts the time
+of the captures, which differs from that of the trace: load balance and communication are the same, the others are not.
+With the same option for both, all are the same. model/gpu_efficiency_by_step has a column for each step.
+""",
+    _classes,
+    _average("Time in any kernel, NCCL's too [%]", _is_gpu, _kernels),
+    _average("Active time of each GPU [%]", _is_gpu, _active),
+    _average("Useful time of each GPU [%]", _is_gpu, _useful),
+)
+
+_is_gpu = _has_events("Is a GPU", only(types.GPU_ACTIVITY))
+_step_of_gpu = product(
+    "Step of each GPU",
+    codes(palette.NAMES, ANY_DRAW),
+    Window("Step of a GPU or thread", codes(palette.NAMES, ANY_DRAW), events=only(types.STEP)),
+    _is_gpu,
+)
+_useful, _kernels, _active = (
+    _gpu_time(name, doing, units=MILLISECONDS)
+    for name, doing in (("Useful", IN_COMPUTE), ("In any kernel", IN_KERNELS), ("Active", IN_ANY))
+)
+MODEL.add(
+    "gpu_efficiency_by_step",
+    "Efficiencies of GPUs in each step: time useful, active and in any kernel, and length of the step (ms)",
+    """
+The efficiencies of GPUs in each step that nsys2prv-ng summary --json lists, with a column for each step: each rank's
+own step counts, and the window T of a step is its greatest length on any thread or GPU. Histograms: one row per GPU
+(Metrics GPUn), and for the lengths one per main thread and GPU. They show the totals; the button with a sigma shows the
+rows too.
+Load balance: Avg/Max of useful time. Communication: Maximum of useful time / Maximum of active time. Orchestration:
+Maximum of active time / T, the Maximum of the lengths. Parallel efficiency: Average of useful time / T.
+Useful is any kernel but NCCL's; active is useful, else communication, else memory operations. If kernels of NCCL are to
+count as useful, as in TALP, take the histogram of any kernel for that of useful time. The first steps are columns too:
+the summary skips those that warm up.
+""",
+    _by_step("Time in any kernel by step, NCCL's too [ms]", _step_of_gpu, _kernels),
+    _make_step_lengths(),
+    _by_step("Active time by step [ms]", _step_of_gpu, _active),
+    _by_step("Useful time by step [ms]", _step_of_gpu, _useful),
+    hidden_first=(_is_gpu, _useful, _kernels, _active),
+)
+
+# ---- main threads ----------------------------------------------------------------------------------------------------
+
+_MPI_CALLS = list(types.MPI_CALLS.values())
+_IN_MPI, _IN_CUDA = span(_MPI_CALLS[0], _MPI_CALLS[-1]), only(types.CUDA_API)
+
+
+def _is_outside(name: str, events: Events, **properties: Any) -> Window:
+    """Show 1 while the main thread of a rank is outside of these calls, which may nest."""
+    return Window(
+        name,
+        FLAG,
+        events=events,
+        compose=NESTING,
+        level=TASK,
+        above=_MAIN_THREAD,
+        top=(ONE_MINUS_SIGN, *properties.pop("top", ())),
+        **properties,
+    )
+
+
+def _show_useful(look: Look, outside_mpi: View, **properties: Any) -> Derived:
+    """Show where the main thread of a rank is outside of MPI and CUDA."""
+    outside_cuda = _is_outside("Outside of CUDA calls", _IN_CUDA)
+    return product("Outside of MPI and CUDA", look, outside_mpi, outside_cuda, level=TASK, **properties)
+
+
+# Tasks without CUDA or MPI, such as processes that load data, do not count.
+_is_rank = Derived(
+    "Has calls of MPI or CUDA",
+    FLAG,
+    operation="maximum",
+    first=_has_events("Has calls of MPI", _IN_MPI, level=TASK, above=MAXIMUM),
+    second=_has_events("Has CUDA", span(types.CUDA_API, types.GRAPH_LAUNCH), level=TASK, above=MAXIMUM),
+    level=TASK,
+)
+_outside_mpi = _is_outside("Outside of MPI", _IN_MPI)
+_useful_host = _show_useful(_USEFUL, _outside_mpi, top=(_PERCENT,))
+_percent_outside_mpi = _is_outside("Outside of MPI [%]", _IN_MPI, top=(_PERCENT,))
+_rank_outside_mpi = product("Rank outside of MPI", FLAG, _outside_mpi, _is_rank, level=TASK)
+MODEL.add(
+    "host_efficiency",
+    "Efficiencies of main threads: MPI with load balance and communication, offload and parallel (% of the time shown)",
+    """
+The efficiencies of main threads that nsys2prv-ng summary prints, in the time of the trace. Useful is time outside of
+calls of MPI and of CUDA; CUDA within MPI is MPI.
+Timeline: one row per rank; blue is useful. Histograms: one row per rank with MPI or CUDA, in percent of the time, and
+the totals below.
+MPI parallel efficiency: Average of time outside of MPI. MPI load balance: Avg/Max of it. MPI communication: Maximum of
+it. Parallel efficiency: Average of useful time. Offload: Average of useful time / Average of time outside of MPI. The
+offload of each rank is in a histogram of its own.
+The histograms follow the timeline when you zoom. Without --time, --steps or --skip-warmup, the summary counts the time
+of the captures, which differs from that of the trace, and so do its numbers. With the same option for both, they are
+the same. model/host_efficiency_by_step has a column for each step.
+""",
+    _useful_host,
+    _average("Offload of each rank [%]", _rank_outside_mpi, _useful_host),
+    _average("Time outside of MPI and CUDA [%]", _is_rank, _useful_host),
+    _average("Time outside of MPI [%]", _is_rank, _percent_outside_mpi),
+    hidden_first=(_percent_outside_mpi, _outside_mpi),
+)
+
+_outside_mpi = _is_outside("Outside of MPI", _IN_MPI, units=MILLISECONDS)
+_useful_host = _show_useful(FLAG, _outside_mpi, units=MILLISECONDS)
+_step_of_thread = Window(
+    "Step of the main thread",
+    codes(palette.NAMES, ANY_DRAW),
+    events=only(types.STEP),
+    level=TASK,
+    above=_MAIN_THREAD,
+)
+MODEL.add(
+    "host_efficiency_by_step",
+    "Efficiencies of main threads in each step: time outside of MPI, and of MPI and CUDA, and length of the step (ms)",
+    """
+The efficiencies of main threads in each step that nsys2prv-ng summary --json lists, with a column for each step: each
+rank's own step counts, and the window T of a step is its greatest length on any thread or GPU. Histograms: one row per
+rank, and the totals below; of the lengths, which are per main thread and GPU, only the totals.
+MPI load balance: Avg/Max of time outside of MPI. MPI communication: Maximum of it / T, the Maximum of the lengths. MPI
+parallel efficiency: Average of it / T. Offload: Average of time outside of MPI and CUDA / Average of time outside of
+MPI. Parallel efficiency: Average of time outside of MPI and CUDA / T.
+CUDA within MPI is MPI. The first steps are columns too: the summary skips those that warm up.
+""",
+    _make_step_lengths(),
+    _by_step("Time outside of MPI and CUDA by step [ms]", _step_of_thread, _useful_host),
+    _by_step("Time outside of MPI by step [ms]", _step_of_thread, _outside_mpi),
+    hidden_first=(_outside_mpi, _useful_host),
+)
