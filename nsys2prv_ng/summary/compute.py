@@ -33,6 +33,7 @@ from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.critical_path import sum_critical_path
 from nsys2prv_ng.summary.efficiency import sum_efficiency, sum_steps
+from nsys2prv_ng.summary.facts import collect_facts
 from nsys2prv_ng.summary.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.model import (
     Cause,
@@ -109,6 +110,7 @@ def compute_summary(
         efficiency=sum_efficiency(job, efficiency),
         steps=sum_steps(job, efficiency, waiting),
         critical_path=None if path is None else sum_critical_path(job, path),
+        facts=collect_facts(job),
         skipped=job.skipped,
         warnings=[
             *job.warnings,

@@ -17,6 +17,7 @@ from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, StepNumbers
+from nsys2prv_ng.summary.facts_model import JobFacts
 from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.text.formatting import format_utc
 
@@ -347,6 +348,8 @@ class JobSummary:
     """None where the reports have neither GPUs nor main threads."""
     steps: StepNumbers | None = None
     """None where no steps of the program were found."""
+    facts: JobFacts | None = None
+    """None in summaries of versions that did not collect them."""
 
     @property
     def start_utc(self) -> str:

@@ -27,7 +27,7 @@ TABLES = (
 KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
-        efficiency steps""",
+        efficiency steps facts""",
     "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns idle_ns gaps
         longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
@@ -123,6 +123,10 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
     for key, keys in WAIT_KEYS.items():
         assert all(set(row) == set(keys.split()) for row in documents[0]["waits"][key]), key
         assert documents[0]["waits"][key], key
+    assert set(documents[0]["facts"]) == {
+        *("nsys_versions", "schema_versions", "programs", "sources", "graphs", "lost_data_messages", "lacks_ranks"),
+        "captures",
+    }
     assert set(documents[0]["waits"]) == {
         "operations",
         "nccl_collectives",

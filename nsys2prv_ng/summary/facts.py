@@ -1,0 +1,70 @@
+"""Collects the facts on the reports of a job."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Stream, Thread
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.report.metadata import Metadata
+from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
+from nsys2prv_ng.summary.facts_model import AS_WHOLE, BY_NODE, JobFacts
+
+_DIGEST_BYTES = 8
+
+
+def collect_facts(job: Job) -> JobFacts:
+    """Return the facts on the reports of a job."""
+    metadata = [report.metadata for report in job.reports]
+    sources = Counter(name for report in job.reports for name, result in report.results.items() if result.read)
+    return JobFacts(
+        nsys_versions=sorted({own.nsys_version for own in metadata}),
+        schema_versions=sorted({own.schema_version for own in metadata}),
+        programs=sorted(set(_list_programs(job))),
+        sources=dict(sorted(sources.items())),
+        graphs=_list_graphs(job.reports),
+        lost_data_messages=sum(
+            message.count for report in job.reports for message in report.diagnostics.messages if message.is_certain
+        ),
+        lacks_ranks=job.lacks_ranks,
+        captures=sorted(map(_make_fingerprint, metadata)),
+    )
+
+
+def _list_programs(job: Job) -> Iterator[str]:
+    """Yield the names of the tasks' executables, where reports name them: pids and threads differ in each run."""
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
+        for place, row in zip(report.places.all, rows.tolist(), strict=True):
+            if row >= 0 and isinstance(place, Thread | Stream) and place.process in report.metadata.processes:
+                yield report.metadata.get_process_name(place.process)
+
+
+def _list_graphs(reports: Iterable[ReportRecords]) -> list[str]:
+    operations = kernels.SOURCE.name, memory_operations.SOURCE.name
+    shown = {BY_NODE: (operations, types.GRAPH_NODE_ID), AS_WHOLE: ((cuda_graphs.SOURCE.name,), types.GRAPH_LAUNCH)}
+    every = list(reports)
+    return [
+        kind
+        for kind, (sources, event_type) in shown.items()
+        if any(_has_events(report, source, event_type) for report in every for source in sources)
+    ]
+
+
+def _has_events(report: ReportRecords, source: str, event_type: EventType) -> bool:
+    """Return whether any record of a source has a type."""
+    if source not in report.results or event_type not in report.labels.types:
+        return False
+    handle = report.labels.types.index(event_type)
+    return any(bool((run.facts.handles == handle).any()) for run in report.results[source].runs)
+
+
+def _make_fingerprint(metadata: Metadata) -> str:
+    """Return what tells a capture from others: when, where, how long and with which processes it was made."""
+    start = None if metadata.utc_of_zero is None else metadata.utc_of_zero + metadata.begin
+    what = start, metadata.host, metadata.duration, sorted(metadata.processes)
+    return hashlib.blake2b(repr(what).encode("utf-8", "backslashreplace"), digest_size=_DIGEST_BYTES).hexdigest()
