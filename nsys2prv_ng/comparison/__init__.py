@@ -1,0 +1,1 @@
+"""Two runs beside each other: which is faster, where, and whether that is real."""

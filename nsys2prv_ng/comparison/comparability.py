@@ -1,0 +1,292 @@
+"""Finds what makes runs not comparable: different machines, sizes, programs, and different ways of tracing them.
+
+A finding names the values and the sides that have them. It prevents tables whose rows or sums do not mean the same on
+all sides; everything else can be compared. Tables have the keys that they have in a comparison (`kernels`, `copies`,
+...); beside these there are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), and `scaling`. Facts
+that a summary of an older version lacks are not checked, which is a finding itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.summary.facts_model import JobFacts
+from nsys2prv_ng.summary.layout import wrap
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.tables import cut_middle
+
+WARNING, NOTE = "warning", "note"
+"""Severities: numbers may differ for this reason alone; or it is worth knowing."""
+
+_BY_PLACE = frozenset(("gpus", "ranks"))
+"""Tables with a row for each GPU or rank."""
+_ON_KERNELS = frozenset(("gpus", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path"))
+_TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
+    "cuda_api": ("CUDA API calls", frozenset(("critical_path",))),
+    "kernels": ("CUDA kernels", _ON_KERNELS),
+    "memory_operations": ("Memory copies and sets", frozenset(("copies",))),
+    "cuda_memory": ("CUDA memory allocations", frozenset(("memory",))),
+    "unified_memory": ("Page faults of unified memory", frozenset()),
+    "cuda_libraries": ("cuBLAS and cuDNN calls", frozenset()),
+    "gpu_metrics": ("GPU metrics", frozenset()),
+    "mpi": ("MPI calls", frozenset(("mpi", "critical_path"))),
+    "ucx": ("UCX calls and transfers", frozenset()),
+    "nvtx": ("NVTX ranges and marks", frozenset(("ranges", "steps"))),
+    "nccl": ("Payloads of NCCL's calls and kernels", frozenset(("nccl", "collectives", "waits"))),
+    "openmp": ("OpenMP", frozenset()),
+    "openacc": ("OpenACC", frozenset()),
+    "os_runtime": ("OS runtime calls", frozenset()),
+    "system_calls": ("System calls", frozenset()),
+    "scheduling": ("Threads on cores", frozenset()),
+    "cpu_samples": ("CPU samples", frozenset()),
+}
+"""Sources that users choose when they trace: their titles, and what needs them on all sides.
+
+Those that follow from others and those of the node are not among them.
+"""
+_LONGEST = 60
+"""Characters of a name in a finding."""
+_MOST_NAMES = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What differs between sides, and the tables that cannot be compared because of it."""
+
+    severity: str
+    text: str
+    prevents: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Comparability:
+    """What differs between sides, warnings first."""
+
+    findings: list[Finding]
+
+    @property
+    def prevented(self) -> frozenset[str]:
+        """All tables to skip."""
+        return frozenset().union(*(finding.prevents for finding in self.findings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings as `json.dumps` takes them."""
+        return {
+            "findings": [
+                {"severity": own.severity, "text": own.text, "prevents": sorted(own.prevents)} for own in self.findings
+            ]
+        }
+
+
+def check_comparability(sides: Sequence[Side]) -> Comparability:
+    """Return what differs between sides (and what hinders a comparison on one alone)."""
+    known = [(side, side.summary.facts) for side in sides if side.summary.facts is not None]
+    checks = (
+        _find_same_captures(sides),
+        _find_other_machines(sides),
+        _find_other_sizes(sides),
+        _find_missing_ranks(known),
+        _find_other_choices(sides),
+        _find_other_programs(known),
+        _find_other_steps(sides),
+        _find_other_sources(known),
+        _find_other_payload(sides),
+        _find_other_graphs(known),
+        _find_lost_data(known),
+        _find_other_versions(known),
+        _find_older_summaries(sides),
+    )
+    findings = [finding for check in checks for finding in check]
+    return Comparability(sorted(findings, key=lambda finding: finding.severity != WARNING))
+
+
+def format_comparability(comparability: Comparability, width: int) -> list[str]:
+    """Return the lines of the findings."""
+    return [
+        line for own in comparability.findings for line in wrap(f"{own.severity}: {own.text}", width, indent=(0, 2))
+    ]
+
+
+# ---- what was captured -----------------------------------------------------------------------------------------------
+
+
+def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
+    """Yield a finding for each set of sides that have captures in common."""
+    holders: dict[object, list[int]] = {}
+    reports: dict[object, int] = {}
+    for number, side in enumerate(sides):
+        for capture, count in _list_captures(side.summary).items():
+            holders.setdefault(capture, []).append(number)
+            reports[capture] = count
+    common: dict[tuple[int, ...], int] = {}
+    for capture, numbers in holders.items():
+        if len(numbers) > 1:
+            common[tuple(numbers)] = common.get(tuple(numbers), 0) + reports[capture]
+    for group, count in common.items():
+        labels = _list_labels(sides[number].label for number in group)
+        is_all = all(count == sides[number].summary.reports for number in group)
+        what = "are of the same reports" if is_all else f"have {count_noun(count, 'report')} in common"
+        yield Finding(WARNING, f"{labels} {what}: only what was chosen of them can differ", frozenset(("scaling",)))
+
+
+def _list_captures(summary: JobSummary) -> dict[object, int]:
+    """Return what tells the captures of a job from others, and the number of reports with it.
+
+    Without facts these are the numbers of the job as a whole: equal ones are of the same reports.
+    """
+    if summary.facts is not None:
+        return dict.fromkeys(summary.facts.captures, 1)
+    return {(summary.start_utc_ns, summary.duration_ns, summary.reports, summary.tasks): summary.reports}
+
+
+def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
+    models = [(side, tuple(sorted({gpu.name for gpu in side.summary.gpus if gpu.name}))) for side in sides]
+    yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, frozenset(("scaling",)))
+    unknown = [side for side in sides if any(not gpu.name for gpu in side.summary.gpus)]
+    if unknown and len(sides) > 1:
+        labels = _list_labels(side.label for side in unknown)
+        yield Finding(NOTE, f"the reports do not name every GPU of {labels}: GPU models are not checked there")
+
+
+def _find_other_sizes(sides: Sequence[Side]) -> Iterator[Finding]:
+    gpus = [(side, count_gpus(side.summary)) for side in sides]
+    processes = [(side, count_processes(side.summary)) for side in sides]
+    yield from _compare("number of GPUs", gpus, WARNING, _BY_PLACE)
+    yield from _compare("number of processes", processes, WARNING, _BY_PLACE)
+    yield from _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE)
+
+
+def count_gpus(summary: JobSummary) -> int:
+    """Return the number of GPUs that ran an operation, as far as efficiencies are known."""
+    if summary.efficiency is None or summary.efficiency.losses is None:
+        return len(summary.gpus)
+    return summary.efficiency.losses.devices
+
+
+def count_processes(summary: JobSummary) -> int:
+    """Return the number of ranks, or of main threads where no process has a rank."""
+    threads = 0 if summary.efficiency is None else summary.efficiency.threads
+    return summary.ranks or threads or summary.tasks
+
+
+def _find_missing_ranks(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    lacking = [side.label for side, facts in known if facts.lacks_ranks]
+    if lacking:
+        text = f"some ranks of {_list_labels(lacking)} have no report: sums are of a part of the job"
+        yield Finding(WARNING, text, frozenset(("scaling",)))
+
+
+def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
+    parts = [side for side in sides if {"ranks", "GPUs"} & set(side.summary.chosen)]
+    prevents = frozenset(("scaling",)) if parts else frozenset()
+    chosen = [(side, tuple(side.summary.chosen)) for side in sides]
+    findings = list(_compare("chosen part", chosen, WARNING, prevents, nothing="everything"))
+    if parts and not findings:
+        labels = _list_labels(side.label for side in parts)
+        findings = [Finding(NOTE, f"{labels} are a part of the ranks or GPUs of a job", prevents)]
+    yield from findings
+
+
+def _find_other_programs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    programs = [(side, tuple(facts.programs)) for side, facts in known if facts.programs]
+    yield from _compare("program", programs, WARNING)
+
+
+def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
+    steps = [(side, side.summary.steps) for side in sides]
+    names = [(side, "" if own is None else to_one_line(own.name)) for side, own in steps]
+    findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
+    yield from findings
+    if not findings:
+        counts = [(side, own.count) for side, own in steps if own is not None]
+        yield from _compare("number of steps", counts, NOTE)
+
+
+# ---- how it was traced -----------------------------------------------------------------------------------------------
+
+
+def _find_other_sources(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    """Yield a finding for each source with events on some sides only: not traced on the others, or not used."""
+    for name, (title, prevents) in _TRACED.items():
+        having = [side.label for side, facts in known if name in facts.sources]
+        lacking = [side.label for side, facts in known if name not in facts.sources]
+        if having and lacking:
+            sides = f"in {_list_labels(having)}, not in {_list_labels(lacking)}"
+            yield Finding(WARNING, f"{title}: {sides} (not traced or not used)", prevents)
+
+
+def _find_other_payload(sides: Sequence[Side]) -> Iterator[Finding]:
+    waits = [(side, side.summary.waits) for side in sides]
+    has = [(side, "no" if own.reports_without_payload else "yes") for side, own in waits if own is not None]
+    yield from _compare("payload of every call of NCCL", has, WARNING, frozenset(("collectives", "waits")))
+
+
+def _find_other_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    """Yield a finding where graphs were traced in different ways: those as a whole hide their kernels."""
+    graphs = [(side, tuple(facts.graphs)) for side, facts in known if facts.graphs]
+    yield from _compare("CUDA graphs traced", graphs, WARNING, frozenset(("kernels", "nccl", "collectives", "waits")))
+
+
+def _find_lost_data(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    for side, facts in known:
+        if facts.lost_data_messages:
+            count = count_noun(facts.lost_data_messages, "message")
+            label = _shorten(side.label)
+            yield Finding(WARNING, f"nsys reports in {count} that data of {label} is missing: counts may be too low")
+
+
+def _find_other_versions(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    versions = [(side, tuple(facts.nsys_versions)) for side, facts in known]
+    schemas = [(side, tuple(facts.schema_versions)) for side, facts in known]
+    yield from _compare("version of nsys", versions, NOTE)
+    yield from _compare("version of the export's schema", schemas, NOTE)
+
+
+def _find_older_summaries(sides: Sequence[Side]) -> Iterator[Finding]:
+    older = [side.label for side in sides if side.summary.facts is None]
+    if older:
+        unchecked = "traced sources, programs, missing ranks, CUDA graphs, lost data and versions of nsys"
+        yield Finding(
+            NOTE, f"an older version made the summary of {_list_labels(older)}, so these are not checked: {unchecked}"
+        )
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def _compare(
+    what: str,
+    values: Sequence[tuple[Side, Any]],
+    severity: str,
+    prevents: frozenset[str] = frozenset(),
+    nothing: str = "",
+) -> Iterator[Finding]:
+    """Yield a finding if sides have different values; `nothing` stands for an empty one."""
+    labels_of: dict[Any, list[str]] = {}
+    for side, value in values:
+        labels_of.setdefault(value, []).append(side.label)
+    if len(labels_of) > 1:
+        listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of.items())
+        yield Finding(severity, f"{what}: {'; '.join(listed)}", prevents)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return _list_labels(value) if isinstance(value, tuple) else _shorten(value) if value else ""
+
+
+def _list_labels(labels: Iterable[str]) -> str:
+    """Return names in one line, each short, and not too many."""
+    every = list(labels)
+    more = [f"{len(every) - _MOST_NAMES:,} more"] if len(every) > _MOST_NAMES else []
+    return ", ".join([*map(_shorten, every[:_MOST_NAMES]), *more])
+
+
+def _shorten(name: str) -> str:
+    return cut_middle(to_one_line(name), _LONGEST)

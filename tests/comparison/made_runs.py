@@ -1,0 +1,101 @@
+"""Summaries of runs with numbers that tests choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.summary.efficiency_model import (
+    DeviceEfficiency,
+    EfficiencyNumbers,
+    EfficiencyTrees,
+    HostEfficiency,
+    Losses,
+    StepNumbers,
+    WindowEfficiency,
+)
+from nsys2prv_ng.summary.facts_model import JobFacts
+from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
+
+MS = 10**6
+
+
+def make_gpu(number: int, name: str = "NVIDIA H200") -> GpuNumbers:
+    return GpuNumbers("node", number, name, [number], [f"python {number}"], *[0] * 9, None, None, None, None)
+
+
+def make_facts(**changed: Any) -> JobFacts:
+    fields: dict[str, Any] = {
+        "nsys_versions": ["2025.3.2.0"],
+        "schema_versions": ["3.20.3"],
+        "programs": ["python3"],
+        "sources": {"kernels": 1, "nvtx": 1},
+        "graphs": [],
+        "lost_data_messages": 0,
+        "lacks_ranks": False,
+        "captures": [],
+    }
+    return JobFacts(**fields | changed)
+
+
+def make_window(length: int, useful: Sequence[int], active: Sequence[int], in_mpi: int = 0) -> dict[str, Any]:
+    """Times (ms): length, useful and active time of each GPU, and the time that each main thread is in MPI."""
+    device = None
+    if useful:
+        balance, rest = sum(useful) / (len(useful) * max(useful)), max(useful) / max(active)
+        orchestration = max(active) / length
+        device = DeviceEfficiency(balance * rest * orchestration, balance, rest, orchestration)
+    outside = (length - in_mpi) / length
+    host = HostEfficiency(outside, outside, 1.0, outside, 1.0, 1.0, 1.0)
+    trees = EfficiencyTrees(device, host)
+    losses = Losses(len(useful), sum(useful) * MS, *[0] * 13) if useful else None
+    return {
+        "window_ns": length * MS,
+        "threads": max(1, len(useful)),
+        "nccl_as_communication": trees,
+        "nccl_as_useful": trees,
+        "losses": losses,
+    }
+
+
+def make_run(
+    label: str,
+    useful: Sequence[int],
+    step: int,
+    *,
+    steps: int = 10,
+    active: Sequence[int] = (),
+    ranks: int | None = None,
+    in_mpi: int = 0,
+    step_name: str = "step",
+    model: str = "NVIDIA H200",
+    facts: JobFacts | None = None,
+    **changed: Any,
+) -> Side:
+    """A run of steps of `step` ms without time between them; `useful` time (ms) of each GPU in all steps.
+
+    `active`: the same with communication. The capture is twice as long, and as much is useful in it. `ranks`: also the
+    number of main threads.
+    """
+    window = make_window(step * steps, useful, active or useful, in_mpi)
+    whole = make_window(2 * step * steps, useful, active or useful, in_mpi)
+    count = len(useful) if ranks is None else ranks
+    window["threads"] = whole["threads"] = count
+    numbers = StepNumbers(step_name, steps, 1, 1, steps, step * MS, step * MS, step * MS, 0.0, 1, 0.0, [])
+    efficiency = EfficiencyNumbers(**whole, in_steps=WindowEfficiency(**window))
+    fields: dict[str, Any] = {
+        "reports": count,
+        "nodes": 1,
+        "ranks": count,
+        "tasks": count,
+        "start_utc_ns": len(label),
+        "duration_ns": 2 * step * steps * MS,
+        "windows_ns": [],
+        "gpus": [make_gpu(number, model) for number in range(len(useful))],
+        "efficiency": efficiency,
+        "steps": numbers,
+        "facts": facts or make_facts(captures=[f"{label} {number}" for number in range(count)]),
+        **{key: [] for key in ("ranges", "kernels", "memory_operations", "nccl", "mpi", "absent")},
+    }
+    return Side(label, JobSummary(**fields | changed))
