@@ -1,0 +1,175 @@
+"""Compares runs of different sizes as POP does: speedup, efficiency, and the factors that it is made of.
+
+Runs are ordered by their GPUs D, then by their processes; the first is the reference. T is the median time of a step
+and U the useful time of all GPUs in the steps / the number of steps, if all runs have steps of one name; otherwise T
+is the length of the window and U the useful time in it. NCCL is communication. With g = D_n / D_ref:
+
+- Strong scaling (the same work in all): speedup = T_ref / T_n, computation scalability = U_ref / U_n.
+- Weak scaling (work that grows like D): both times g. So the speedup is that of the work, and g is ideal.
+- efficiency = speedup / g; global efficiency = parallel efficiency x computation scalability.
+
+Parallel efficiency is of the time from the first step to the last, not of the median step: efficiency is the ratio of
+global efficiencies only as far as steps are alike and follow each other closely.
+
+Scaling is weak if U of the largest run is more than sqrt(g) times that of the reference: ideal is 1 for strong and g
+for weak scaling, and sqrt(g) is halfway between them, as a factor. For g = 2 that is close to the limit of TALP-Pages
+(strong if U_n / U_ref / g < 0.75, with instructions for U), and unlike that it holds for every g. Where only some runs
+have steps, or others, it is not to be found: their windows hold different work.
+
+Where no run has GPUs, main threads stand for them. Runs with GPUs and without, or with different numbers of GPUs for
+each process, are of different programming models: unless the user says what scales, the rates that compare work do not
+apply (as in BasicAnalysis).
+Sources: POP; BasicAnalysis 2026.10 (scaling, comparison of programming models); TALP-Pages 3.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from nsys2prv_ng.comparison.comparability import check_comparability, count_gpus, count_processes
+from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.comparison.scaling_model import STRONG, WEAK, Scaling, ScalingRun
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.model import JobSummary
+
+KINDS = (STRONG, WEAK)
+_UNKNOWN = "whether it is strong or weak does not show, say which"
+
+
+class _Measured(NamedTuple):
+    """What is measured of a run. `units`: GPUs, or main threads where no run has GPUs; `useful` time of all (ns)."""
+
+    side: Side
+    processes: int
+    gpus: int
+    units: int
+    time: int
+    useful: Fraction | None
+    device: DeviceEfficiency | None
+    host: HostEfficiency | None
+
+
+def make_scaling(sides: Sequence[Side], scaling: str | None = None) -> Scaling | None:
+    """Return how runs scale; None if all are of one size, or if `check_comparability` finds what prevents it.
+
+    `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
+    """
+    if scaling is not None and scaling not in KINDS:
+        raise UsageError(f"write {' or '.join(KINDS)}", parameter="scaling", value=scaling)
+    if len({_get_size(side.summary) for side in sides}) < 2 or "scaling" in check_comparability(sides).prevented:
+        return None
+    step_name = _find_common_steps(sides)
+    on_gpus = any(count_gpus(side.summary) for side in sides)
+    runs = [_measure(side, by_step=step_name is not None, on_gpus=on_gpus) for side in sides]
+    runs.sort(key=lambda run: (run.gpus, run.processes))
+    first, last = runs[0], runs[-1]
+    alike = _has_one_model(runs)
+    kind, rule = scaling, ""
+    if kind is None and alike:
+        is_known = step_name is not None or all(_has_no_steps(side.summary) for side in sides)
+        kind, rule = _detect(first, last, "GPU" if on_gpus else "main thread") if is_known else (None, _UNKNOWN)
+    notes = ["kernels of NCCL are communication"] if on_gpus else []
+    if kind is None and not alike:
+        notes.append("the runs differ in GPUs per process: rates that compare their work do not apply")
+    if step_name is None:
+        notes.append(f"times are of whole windows, which may hold different work: {_explain_windows(sides)}")
+    return Scaling(
+        kind=kind,
+        is_chosen=scaling is not None,
+        rule=rule,
+        step_name=step_name,
+        runs=[_rate(run, first, kind, on_gpus=on_gpus) for run in runs],
+        notes=notes,
+    )
+
+
+# ---- what a run is ---------------------------------------------------------------------------------------------------
+
+
+def _get_size(summary: JobSummary) -> tuple[int, int]:
+    return count_gpus(summary), count_processes(summary)
+
+
+def _find_common_steps(sides: Sequence[Side]) -> str | None:
+    """Return the name of the steps of all sides; None if one has none, or others."""
+    names = {None if _has_no_steps(side.summary) else getattr(side.summary.steps, "name", None) for side in sides}
+    return names.pop() if len(names) == 1 else None
+
+
+def _has_no_steps(summary: JobSummary) -> bool:
+    return summary.steps is None or summary.efficiency is None or summary.efficiency.in_steps is None
+
+
+def _explain_windows(sides: Sequence[Side]) -> str:
+    some = any(_has_no_steps(side.summary) for side in sides)
+    return "not every run has steps" if some else "the steps of the runs have different names"
+
+
+def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
+    summary = side.summary
+    efficiency, steps, count = summary.efficiency, summary.steps, 1
+    window: WindowEfficiency | None = efficiency
+    time = summary.duration_ns if efficiency is None else efficiency.window_ns
+    if by_step and efficiency is not None and steps is not None:
+        window, time, count = efficiency.in_steps, steps.median_ns, steps.count
+    trees = None if window is None else window.nccl_as_communication
+    host = None if trees is None else trees.host
+    useful, units = None, count_gpus(summary)
+    if on_gpus and window is not None and window.losses is not None:
+        useful = Fraction(window.losses.compute_ns, count)
+    elif not on_gpus and window is not None and host is not None:
+        units = window.threads
+        useful = Fraction(round(host.parallel * units * window.window_ns), count)
+    device = None if trees is None else trees.device
+    return _Measured(side, count_processes(summary), count_gpus(summary), units, time, useful, device, host)
+
+
+def _has_one_model(runs: Sequence[_Measured]) -> bool:
+    """Return whether all runs have the same number of GPUs for each process."""
+    first = runs[0]
+    return all(run.gpus * first.processes == first.gpus * run.processes for run in runs)
+
+
+# ---- rates -----------------------------------------------------------------------------------------------------------
+
+
+def _detect(first: _Measured, last: _Measured, unit: str) -> tuple[str | None, str]:
+    """Return whether scaling is strong or weak, and why; None where that cannot be found."""
+    if not first.useful or not last.useful or last.units <= first.units:
+        return None, _UNKNOWN
+    growth, work = Fraction(last.units, first.units), last.useful / first.useful
+    kind = WEAK if work * work > growth else STRONG
+    grown = f"{unit}s grow {float(growth):.2f} times, useful time {float(work):.2f} times"
+    return kind, f"{grown} (ideal: strong 1, weak {float(growth):.2f}; weak above {float(growth) ** 0.5:.2f})"
+
+
+def _rate(run: _Measured, first: _Measured, kind: str | None, *, on_gpus: bool) -> ScalingRun:
+    tree = run.device if on_gpus else run.host
+    growth = Fraction(run.units, first.units) if first.units else None
+    speedup = Fraction(first.time, run.time) if first.time and run.time else None
+    scalability = first.useful / run.useful if first.useful and run.useful and kind else None
+    if kind == WEAK:
+        speedup, scalability = (
+            None if rate is None or not growth else rate * growth for rate in (speedup, scalability)
+        )
+    efficiency = speedup / growth if speedup is not None and growth and kind else None
+    parallel = None if tree is None else tree.parallel
+    product = None if parallel is None or scalability is None else parallel * float(scalability)
+    return ScalingRun(
+        label=run.side.label,
+        nodes=run.side.summary.nodes,
+        processes=run.processes,
+        gpus=run.gpus,
+        time_ns=run.time,
+        useful_ns=None if run.useful is None else round(run.useful),
+        speedup=None if speedup is None else float(speedup),
+        efficiency=None if efficiency is None else float(efficiency),
+        global_efficiency=product,
+        computation_scalability=None if scalability is None else float(scalability),
+        parallel=parallel,
+        device=run.device,
+        host=run.host,
+    )
