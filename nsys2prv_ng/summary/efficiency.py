@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency import DeviceTimes, Efficiency, HostTimes, RangeTimes, WindowTimes
+from nsys2prv_ng.analysis.efficiency import Efficiency, RangeTimes
+from nsys2prv_ng.analysis.efficiency_times import DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job

@@ -3,108 +3,45 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis.efficiency import CLASSES, DeviceTimes, Efficiency, HostTimes, WindowTimes, compute_efficiency
-from nsys2prv_ng.analysis.efficiency_windows import Windows, sum_in_windows
-from nsys2prv_ng.analysis.idle_pieces import CAUSES
+from nsys2prv_ng.analysis.efficiency import compute_efficiency
+from nsys2prv_ng.analysis.efficiency_times import CLASSES, DeviceTimes, HostTimes
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.efficiency import rate_devices, rate_host, sum_efficiency
-from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, EfficiencyNumbers, WindowEfficiency
+from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency
 from tests.analysis import efficiency_truth as plain
-from tests.analysis.efficiency_truth import Times, Truth
-from tests.analysis.waits_truth import find_truth
-from tests.conftest import REPOSITORY, Unpacked, slow_but, unpack
-from tests.job.repetition_truth import find_repetitions
-from tests.job.test_steps import count_warmup
-from tests.report_truth import PUSH_POP, Report
+from tests.analysis.efficiency_reports import (
+    DDP,
+    SETS,
+    Made,
+    add_up,
+    check_window,
+    count_warm,
+    drop_warmup,
+    list_all_steps,
+    list_steps,
+    make,
+    opened,
+)
+from tests.analysis.efficiency_truth import Truth
+from tests.conftest import Unpacked, slow_but, unpack
+from tests.report_truth import Report
 from tests.spans import list_report_sets
 from tests.translated import changed
-
-_RANKS = {
-    "exercises": "ex1a-slow ex1a-fast ex1b-fp32 ex2b-manual ex2b-overlap ex3a-pp1 ex3a-pp2 ex3a-pp2-plain tpgraph-1x4",
-    "gpu": "ddp-2x2 mpi-4",
-    "bench": "ddplong-2x2",
-}
-_SINGLE = {
-    "gpu": "autograd-1 mpi-one-report oneproc-4gpu sampled-1 single-graph single-node um-1",
-    "bench": "torchrun-one-report",
-    "public": "h100_2gpu_1s mapf_report1 mfu_2gpu_before pipit_cloverleaf",
-    "cpu": "2022.4.2-nvtx_py 2023.4.4-mpich_all 2024.2.3-acc_gcc 2024.2.3-nvtx_py 2024.2.3-omp_clang 2024.2.3-ompi_all",
-}
-SETS = {
-    "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],
-    "samples/single-graph": ["samples/single-graph.sqlite"],
-    "cpu/2024.2.3-nccl_mimic": [f"cpu/2024.2.3-nccl_mimic_rank{rank}.sqlite" for rank in range(2)],
-    "cpu/2024.2.3-2node": [f"cpu/2024.2.3-2node_rank{rank}.sqlite" for rank in range(4)],
-    "cpu/2023.4.4-2node": [f"cpu/2023.4.4-2node_rank{rank}.sqlite" for rank in range(2)],
-    "cpu/2022.4.2-ompi": [f"cpu/2022.4.2-ompi_rank{rank}.sqlite" for rank in range(2)],
-}
-for _folder, _names in _RANKS.items():
-    _end = ".xz" if _folder == "bench" else ""
-    SETS |= {f"{_folder}/{n}": [f"{_folder}/{n}.rank{r}.sqlite{_end}" for r in range(4)] for n in _names.split()}
-for _folder, _names in _SINGLE.items():
-    SETS |= {f"{_folder}/{n}": [f"{_folder}/{n}.sqlite{'.xz' * (_folder == 'bench')}"] for n in _names.split()}
-DDP = [REPOSITORY / f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What the package and what plain loops find. Times of the package are UTC less `base`."""
-
-    found: Efficiency
-    numbers: EfficiencyNumbers | None
-    base: int
-    truth: Truth
-
-
-@contextmanager
-def opened(reports: Sequence[Path], way: str = "utc", selection: Selection | None = None) -> Iterator[Job]:
-    """Open reports on UTC, to which plain loops place them."""
-    options = ReadOptions(align=way, selection=selection or Selection())
-    with tempfile.TemporaryDirectory() as folder, open_job(reports, Path(folder), options, Progress()) as job:
-        yield job
-
-
-def make(reports: Sequence[Path], way: str = "utc") -> Made:
-    with opened(reports, way) as job:
-        found = compute_efficiency(job, find_waits(job))
-        return Made(found, sum_efficiency(job, found), job.alignment.utc_base, Truth(reports))
 
 
 @pytest.fixture(scope="module", params=[pytest.param(DDP, id="ddp-2x2"), *list_report_sets(SETS)])
 def made(request: pytest.FixtureRequest) -> Made:
     return make([unpack(path) for path in request.param])
-
-
-def get_trees(window: WindowEfficiency) -> list[tuple[float, ...] | None]:
-    """Return the numbers of GPUs in both conventions and of main threads."""
-    trees = window.nccl_as_communication.device, window.nccl_as_useful.device, window.nccl_as_communication.host
-    assert window.nccl_as_useful.host == window.nccl_as_communication.host
-    return [None if tree is None else tuple(vars(tree).values()) for tree in trees]
-
-
-def check_window(window: WindowEfficiency, times: Times) -> None:
-    assert window.window_ns == times.window
-    expected = [times.rate_devices(nccl_is_useful=False), times.rate_devices(nccl_is_useful=True), times.rate_hosts()]
-    for tree, numbers in zip(get_trees(window), expected, strict=True):
-        assert tree is numbers is None or tree == pytest.approx(numbers, rel=1e-12, abs=0)
 
 
 def test_the_whole_time(made: Made) -> None:
@@ -114,33 +51,6 @@ def test_the_whole_time(made: Made) -> None:
         return
     assert made.found.windows == [(low - made.base, high - made.base)]
     check_window(made.numbers, plain.measure_common(made.truth, [(low, high)]))
-
-
-def list_all_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
-    """Return process, number, begin and end of the ranges of steps, or of what the kernels repeat."""
-    assert found.steps is not None
-    ranges = truth.ranges
-    named = ranges[(ranges["domain"] == "") & (ranges["name"] == found.steps.name) & (ranges["style"] == PUSH_POP)]
-    if not named.empty:
-        return named
-    repeated = find_repetitions(truth.reports)
-    assert repeated is not None and found.steps.name == "repeated kernels"
-    rows = [
-        (process, number, *limits)
-        for process, own in repeated.items()
-        for number, limits in enumerate(zip(own.begin, own.end, strict=True), 1)
-    ]
-    return pd.DataFrame(rows, columns=["process", "number", "begin", "end"])
-
-
-def count_warm(steps: pd.DataFrame) -> int:
-    return count_warmup((steps["end"] - steps["begin"]).groupby(steps["number"]).max().sort_index().tolist())
-
-
-def list_steps(truth: Truth, found: Efficiency) -> pd.DataFrame:
-    """Return the steps that count."""
-    steps = list_all_steps(truth, found)
-    return steps[steps["number"] >= steps["number"].min() + count_warm(steps)]
 
 
 def test_steps(made: Made) -> None:
@@ -157,23 +67,6 @@ def test_steps(made: Made) -> None:
     check_window(made.numbers.in_steps, plain.measure_common(made.truth, [window]))
 
 
-def drop_warmup(truth: Truth, found: Efficiency, ranges: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges that do not begin in the warm-up of their process."""
-    if found.steps is None:
-        return ranges
-    steps = list_all_steps(truth, found)
-    steps = steps[steps["number"] < steps["number"].min() + count_warm(steps)]
-    warm = {process: (own["begin"].min(), own["end"].max()) for process, own in steps.groupby("process")}
-    inside = [
-        process in warm and warm[process][0] <= begin < warm[process][1]
-        for process, begin, _ in zip(*(ranges[c] for c in LIMITS), strict=True)
-    ]
-    return ranges[~np.array(inside, np.bool_)]
-
-
-LIMITS = ("process", "begin", "end")
-
-
 def test_ranges_that_repeat(made: Made) -> None:
     repeated = made.truth.list_repeated()
     ranges = drop_warmup(made.truth, made.found, repeated)
@@ -186,15 +79,6 @@ def test_ranges_that_repeat(made: Made) -> None:
         check_window(row, plain.measure_own(made.truth, own))
     missing = [own for key, own in expected.items() if key not in found]
     assert all(not plain.measure_own(made.truth, own).window for own in missing)
-
-
-def add_up(times: WindowTimes) -> dict[str, int]:
-    """Return the time of GPUs as plain loops know it."""
-    assert times.devices is not None
-    by_class = Counter(times.devices.by_class)
-    idle = sum(by_class.pop(name) for name in ("host", "queued", "graph", "unknown", "cut"))
-    communication = sum(by_class.pop(name) for name in ("waiting", "moving", "not_split"))
-    return {**by_class, "idle": idle, "communication": communication}
 
 
 def test_every_ns_of_a_gpu_has_one_class(made: Made) -> None:
@@ -287,79 +171,6 @@ def test_numbers_that_others_printed(shared_reports: Path, unpacked: Unpacked, n
 PARTS = ("parallel", "load_balance", "communication")
 
 
-# ---- losses ----------------------------------------------------------------------------------------------------------
-
-IDLE_SETS = (
-    "samples/mpi-4 samples/single-graph gpu/single-node gpu/um-1 gpu/oneproc-4gpu gpu/autograd-1 "
-    "exercises/tpgraph-1x4 exercises/ex3a-pp2 public/pipit_cloverleaf"
-)
-
-
-@pytest.mark.parametrize(
-    "reports", [pytest.param(DDP, id="ddp-2x2"), *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()})]
-)
-def test_idle_time_has_its_causes_in_every_window(reports: list[Path]) -> None:
-    made = make(reports)
-    pieces = plain.list_idle_pieces(made.truth)
-    everywhere = {key: [made.truth.capture] for key in made.truth.gpus}
-    check_idle(made.found.whole, plain.sum_pieces(pieces, everywhere), has_ranges=True)
-    ranges = drop_warmup(made.truth, made.found, made.truth.list_repeated())
-    groups = [
-        (row.times, ranges[(ranges["domain"] == row.domain) & (ranges["name"] == row.name)])
-        for row in made.found.ranges
-    ]
-    if made.found.in_steps is not None and made.found.steps is not None:
-        counted = list_steps(made.truth, made.found)
-        window = int(counted["begin"].min()), int(counted["end"].max())
-        check_idle(
-            made.found.in_steps, plain.sum_pieces(pieces, {key: [window] for key in made.truth.gpus}), has_ranges=True
-        )
-        steps = zip(made.found.by_step, made.found.steps.number.tolist(), strict=True)
-        groups += [(times, counted[counted["number"] == number]) for times, number in steps]
-    for times, own in groups:
-        windows = {key: plain.unite_ranges(own, gpu.processes) for key, gpu in made.truth.gpus.items()}
-        check_idle(times, plain.sum_pieces(pieces, windows), has_ranges=False)
-
-
-def check_idle(times: WindowTimes, expected: dict[tuple[str, str], int], *, has_ranges: bool) -> None:
-    by_cause: Counter[str] = Counter()
-    for (cause, _), ns in expected.items():
-        by_cause[cause] += ns
-    assert times.devices is not None
-    assert Counter({cause: times.devices.by_class[cause] for cause in CAUSES}) == by_cause
-    if has_ranges:
-        assert times.idle_by_range == {name: ns for (cause, name), ns in expected.items() if cause == "host"}
-
-
-@pytest.mark.parametrize("name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1")))
-def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
-    """Compared on one node, where times are exact."""
-    reports = [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
-    kernels = find_truth(reports)
-    made = make(reports, "auto")
-    gpus = {index: gpu for gpu in made.truth.gpus.values() for index, _ in gpu.processes}
-    counted = list_steps(made.truth, made.found)
-    groups = [(row.times, made.truth.ranges[made.truth.ranges["name"] == row.name]) for row in made.found.ranges]
-    groups = [(times, drop_warmup(made.truth, made.found, own)) for times, own in groups]
-    groups += [
-        (times, counted[counted["number"] == number])
-        for times, number in zip(made.found.by_step, sorted(set(counted["number"])), strict=True)
-    ]
-    windows = [(made.found.whole, {rank: [made.truth.capture] for rank in gpus})]
-    windows += [
-        (times, {r: plain.unite_ranges(own, gpu.processes) for r, gpu in gpus.items()}) for times, own in groups
-    ]
-    assert len(windows) > 5
-    for times, by_rank in windows:
-        assert times.devices is not None
-        split = [
-            plain.split_communication(gpus[rank], [(k.begin, k.until, k.end) for k in kernels[rank]], by_rank[rank])
-            for rank in gpus
-        ]
-        found = [times.devices.by_class[part] for part in ("waiting", "moving", "not_split")]
-        assert found == [sum(waiting for waiting, _ in split), sum(moving for _, moving in split), 0]
-
-
 # ---- other jobs ------------------------------------------------------------------------------------------------------
 
 
@@ -391,17 +202,6 @@ def test_time_between_captures_is_not_captured(tmp_path: Path, samples: Path) ->
     test_every_ns_of_a_gpu_has_one_class(made)
     both = [part for main in made.truth.mains for part in (main.cuda, main.mpi)]
     assert host.useful == made.found.whole.ns - plain.measure(np.concatenate(both), [made.truth.capture])
-
-
-def test_calls_of_cuda_within_mpi_are_mpi(tmp_path: Path, samples: Path) -> None:
-    """As MPI makes them for buffers on GPUs."""
-    within = """INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, nameId, returnValue)
-        SELECT m.start + 10, m."end" - 10, 0, m.globalTid, (SELECT nameId FROM CUPTI_ACTIVITY_KIND_RUNTIME LIMIT 1), 0
-        FROM MPI_COLLECTIVES_EVENTS m ORDER BY m."end" - m.start DESC LIMIT 5"""
-    made = make([changed(samples / "mpi-4.rank0.sqlite", tmp_path / "mpi-4.rank0.sqlite", [within])])
-    before = make([samples / "mpi-4.rank0.sqlite"])
-    assert made.found.whole.host == before.found.whole.host
-    test_the_whole_time(made)
 
 
 def test_a_graph_after_the_capture_is_in_the_whole_time(tmp_path: Path, samples: Path) -> None:
@@ -481,21 +281,3 @@ def test_rates_are_exact(devices: int, useful: int, most: int, active: int, wind
 def test_gpus_that_do_nothing_useful() -> None:
     assert rate_devices(DeviceTimes(2, {}, 0, 0, 5), 10, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.5)
     assert rate_devices(DeviceTimes(2, {}, 0, 0, 0), 0, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.0)
-
-
-LIMITS_OF_WINDOWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30)), max_size=6)
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=8), LIMITS_OF_WINDOWS)
-def test_sums_in_windows_are_those_of_single_ns(
-    changes: list[tuple[int, int]], limits: list[tuple[int, int, int]]
-) -> None:
-    at = dict(sorted(changes))
-    steps = StepFunction(np.array(list(at), np.int64), np.array(list(at.values()), np.int64))
-    expected = np.zeros((3, 4), np.int64)
-    for number, low, high in limits:
-        for ns in range(low, high):
-            expected[number, next((at[t] for t in sorted(at, reverse=True) if t <= ns), 3)] += 1
-    kept = [(number, low, high) for number, low, high in limits if low < high]
-    windows = Windows(*np.array(kept, np.int64).reshape(-1, 3).T)
-    assert sum_in_windows(steps, 3, windows, 3, 4).tolist() == expected.tolist()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nsys2prv_ng.analysis.efficiency import CLASSES, DeviceTimes, Efficiency, HostTimes, RangeTimes, WindowTimes
+from nsys2prv_ng.analysis.efficiency import Efficiency, RangeTimes
+from nsys2prv_ng.analysis.efficiency_times import CLASSES, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows
 from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency import sum_efficiency, sum_steps

@@ -1,0 +1,27 @@
+"""Sums over windows, compared with a loop over each ns."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.analysis.efficiency_windows import Windows, sum_in_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction
+
+LIMITS_OF_WINDOWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30)), max_size=6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=8), LIMITS_OF_WINDOWS)
+def test_sums_in_windows_are_those_of_single_ns(
+    changes: list[tuple[int, int]], limits: list[tuple[int, int, int]]
+) -> None:
+    at = dict(sorted(changes))
+    steps = StepFunction(np.array(list(at), np.int64), np.array(list(at.values()), np.int64))
+    expected = np.zeros((3, 4), np.int64)
+    for number, low, high in limits:
+        for ns in range(low, high):
+            expected[number, next((at[t] for t in sorted(at, reverse=True) if t <= ns), 3)] += 1
+    kept = [(number, low, high) for number, low, high in limits if low < high]
+    windows = Windows(*np.array(kept, np.int64).reshape(-1, 3).T)
+    assert sum_in_windows(steps, 3, windows, 3, 4).tolist() == expected.tolist()
