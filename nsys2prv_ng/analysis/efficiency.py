@@ -10,6 +10,8 @@ Each ns of a GPU is of one class, so that the classes add up to the window times
 - or it is before the first operation of a capture or after its last (BEFORE, AFTER);
 - or no report captured it (NOT_CAPTURED).
 
+Each ns of COMPUTE is of the class of one kernel: of those that run, the one that began first, of several the longest.
+
 A GPU is one that ran an operation in the capture, over all processes. The host is the main thread of each process with
 events of GPUs, MPI or NCCL, of any process if none has these: it is in MPI, else in CUDA, else useful.
 
@@ -30,7 +32,14 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency_gpus import list_groups, measure_gpus
 from nsys2prv_ng.analysis.efficiency_hosts import group_reports, list_main_threads, measure_hosts
-from nsys2prv_ng.analysis.efficiency_times import CLASSES, Totals, WindowTimes, make_times, unite_nodes
+from nsys2prv_ng.analysis.efficiency_times import (
+    CLASSES,
+    KERNELS_BY_CLASS,
+    Totals,
+    WindowTimes,
+    make_times,
+    unite_nodes,
+)
 from nsys2prv_ng.analysis.efficiency_windows import (
     FIRST_STEP,
     IN_STEPS,
@@ -78,7 +87,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     """
     plan = make_plan(job, list_steps(job))
     nodes = [Totals(3, 1) for _ in job.tree.model.nodes]
-    gpus = Totals(len(CLASSES), 3)
+    gpus = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3)
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)

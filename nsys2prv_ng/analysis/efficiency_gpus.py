@@ -15,6 +15,7 @@ from nsys2prv_ng.analysis.efficiency_times import (
     CLASSES,
     COMPUTE,
     KERNELS,
+    KERNELS_BY_CLASS,
     MEMORY,
     MOVING,
     NOT_CAPTURED,
@@ -22,16 +23,27 @@ from nsys2prv_ng.analysis.efficiency_times import (
     WAITING,
     Totals,
 )
-from nsys2prv_ng.analysis.efficiency_windows import RangeKey, WindowPlan, load_repeated, sum_in_windows, unite_spans
+from nsys2prv_ng.analysis.efficiency_windows import (
+    RangeKey,
+    WindowPlan,
+    Windows,
+    load_repeated,
+    sum_in_windows,
+    unite_spans,
+)
 from nsys2prv_ng.analysis.gpu_activity import NO_GAPS, Devices, Gaps, list_activity_runs, measure_activity
 from nsys2prv_ng.analysis.gpu_waits import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.idle_pieces import IdlePieces, split_gaps
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.states import FlatStates, flatten
+from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.sources.cuda import device_activity
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 
 _CLASS_OF_VALUE = np.full(gpu.COMPUTE_OVER_UNSPLIT + 1, COMPUTE, np.int64)
 _CLASS_OF_VALUE[[0, gpu.WAITING, gpu.MOVING, gpu.UNSPLIT, gpu.MEMORY_ALONE]] = (
@@ -76,14 +88,21 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     """Measure the GPUs of a group."""
     reports = devices.find_reports(group.rows)
     ranges = load_repeated(job, reports, plan.steps)
-    totals = Totals(len(CLASSES), 3, plan.first_range + len(ranges.keys))
+    size = plan.first_range + len(ranges.keys)
+    totals = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
+    kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
         steps = _classify(group.changes, pieces, row, captures)
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
-        sums = sum_in_windows(steps, NOT_CAPTURED, windows, totals.count.size, len(CLASSES))
-        totals.add(windows, sums, [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)])
+        sums = sum_in_windows(steps, NOT_CAPTURED, windows, size, len(CLASSES))
+        by_kernel = _sum_kernels(kernels, row, windows, sums[:, COMPUTE])
+        totals.add(
+            windows,
+            np.hstack([sums, by_kernel]),
+            [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)],
+        )
     return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.in_steps)])
 
 
@@ -105,6 +124,41 @@ def _classify(changes: GpuWaits, pieces: IdlePieces, row: int, captures: Sequenc
     time, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(time, kind="stable")
     return StepFunction(time[order], value[order])
+
+
+def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatStates:
+    """Return what computes on GPUs, by the row of the GPU, with an index into KERNELS_BY_CLASS.
+
+    Of kernels that run at a time, that counts which began first, of several the longest.
+    """
+    parts = [(np.zeros(0, np.int64),) * 4]
+    for index in reports:
+        report = job.reports[index]
+        events = load_opened_events(report, "kernels", job.store)
+        of_kernels = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
+        kernel_class = events.get_values(types.KERNEL_CLASS)[of_kernels] - 1
+        graphs = load_opened_events(report, "cuda_graphs", job.store)
+        of_graphs = np.flatnonzero(graphs.get_values(types.GRAPH_LAUNCH) != ABSENT)
+        is_graph = np.full(of_graphs.size, KERNELS_BY_CLASS.index(WHOLE_GRAPH))
+        for own, lines, kind in ((events, of_kernels, kernel_class), (graphs, of_graphs, is_graph)):
+            row = devices.rows_of_reports[index][own.place[lines]]
+            parts.append((row, own.begin[lines], own.end[lines], kind))
+    row, begin, end, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return flatten(row, begin, end, kind)
+
+
+def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntArray) -> IntArray:
+    """Return what computes on a GPU in windows (ns, sets x KERNELS_BY_CLASS); a row adds up to its `compute`.
+
+    Kernels that the user did not choose compute too where they share the GPU with others.
+    """
+    low, high = np.searchsorted(kernels.row, [row, row + 1])
+    steps = make_steps(kernels.begin[low:high], kernels.end[low:high], kernels.state[low:high])
+    others = len(KERNELS_BY_CLASS) - 1
+    steps = steps._replace(value=np.where(steps.value == NOTHING, others, steps.value))
+    sums = sum_in_windows(steps, others, windows, compute.size, len(KERNELS_BY_CLASS))
+    sums[:, others] = compute - sums[:, :others].sum(axis=1)
+    return sums
 
 
 def _sum_by_range(pieces: IdlePieces, windows: Sequence[tuple[int, int]]) -> dict[str, int]:

@@ -10,6 +10,8 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency_windows import Windows
 from nsys2prv_ng.analysis.idle_pieces import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 
 CLASSES = (
     "compute",
@@ -29,6 +31,9 @@ BEFORE, AFTER, NOT_CAPTURED = range(CAUSE + len(CAUSES), len(CLASSES))
 KERNELS = MEMORY
 """Classes below this one run kernels, those below the first cause run anything."""
 
+KERNELS_BY_CLASS = (*KERNEL_CLASSES.values(), WHOLE_GRAPH, "not selected")
+"""What computes: kernels by class, from number 1 of KERNEL_CLASSES on; graphs; kernels of which nothing is read."""
+
 USEFUL, IN_CUDA, IN_MPI = range(3)
 """What a host thread does at a time."""
 
@@ -41,6 +46,8 @@ class DeviceTimes(NamedTuple):
     most_compute: int
     most_kernels: int
     most_active: int
+    compute_by_class: dict[str, int]
+    """The part `compute` of `by_class` by KERNELS_BY_CLASS, without zeros: the largest first, then by name."""
 
     @property
     def compute(self) -> int:
@@ -131,10 +138,16 @@ def unite_nodes(nodes: Sequence[Totals], size: int) -> tuple[Totals, IntArray]:
 
 
 def make_times(hosts: Totals, node: IntArray, gpus: Totals, index: int) -> WindowTimes:
+    """Return the times in a set of windows: `hosts` and `node` as from `unite_nodes`, `gpus` by CLASSES, then by
+    KERNELS_BY_CLASS."""
     devices = host = None
     if gpus.count[index]:
-        by_class = dict(zip(CLASSES, gpus.sums[index].tolist(), strict=True))
-        devices = DeviceTimes(int(gpus.count[index]), by_class, *gpus.most[index].tolist())
+        own = gpus.sums[index].tolist()
+        by_class = dict(zip(CLASSES, own, strict=False))
+        by_kernel = [(name, ns) for name, ns in zip(KERNELS_BY_CLASS, own[len(CLASSES) :], strict=True) if ns]
+        by_kernel.sort(key=lambda item: (-item[1], item[0]))
+        compute, kernels, active = gpus.most[index].tolist()
+        devices = DeviceTimes(int(gpus.count[index]), by_class, compute, kernels, active, dict(by_kernel))
     if hosts.count[index]:
         useful, in_cuda, _ = hosts.sums[index].tolist()
         most = int(hosts.most[index, 0])

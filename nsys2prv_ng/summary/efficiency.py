@@ -110,6 +110,7 @@ def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
         **{f"{name}_ns": ns for name, ns in devices.by_class.items()},
         outside_ns=devices.devices * times.ns - sum(devices.by_class.values()),
         idle_by_range=[IdleInRange(name, ns) for name, ns in host],
+        compute_by_class=devices.compute_by_class,
     )
 
 

@@ -91,6 +91,13 @@ class Losses:
     """After the own ranges of the GPU's tasks, which are shorter than the longest of any task."""
     idle_by_range: list[IdleInRange] = field(default_factory=list)
     """`host_ns` by range; for steps and ranges empty."""
+    compute_by_class: dict[str, int] = field(default_factory=dict)
+    """`compute_ns` by kernel class, to which it adds up: most time first, then by name.
+
+    Of kernels that run at a time on a GPU, that counts which began first; of several that began first, the longest.
+    Graphs that were traced as a whole are a class. "not selected": kernels that the user did not choose. Empty in
+    summaries of versions without it.
+    """
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from nsys2prv_ng.analysis.efficiency_times import CLASSES, DeviceTimes, HostTime
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.efficiency import rate_devices, rate_host, sum_efficiency
-from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency
+from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, WindowEfficiency
 from tests.analysis import efficiency_truth as plain
 from tests.analysis.efficiency_reports import (
     DDP,
@@ -33,6 +35,7 @@ from tests.analysis.efficiency_reports import (
     opened,
 )
 from tests.analysis.efficiency_truth import Truth
+from tests.analysis.kernel_class_truth import list_pieces, sum_pieces
 from tests.conftest import Unpacked, slow_but, unpack
 from tests.report_truth import Report
 from tests.spans import list_report_sets
@@ -111,6 +114,35 @@ def test_losses_add_up_to_the_window_times_the_gpus(made: Made) -> None:
             assert sum(getattr(step.losses, f"{part}_ns") for step in numbers.steps) <= getattr(
                 numbers.in_steps.losses, f"{part}_ns"
             )
+
+
+def test_compute_has_the_class_of_the_kernel_that_began_first(made: Made) -> None:
+    if made.numbers is None or made.numbers.losses is None:
+        return
+    numbers, truth = made.numbers, made.truth
+    windows: list[tuple[WindowEfficiency, dict[tuple[str, str], plain.WindowList]]]
+    windows = [(numbers, {key: [truth.capture] for key in truth.gpus})]
+    own_ranges: list[tuple[WindowEfficiency, pd.DataFrame]] = []
+    if numbers.in_steps is not None:
+        steps = list_steps(truth, made.found)
+        span = int(steps["begin"].min()), int(steps["end"].max())
+        windows.append((numbers.in_steps, {key: [span] for key in truth.gpus}))
+        own_ranges += [(step, steps[steps["number"] == step.number]) for step in numbers.steps]
+    ranges = dict(list(drop_warmup(truth, made.found, truth.list_repeated()).groupby(["domain", "name"])))
+    own_ranges += [(row, ranges[row.domain, row.name]) for row in numbers.ranges]
+    for row, own in own_ranges:
+        by_gpu = {key: plain.unite_ranges(own, gpu.processes) for key, gpu in truth.gpus.items()}
+        windows.append((row, by_gpu))
+    pieces = list_pieces(truth)
+    for row, by_gpu in windows:
+        if row.losses is None:
+            continue
+        expected: Counter[str] = Counter()
+        for key, own_windows in by_gpu.items():
+            expected += sum_pieces(pieces[key], own_windows)
+        found = list(row.losses.compute_by_class.items())
+        assert found == sorted(expected.items(), key=lambda item: (-item[1], item[0]))
+        assert sum(ns for _, ns in found) == row.losses.compute_ns
 
 
 def test_products_hold_to_the_last_bit(made: Made) -> None:
@@ -264,7 +296,7 @@ def test_rates_are_exact(devices: int, useful: int, most: int, active: int, wind
     """Products hold to the last bit, and are the ratio of the times within 4 units in the last place."""
     active, window = most + active, most + active + window
     useful = min(devices * most, useful)
-    times = DeviceTimes(devices, {}, most, most, active)
+    times = DeviceTimes(devices, {}, most, most, active, {})
     rate = rate_devices(times, window, useful, most)
     exact = Fraction(useful, devices * window) if window else Fraction(0)
     assert rate.parallel == rate.load_balance * rate.communication * rate.orchestration
@@ -279,5 +311,5 @@ def test_rates_are_exact(devices: int, useful: int, most: int, active: int, wind
 
 
 def test_gpus_that_do_nothing_useful() -> None:
-    assert rate_devices(DeviceTimes(2, {}, 0, 0, 5), 10, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.5)
-    assert rate_devices(DeviceTimes(2, {}, 0, 0, 0), 0, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.0)
+    assert rate_devices(DeviceTimes(2, {}, 0, 0, 5, {}), 10, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.5)
+    assert rate_devices(DeviceTimes(2, {}, 0, 0, 0, {}), 0, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.0)

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.analysis.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency_times import WindowTimes
 from nsys2prv_ng.analysis.idle_pieces import CAUSES
+from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.summary.efficiency import sum_efficiency
 from tests.analysis import efficiency_truth as plain
-from tests.analysis.efficiency_reports import DDP, SETS, drop_warmup, list_steps, make
+from tests.analysis.efficiency_reports import DDP, SETS, drop_warmup, list_steps, make, opened
+from tests.analysis.efficiency_truth import Truth
+from tests.analysis.kernel_class_truth import list_pieces, sum_pieces
 from tests.analysis.waits_truth import find_truth
 from tests.conftest import Unpacked, slow_but
+from tests.sources.small_reports import PROCESS, export
 from tests.spans import list_report_sets
+from tests.translated import changed
 
 IDLE_SETS = (
     "samples/mpi-4 samples/single-graph gpu/single-node gpu/um-1 gpu/oneproc-4gpu gpu/autograd-1 "
@@ -84,3 +92,57 @@ def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpa
         ]
         found = [times.devices.by_class[part] for part in ("waiting", "moving", "not_split")]
         assert found == [sum(waiting for waiting, _ in split), sum(moving for _, moving in split), 0]
+
+
+# ---- kernel classes --------------------------------------------------------------------------------------------------
+
+OVERLAPPING = [
+    # stream, begin, end, name: elementwise, product, reduction, product of another precision
+    (7, 1000, 2000, "void vectorized_elementwise_kernel<4>()"),
+    (8, 1200, 2500, "ampere_bf16_s16816gemm_bf16_128x128"),
+    (7, 1500, 1600, "void reduce_kernel<512>()"),
+    (9, 2500, 3000, "ampere_sgemm_128x64_nn"),
+    (7, 2500, 2900, "void vectorized_elementwise_kernel<4>()"),
+    (8, 3000, 3000, "void reduce_kernel<512>()"),
+    (7, 4000, 4100, "void reduce_kernel<512>()"),
+]
+
+
+def test_kernels_of_several_streams_at_a_time(tmp_path: Path) -> None:
+    """Of several classes at a time the one counts that began first, as worked out by hand."""
+    names = sorted({name for *_, name in OVERLAPPING})
+    tables = {
+        "StringIds": (("id", "value"), [(n, name) for n, name in enumerate(names, 1)]),
+        "CUPTI_ACTIVITY_KIND_KERNEL": (
+            ("start", "end", "globalPid", "deviceId", "contextId", "streamId", "shortName", "demangledName"),
+            [
+                (begin, end, PROCESS, 0, 1, stream, names.index(name) + 1, names.index(name) + 1)
+                for stream, begin, end, name in OVERLAPPING
+            ],
+        ),
+    }
+    made = make([export(tmp_path / "made.sqlite", [], tables)])
+    assert made.numbers is not None and made.numbers.losses is not None
+    assert list(made.numbers.losses.compute_by_class.items()) == [
+        ("Elementwise", 1000),
+        ("GEMM BF16", 500),
+        ("GEMM FP32", 500),
+        ("Reduction", 100),
+    ]
+    [pieces] = list_pieces(made.truth).values()
+    assert sum_pieces(pieces, [made.truth.capture]) == made.numbers.losses.compute_by_class
+
+
+def test_kernels_of_ranks_that_were_not_chosen(tmp_path: Path) -> None:
+    """A GPU that two ranks share computes for both, but only the kernels of one have been read."""
+    same = ["UPDATE TARGET_INFO_CUDA_DEVICE SET gpuId = 1 - gpuId WHERE gpuId < 2"]
+    reports = [DDP[0], changed(DDP[1], tmp_path / "ddp-2x2.rank1.sqlite", same)]
+    with opened(reports, selection=Selection(ranks=frozenset({0}))) as job:
+        found = compute_efficiency(job, find_waits(job))
+        numbers, base = sum_efficiency(job, found), job.alignment.utc_base
+    assert numbers is not None and numbers.losses is not None
+    windows = [(low + base, high + base) for low, high in found.windows]
+    [shared], [own] = Truth(reports).gpus.values(), Truth(reports[:1]).gpus.values()
+    expected = plain.measure(shared.get(plain.COMPUTE), windows) - plain.measure(own.get(plain.COMPUTE), windows)
+    assert numbers.losses.compute_by_class["not selected"] == expected > 0
+    assert sum(numbers.losses.compute_by_class.values()) == numbers.losses.compute_ns

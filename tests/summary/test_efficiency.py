@@ -47,7 +47,14 @@ def make_times(window: int, ranges: dict[str, int] | None = None, **by_class: in
     """Times of two GPUs, one of which has three fifths of each sum, and of two threads outside of MPI half the time."""
     times = {name: by_class.get(name, 0) * MS for name in CLASSES}
     kernels = sum(times[name] for name in ("compute", "waiting", "moving", "not_split"))
-    devices = DeviceTimes(2, times, times["compute"] * 3 // 5, kernels * 3 // 5, (kernels + times["memory"]) * 3 // 5)
+    devices = DeviceTimes(
+        2,
+        times,
+        times["compute"] * 3 // 5,
+        kernels * 3 // 5,
+        (kernels + times["memory"]) * 3 // 5,
+        {"GEMM BF16": times["compute"]},
+    )
     host = HostTimes(2, window * MS, window * MS * 3 // 4, window * MS // 4, 1, window * MS * 5 // 8)
     return WindowTimes(window * MS, devices, host, {name: ns * MS for name, ns in (ranges or {}).items()})
 
@@ -103,6 +110,7 @@ def test_losses() -> None:
         0,
     )
     assert numbers.in_steps.losses.idle_by_range == [IdleInRange("layer", 6 * MS), IdleInRange("", 2 * MS)]
+    assert numbers.losses.compute_by_class == {"GEMM BF16": numbers.losses.compute_ns}
     [row] = numbers.ranges
     assert (row.domain, row.name, row.occurrences, row.tasks) == ("torch", "layer", 12, 2)
     assert row.losses is not None and row.losses.outside_ns == 2 * MS

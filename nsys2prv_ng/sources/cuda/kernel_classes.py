@@ -63,6 +63,9 @@ from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
     OTHER,
 ) = KERNEL_CLASSES
 
+WHOLE_GRAPH = "CUDA graph as a whole"
+"""Stands where a kernel has the name of its class."""
+
 
 @dataclass(frozen=True)
 class Rule:
