@@ -59,10 +59,10 @@ def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
     low, high = np.searchsorted(series, times, "left"), np.searchsorted(series, times, "right")
     is_between = (low > 0) & (low < series.size)
     gap = series[np.minimum(low, series.size - 1)] - series[np.maximum(low - 1, 0)]
-    return (low < high) | (is_between & (gap <= MOST_PERIODS * min(_measure_period(series), _measure_period(times))))
+    return (low < high) | (is_between & (gap <= MOST_PERIODS * min(measure_period(series), measure_period(times))))
 
 
-def _measure_period(times: IntArray) -> float:
+def measure_period(times: IntArray) -> float:
     """Return the median of the time (ns) from one to the next; 0 for a single time."""
     between = np.diff(times)
     between = between[between > 0]

@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.gpu_activity import (
     NO_ACTIVITY,
     NO_GAPS,
     Activity,
+    DeviceRow,
     Devices,
     Gaps,
     PeakMemory,
@@ -24,6 +25,7 @@ from nsys2prv_ng.analysis.gpu_activity import (
     list_devices,
     measure_activity,
 )
+from nsys2prv_ng.analysis.gpu_metrics import measure_gpu_metrics
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job
@@ -34,6 +36,7 @@ from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.critical_path import sum_critical_path
 from nsys2prv_ng.summary.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.facts import collect_facts
+from nsys2prv_ng.summary.gpu_metrics_model import GpuMetricNumbers
 from nsys2prv_ng.summary.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.model import (
     Cause,
@@ -109,6 +112,7 @@ def compute_summary(
         waits=wait_numbers,
         efficiency=sum_efficiency(job, efficiency),
         steps=sum_steps(job, efficiency, waiting),
+        gpu_metrics=_list_gpu_metrics(job, devices),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
         skipped=job.skipped,
@@ -221,15 +225,14 @@ def _make_gpu(
     peak: PeakMemory | None = None,
 ) -> GpuNumbers:
     device, tree = devices.rows[row], job.tree
-    tasks = sorted(device.tasks)
     length = gaps.end - gaps.begin
     longest = int(np.argmax(length)) if length.size else None
     return GpuNumbers(
         node=device.node,
         gpu=device.gpu.number,
         name=device.gpu.name,
-        ranks=sorted({rank for task in tasks if (rank := tree.ranks[task]) is not None}),
-        tasks=[tree.model.tasks[task].name for task in tasks],
+        ranks=_list_ranks(job, device),
+        tasks=[tree.model.tasks[task].name for task in sorted(device.tasks)],
         span_ns=activity.busy + activity.idle,
         busy_ns=activity.busy,
         compute_ns=activity.compute,
@@ -244,6 +247,27 @@ def _make_gpu(
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
     )
+
+
+def _list_ranks(job: Job, device: DeviceRow) -> list[int]:
+    return sorted({rank for task in device.tasks if (rank := job.tree.ranks[task]) is not None})
+
+
+def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
+    return [
+        GpuMetricNumbers(
+            node=(device := devices.rows[sums.row]).node,
+            gpu=device.gpu.number,
+            ranks=_list_ranks(job, device),
+            metric=sums.event_type.label,
+            unit=sums.event_type.unit,
+            mean=sums.mean,
+            min=sums.low,
+            max=sums.high,
+            samples=sums.samples,
+        )
+        for sums in measure_gpu_metrics(job)
+    ]
 
 
 def _sort_causes(table: pd.DataFrame) -> list[Cause]:

@@ -18,6 +18,7 @@ from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.facts_model import JobFacts
+from nsys2prv_ng.summary.gpu_metrics_model import GpuMetricNumbers
 from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.text.formatting import format_utc
 
@@ -350,6 +351,8 @@ class JobSummary:
     """None where no steps of the program were found."""
     facts: JobFacts | None = None
     """None in summaries of versions that did not collect them."""
+    gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
+    """By GPU, then by metric and unit; empty where nsys sampled none, and in summaries of versions without them."""
 
     @property
     def start_utc(self) -> str:

@@ -1,0 +1,166 @@
+"""Means of the metrics of each GPU over the time for which their values hold.
+
+A value holds until the next one of its metric on the GPU, in its report and its window of the chosen time; the last one
+until the last sample there. The time from the begin of a window to its first sample does not count. Where several
+reports sampled a GPU, the samples of a report that began later count where there were none (job/repeated_samples.py
+defines gaps), and no value holds over a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_source_records
+from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
+from nsys2prv_ng.objects.tree import group_by_shared_rows
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.records.columns import Records
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
+
+
+@dataclass
+class MetricSums:
+    """Values of a metric on the GPU of a row (of the trace), in the unit of `event_type`, and the time they hold."""
+
+    row: int
+    event_type: EventType
+    weighted: float = 0.0
+    """Sum of value x ns for which it holds."""
+    ns: int = 0
+    low: float = float("inf")
+    high: float = float("-inf")
+    samples: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.weighted / self.ns
+
+
+_Sums = dict[tuple[int, str, str], MetricSums]
+"""By row, and name and unit of the metric."""
+
+
+def measure_gpu_metrics(job: Job) -> list[MetricSums]:
+    """Return the metrics whose values hold for any time, by row, name and unit.
+
+    The records of one report are in memory for each worker.
+    """
+    sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
+    groups = [
+        sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
+        for group in group_by_shared_rows([report.rows for report in sampled])
+    ]
+    found: _Sums = {}
+    for sums in run_in_threads(lambda group: _measure_group(job, group), [g for g in groups if g], job.workers):
+        found |= sums
+    return [found[key] for key in sorted(found) if found[key].ns]
+
+
+class _SampledReport(NamedTuple):
+    """A report, when it began to sample (ns), and the rows of the GPUs that it sampled."""
+
+    number: int
+    first: int
+    rows: IntArray
+
+
+def _find_sampled(job: Job, index: int) -> _SampledReport:
+    report = job.reports[index]
+    runs = report.results[SOURCE.name].runs if SOURCE.name in report.results else []
+    first = [run.facts.first if run.on_common_clock else report.clock.at(run.facts.first) for run in runs]
+    rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
+    row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
+    return _SampledReport(index, min(first, default=0), row[row >= 0])
+
+
+def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
+    """Measure GPUs that have reports in common."""
+    found: _Sums = {}
+    series: dict[int, IntArray] = {}
+    for own in group:
+        records = load_source_records(job.reports[own.number], SOURCE.name, job.store)
+        types = job.reports[own.number].labels.types
+        rows = job.tree.rows[own.number][records.place]
+        for row in own.rows.tolist():
+            lines = np.flatnonzero(rows == row)
+            lines = lines[np.argsort(records.time[lines], kind="stable")]
+            is_shared = sum(row in other.rows for other in group) > 1
+            if row in series:
+                lines = lines[~mark_repeated(series[row], records.time[lines])]
+            if is_shared:
+                series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
+            begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
+            for number, weighted, (ns, low, high, samples) in _add_up(records, lines, begins, len(types)):
+                kind = types[number]
+                sums = found.setdefault((row, kind.label, kind.unit), MetricSums(row, kind))
+                scale = 10**kind.precision
+                sums.weighted += weighted / scale
+                sums.ns += ns
+                sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
+                sums.samples += samples
+    return found
+
+
+def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
+    """Mark the samples (of n times, sorted) over whose begin no value holds: in a new window, after a gap."""
+    window = np.searchsorted(np.array(lows, np.int64), time, "right")
+    begins = np.diff(window, prepend=-1) != 0
+    if breaks_at_gaps:
+        begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
+    return begins
+
+
+def _add_up(
+    records: Records, lines: IntArray, begins: BoolArray, types: int
+) -> Iterator[tuple[int, float, tuple[int, int, int, int]]]:
+    """Yield (handle, sum of value x ns, (ns, least value, largest value, samples)) of each metric on these lines."""
+    weighted, numbers = np.zeros(types), np.zeros((4, types), np.int64)
+    _sweep(records.time, records.first, records.handle, records.value, lines, begins, weighted, numbers)
+    for handle in np.flatnonzero(numbers[3]).tolist():
+        ns, low, high, samples = numbers[:, handle].tolist()
+        yield handle, float(weighted[handle]), (ns, low, high, samples)
+
+
+@compiled
+def _sweep(
+    time: IntArray,
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    value: IntArray,
+    lines: IntArray,
+    begins: BoolArray,
+    weighted: FloatArray,
+    numbers: IntArray,
+) -> None:
+    last = np.zeros(weighted.size, np.int64)
+    since = np.zeros(weighted.size, np.int64)
+    holds = np.zeros(weighted.size, np.bool_)
+    for i in range(lines.size):
+        now = time[lines[i]]
+        if begins[i]:
+            holds[:] = False
+        for word in range(first[lines[i]], first[lines[i] + 1]):
+            metric, own = handle[word], value[word]
+            if holds[metric]:
+                weighted[metric] += float(last[metric]) * (now - since[metric])
+                numbers[0, metric] += now - since[metric]
+            if numbers[3, metric] == 0 or own < numbers[1, metric]:
+                numbers[1, metric] = own
+            if numbers[3, metric] == 0 or own > numbers[2, metric]:
+                numbers[2, metric] = own
+            numbers[3, metric] += 1
+            last[metric], since[metric], holds[metric] = own, now, True
+        if i + 1 == lines.size or begins[i + 1]:  # what holds ends with the last sample
+            for metric in range(holds.size):
+                if holds[metric]:
+                    weighted[metric] += float(last[metric]) * (now - since[metric])
+                    numbers[0, metric] += now - since[metric]
