@@ -7,11 +7,12 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api import check, inspect, summarize, translate
+from nsys2prv_ng.api import check, compare, inspect, summarize, translate
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.version import __version__
 
 if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.model import Comparison
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.summary.model import JobSummary
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckResult",
+    "Comparison",
     "Inspection",
     "JobSummary",
     "ReportError",
@@ -27,6 +29,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "check",
+    "compare",
     "inspect",
     "summarize",
     "translate",
@@ -34,6 +37,7 @@ __all__ = [
 
 _RESULTS = {
     "CheckResult": "paraver.checker.trace",
+    "Comparison": "comparison.model",
     "Inspection": "inspection.inspect",
     "JobSummary": "summary.model",
     "TranslationResult": "translation.result",

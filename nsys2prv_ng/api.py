@@ -1,4 +1,4 @@
-"""The Python interface: translate, summarize, inspect and check reports and traces.
+"""The Python interface: translate, summarize, compare, inspect and check reports and traces.
 
 Keywords are the options of the commands, as options.py declares them, with times in ns and sizes in bytes. Every call
 prints nothing and raises TranslationError with one line of text: UsageError for what was asked for, ReportError for a
@@ -19,6 +19,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import (
     AnyPath,
     CheckOptions,
+    CompareOptions,
     InspectOptions,
     JobOptions,
     SummaryOptions,
@@ -29,6 +30,7 @@ from nsys2prv_ng.options import (
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.model import Comparison
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.job.open_job import ReadOptions
     from nsys2prv_ng.job.selection import Selection
@@ -114,15 +116,62 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
 
     `reports`: as for translate. `JobSummary.save` and `JobSummary.load` keep the numbers as JSON.
     """
+    return _summarize(_list_some_reports(reports), _make_read_options(options), options.progress or Progress())
+
+
+def _summarize(reports: Sequence[Path], read_options: ReadOptions, progress: Progress) -> JobSummary:
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute import compute_summary
 
-    given = _list_some_reports(reports)
-    progress = options.progress or Progress()
-    read_options = _make_read_options(options)
-    with announce_compilation(progress.note), open_job(given, Path(), read_options, progress) as job:
+    with announce_compilation(progress.note), open_job(reports, Path(), read_options, progress) as job:
         return compute_summary(job)
+
+
+@_takes(CompareOptions)
+def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> Comparison:
+    """Compare runs: whether each later one is faster than the first, and where the difference is.
+
+    `sides`: for each run its reports, as for translate, or its summary: a JobSummary, or the file that it was saved to.
+    """
+    from nsys2prv_ng.comparison.compare import compare_sides
+    from nsys2prv_ng.comparison.labels import label_sides
+    from nsys2prv_ng.comparison.model import Side
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
+        raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
+    given = [side if isinstance(side, JobSummary) else _list_side(side) for side in sides]
+    if len(given) < 2:
+        raise UsageError("give at least two", parameter="sides")
+    labels = list(options.labels or label_sides([[] if isinstance(side, JobSummary) else side for side in given]))
+    if len(labels) != len(given):
+        raise UsageError(f"{len(labels)} for {len(given)} sides", parameter="labels")
+    progress = options.progress or Progress()
+    made = []
+    for label, side in zip(labels, given, strict=True):  # one after the other, as each takes memory
+        made.append(Side(label, side if isinstance(side, JobSummary) else _load_side(label, side, options, progress)))
+    return compare_sides(made)
+
+
+def _list_side(side: Reports) -> list[Path]:
+    """Return the reports of a side, or its saved summary. Raises UsageError for a mixture."""
+    given = _list_some_reports(side)
+    if len(given) > 1 and (saved := [path for path in given if path.suffix == ".json"]):
+        raise UsageError("a side is either reports or one saved summary", parameter="sides", value=str(saved[0]))
+    return given
+
+
+def _load_side(label: str, side: Sequence[Path], options: CompareOptions, progress: Progress) -> JobSummary:
+    """Return the summary of a side: a saved one, or that of the reports in their steps, if these are found."""
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if side[0].suffix == ".json":
+        return JobSummary.load(side[0])
+    progress.note(f"summing up {label}")
+    read = _make_read_options(options)
+    selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
+    return _summarize(side, replace(read, selection=selection), progress)
 
 
 @_takes(InspectOptions)

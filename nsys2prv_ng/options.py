@@ -228,6 +228,23 @@ class SummaryOptions(JobOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompareOptions(JobOptions):
+    """How to sum up the sides of a comparison, each in its steps without warm-up if these are found."""
+
+    labels: Annotated[
+        Names,
+        Option(
+            "Name of a side; can be repeated, in the order of the sides.",
+            metavar="NAME",
+            flag="--label",
+            default="what differs in the names of their files",
+            repeats=True,
+            keyword_help="Names of the sides, in their order.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class InspectOptions(ReadingOptions):
     """How to look into reports."""
 
@@ -355,7 +372,7 @@ class CheckOptions(_Checked):
     progress: Progress | None = None
 
 
-ALL_OPTIONS = (TranslateOptions, SummaryOptions, InspectOptions, CheckOptions)
+ALL_OPTIONS = (TranslateOptions, SummaryOptions, CompareOptions, InspectOptions, CheckOptions)
 """The options of all calls."""
 
 

@@ -8,6 +8,7 @@ import typer
 
 from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
+from nsys2prv_ng.cli.compare import SidesCommand, compare
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
@@ -45,6 +46,7 @@ def _common(
 
 app.command()(translate)
 app.command()(summary)
+app.command(cls=SidesCommand)(compare)
 app.command()(inspect)
 app.command()(check)
 app.command()(cfgs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
@@ -82,6 +82,32 @@ def parse_size(text: str) -> int:
     if not match:
         raise UsageError("write a size with a unit (K, M, G, T), like 2G")
     return int(float(match[1]) * _SIZES[match[2].upper()])
+
+
+def parse_percent(text: str) -> float:
+    """Return the part of a whole that a percentage like 5% is."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if not match:
+        raise UsageError(f"'{text}' is not a percentage, like 5%")
+    return float(match[1]) / 100
+
+
+def split_sides(words: Sequence[str], between: str) -> list[list[Path]]:
+    """Return the files of each side. Saved summaries alone need nothing between them: each is a side.
+
+    Raises UsageError for less than two sides and for one without files.
+    """
+    if between not in words and len(words) > 1 and all(word.endswith(".json") for word in words):
+        return [[Path(word)] for word in words]
+    sides: list[list[Path]] = [[]]
+    for word in words:
+        if word == between:
+            sides.append([])
+        else:
+            sides[-1].append(Path(word))
+    if len(sides) < 2 or not all(sides):
+        raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
+    return sides
 
 
 def split_reports_and_trace(paths: list[Path], *, compress: bool) -> tuple[list[Path], Path]:

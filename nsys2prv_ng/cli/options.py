@@ -56,15 +56,15 @@ TalpFolder = Annotated[
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
-def with_options(options: type[T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(options: type[T]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the options of a class beside its own parameters; it gets them as one value, `options`."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         declared = _make_parameters(options)
 
-        def run(**values: Any) -> None:
+        def run(**values: Any) -> Any:
             typed = {name: values.pop(name) for name in declared}
-            command(options=collect_options(options, typed), **values)
+            return command(options=collect_options(options, typed), **values)
 
         # typer takes what it needs to know from a signature.
         own = [

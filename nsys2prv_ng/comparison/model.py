@@ -1,14 +1,148 @@
-"""What a comparison is of."""
+"""The sides of a comparison, and what it finds, for programs and for the text. Times are ns, sizes bytes.
+
+The fields are the keys of the JSON that `nsys2prv-ng compare --json` prints. Programs rely on them: a key that changes,
+or its meaning, needs another COMPARISON_VERSION.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 from nsys2prv_ng.summary.model import JobSummary
 
+COMPARISON_VERSION = 1
+
 
 class Side(NamedTuple):
-    """A run, or a part of one: what the user calls it, and its numbers."""
+    """A run to compare."""
 
     label: str
     summary: JobSummary
+
+
+@dataclass(frozen=True)
+class SideNumbers:
+    """What was measured on a side. A step takes as long as the longest range of any rank."""
+
+    label: str
+    reports: int
+    ranks: int
+    gpus: int
+    step_name: str | None
+    """None where no steps were found."""
+    step_ns: list[int]
+    """Time of each step, without the warm-up."""
+    step_median_ns: int | None
+    step_median_low_ns: int | None
+    """Limits of the median with 95 % confidence; None for less than six steps."""
+    step_median_high_ns: int | None
+    window_ns: int
+    """Time that the tables of this side cover."""
+    per_step: bool
+    """Whether that is the time of its steps, so that totals can be divided by their number."""
+
+
+Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether b is faster than a, within these captures.
+
+    `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %; "below noise" is significant and less;
+    "no difference" is not significant; "inconclusive": too few steps to know, or none.
+    """
+
+    kind: Kind
+    measure: Literal["step", "capture"]
+    """What the times are: the medians of the steps, or without steps the captures."""
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    change: float | None
+    """difference_ns / a_ns; None where a took no time."""
+    p: float | None
+    """Of the rank test over steps; None for less than four steps a side."""
+
+    @property
+    def is_significant(self) -> bool:
+        return self.kind in ("faster", "slower", "below noise")
+
+    def is_slower_by(self, limit: float) -> bool:
+        """Return whether b is significantly slower by more than a part of a."""
+        return self.is_significant and self.change is not None and self.change > limit
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """A part of the step, or of the capture: the mean over steps and over GPUs."""
+
+    name: str
+    a_ns: int
+    b_ns: int
+    difference_ns: int
+    p: float | None
+    """Of the rank test over steps; None for less than four steps a side, and for what is no time of single steps."""
+    differs: bool
+    """Whether it differs by more than noise."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One quantity on both sides; None where a side has nothing of it. `count_*` and `bytes_*` belong to it."""
+
+    name: str
+    detail: str
+    a: float | None
+    b: float | None
+    differs: bool
+    count_a: float | None = None
+    count_b: float | None = None
+    bytes_a: float | None = None
+    bytes_b: float | None = None
+    only_a: tuple[str, ...] = ()
+    """Names that stand on one side only and were matched by their class."""
+    only_b: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Quantities of one kind: `unit` is "ns", "bytes", "ratio" or another unit of a, b."""
+
+    key: str
+    title: str
+    unit: str
+    rows: list[TableRow]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides compared."""
+
+    verdict: Verdict
+    a: SideNumbers
+    b: SideNumbers
+    difference_ns: int
+    """Of the medians of the steps, or without steps of the captures: b - a."""
+    unit: str
+    """What the rows are times of: "GPU", "main thread", or "" where there are none."""
+    rows: list[BudgetRow]
+    """They add up to the times of the verdict, and to the difference."""
+    cause: str
+    """NVTX range with most of the difference of the row "host late"; "" if none has."""
+    tables: list[Table]
+    notes: list[str]
+    """What is missing, and why."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs compared: each later one with the first."""
+
+    pairs: list[Pair]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as `json.dumps` takes it: that of the first two runs, and all as `comparisons`."""
+        pairs = [asdict(pair) for pair in self.pairs]
+        return {"version": COMPARISON_VERSION, **pairs[0], "comparisons": pairs}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsys2prv_ng.arrays.types import IntArray
@@ -218,6 +218,8 @@ def _place_reports(
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
         steps = find_steps(reports, whole, store, limits.last - limits.first, selection.step)
+    if steps is None and not selection.needs_steps:
+        selection = replace(selection, skips_warmup=False)
     windows = choose_windows(reports, selection, steps, limits)
     rewrite_records(reports, selection, windows, store, workers)
     if windows:

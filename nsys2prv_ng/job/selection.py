@@ -25,8 +25,10 @@ class Selection:
     """What the user selected; None and empty values restrict nothing.
 
     `window`: limits in ns from the start of the trace. `step`: the NVTX ranges that are the steps of the program, if
-    these are not to be found. `steps`: first and last step, by number. `nvtx_range`: only while such a range is open on
-    any rank (the NVTX source finds its times). `shortest`: by source, the length (ns) below which intervals go.
+    these are not to be found. `steps`: first and last step, by number. `needs_steps`: skipping the
+    warm-up where no steps are found is an error; otherwise it then restricts nothing. `nvtx_range`: only while such a
+    range is open on any rank (the NVTX source finds its times). `shortest`: by source, the length (ns)
+    below which intervals go.
     """
 
     window: Window | None = None
@@ -34,6 +36,7 @@ class Selection:
     steps: Window | None = None
     skips_warmup: bool = False
     nvtx_range: str = ""
+    needs_steps: bool = True
     ranks: frozenset[int] | None = None
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)

@@ -15,7 +15,7 @@ _LEAST_SHOWN = 0.0005
 """Part that is not shown as 0.0%."""
 _MOST = 0.5
 """Part of a loss from which one range is most of it."""
-_PARTS = {
+PARTS = {
     "waiting_ns": ("waiting for other ranks", "as NCCL waits for other ranks"),
     "moving_ns": ("moving data", "as NCCL moves data"),
     "not_split_ns": ("waiting or moving", "as NCCL waits or moves data"),
@@ -76,7 +76,7 @@ def _count(number: int, noun: str, one: str, several: str) -> str:
 
 def _sort_parts(losses: Losses) -> list[tuple[str, int]]:
     """Return the parts that are not compute, by their time."""
-    parts = [(name, int(getattr(losses, name))) for name in _PARTS]
+    parts = [(name, int(getattr(losses, name))) for name in PARTS]
     return sorted((part for part in parts if part[1]), key=lambda part: -part[1])
 
 
@@ -88,7 +88,7 @@ def _describe_losses(losses: Losses, window: int) -> str:
     for name, ns in large:
         verb = "" if clauses else " is lost"
         detail = _describe_range(losses) if name == "host_ns" else ""
-        clauses.append(f"{format_percent(ns, whole)}{verb} {_PARTS[name][1]}{detail}")
+        clauses.append(f"{format_percent(ns, whole)}{verb} {PARTS[name][1]}{detail}")
     return ", ".join(clauses)
 
 
@@ -172,7 +172,7 @@ def _list_parts(window: WindowEfficiency, name: str, width: int) -> list[str]:
     if losses is None or not window.window_ns:
         return []
     whole = losses.devices * window.window_ns
-    parts = [("compute", losses.compute_ns), *((_PARTS[part][0], ns) for part, ns in _sort_parts(losses))]
+    parts = [("compute", losses.compute_ns), *((PARTS[part][0], ns) for part, ns in _sort_parts(losses))]
     parts = [(text, ns) for text, ns in parts if ns >= _LEAST_SHOWN * whole]
     listed = ", ".join(f"{format_percent(ns, whole)} {text}" for text, ns in parts)
     return wrap(f"Time of {count_noun(losses.devices, 'GPU')} in {name}: {listed}", width)

@@ -1,0 +1,91 @@
+"""The command compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.arguments import parse_percent, split_sides
+from nsys2prv_ng.cli.options import Json, NoProgress, with_options
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import CompareOptions
+from nsys2prv_ng.runtime.progress import Progress, choose_progress
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.model import Comparison
+
+SLOWER = 3
+"""Exit code of a run that got slower by more than the user takes."""
+_BETWEEN = "\0"
+"""Stands for `--` between sides: no argument of a process has this character."""
+
+
+class SidesCommand(TyperCommand):
+    """A command whose arguments `--` divides into sides, where otherwise it ends the options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [_BETWEEN if word == "--" else word for word in args])
+
+
+@with_options(CompareOptions)
+def compare(
+    reports: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="REPORT... -- REPORT...",
+            help="Reports of each run or its saved summary (summary --json), with -- between the runs.",
+            show_default=False,
+        ),
+    ],
+    options: CompareOptions,
+    shows_all: Annotated[bool, typer.Option("--all", help="Print also what differs by no more than noise.")] = False,
+    as_json: Json = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="End with exit code 3 if the step of a later run is slower than that of the first by more than this,"
+            " and the difference is significant: 5%.",
+        ),
+    ] = None,
+    quiet: NoProgress = False,
+) -> int:
+    """Compare runs: did the second get faster, where, and is it real.
+
+    Each later run is compared with the first, within the steps without warm-up where steps are found.
+    """
+    if as_json and as_markdown:
+        raise UsageError("cannot be combined with --json", parameter="--markdown")
+    limit = None if fail_over is None else parse_percent(fail_over)
+    sides = split_sides(reports, _BETWEEN)
+    progress = choose_progress(quiet=quiet)
+    comparison = api.compare(sides, **{**vars(options), "progress": progress})
+    print(_format(comparison, as_json=as_json, as_markdown=as_markdown, shows_all=shows_all))
+    return 0 if limit is None else _judge(comparison, limit, progress)
+
+
+def _format(comparison: Comparison, *, as_json: bool, as_markdown: bool, shows_all: bool) -> str:
+    if as_json:
+        return json.dumps(comparison.to_dict(), indent=2)
+    if as_markdown:
+        from nsys2prv_ng.comparison.markdown import format_markdown
+
+        return format_markdown(comparison, shows_all=shows_all)
+    from nsys2prv_ng.comparison.text import format_comparison
+
+    return format_comparison(comparison, shows_all=shows_all)
+
+
+def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
+    """Return the exit code; what cannot be judged is no failure, but the user should know."""
+    for pair in comparison.pairs:
+        if pair.verdict.kind == "inconclusive":
+            progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
+    slower: Sequence[object] = [pair for pair in comparison.pairs if pair.verdict.is_slower_by(limit)]
+    return SLOWER if slower else 0

@@ -1,0 +1,137 @@
+"""Divides the difference of two steps into parts that add up to it, to the ns.
+
+The time of all GPUs in a step is what they did in it (Losses in summary/efficiency_model.py), so that the mean of each
+part over GPUs and steps adds up to the mean step. One more row, the median less the mean, makes the median of it.
+Without GPUs the parts are those of main threads. Without steps the whole captures are divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.comparison.model import BudgetRow
+from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
+from nsys2prv_ng.summary.efficiency_model import Losses, WindowEfficiency
+from nsys2prv_ng.summary.efficiency_text import PARTS
+from nsys2prv_ng.summary.model import JobSummary
+
+COMPUTE = "compute"
+HOST_LATE = PARTS["host_ns"][0]
+REST = "median less mean of the steps"
+OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
+LEAST = 0.005
+"""Part of the step from which a difference is worth a row."""
+_MOST = 0.5
+"""Part of the difference from which one range is most of it."""
+
+
+class Windows(NamedTuple):
+    """Windows of one side: its steps, or all of its time as a single one."""
+
+    ns: list[int]
+    """Time of each (n)."""
+    unit: str
+    """What the parts are times of: "GPU", "main thread", "" if there are none."""
+    units: int
+    """Number of these."""
+    parts: list[dict[str, int]]
+    """Time of all units in each window (n), by part. They add up to `ns` times `units`."""
+
+
+def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
+    """Return the steps of a summary, or all of its time, with their parts."""
+    efficiency = summary.efficiency
+    if efficiency is None:
+        return Windows([summary.duration_ns], "", 1, [{}])
+    windows: Sequence[WindowEfficiency] = efficiency.steps if by_step else [efficiency]
+    ns = [window.window_ns for window in windows]
+    losses = [window.losses for window in windows if window.losses is not None]
+    if len(losses) == len(windows) and losses[0].devices:
+        return Windows(ns, "GPU", losses[0].devices, [_divide_gpu(own) for own in losses])
+    if all(window.nccl_as_communication.host is not None for window in windows):
+        return Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
+    return Windows(ns, "", 1, [{} for _ in ns])
+
+
+def _divide_gpu(losses: Losses) -> dict[str, int]:
+    by_class = getattr(losses, "compute_by_class", None)
+    compute = {f"{COMPUTE}: {name}": ns for name, ns in by_class.items()} if by_class else {COMPUTE: losses.compute_ns}
+    return {**compute, **{text: getattr(losses, name) for name, (text, _) in PARTS.items()}}
+
+
+def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
+    """Return the parts of a mean main thread: the efficiencies are shares of the window."""
+    host = window.nccl_as_communication.host
+    assert host is not None
+    outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
+    return {OUTSIDE_CALLS: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
+
+
+def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
+    """Return the parts of both sides, those first that differ most, and the median less the mean as the last."""
+    if a.unit != b.unit:
+        a, b = (side._replace(parts=[{} for _ in side.ns]) for side in (a, b))
+    a, b = _join_compute(a, b)
+    median = find_median(a.ns)
+    names = list(dict.fromkeys(name for side in (a, b) for part in side.parts for name in part))
+    rows = [_make_row(name, _list_times(a, name), _list_times(b, name), a, b, median) for name in names]
+    rows = sorted((row for row in rows if row.a_ns or row.b_ns), key=lambda row: -abs(row.difference_ns))
+    rest_a, rest_b = median - sum(row.a_ns for row in rows), find_median(b.ns) - sum(row.b_ns for row in rows)
+    change = rest_b - rest_a
+    name = REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
+    return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
+
+
+def _join_compute(a: Windows, b: Windows) -> tuple[Windows, Windows]:
+    """Return the sides with compute as one part where it is not divided into classes on both."""
+    are_divided = [not any(COMPUTE in part for part in side.parts) for side in (a, b)]
+    if all(are_divided):
+        return a, b
+    joined = []
+    for side in (a, b):
+        parts = []
+        for part in side.parts:
+            compute = [name for name in part if name.startswith(COMPUTE)]
+            whole = {COMPUTE: sum(part[name] for name in compute)} if compute else {}
+            parts.append({**whole, **{name: ns for name, ns in part.items() if name not in compute}})
+        joined.append(side._replace(parts=parts))
+    return joined[0], joined[1]
+
+
+def _list_times(side: Windows, name: str) -> list[int]:
+    return [part.get(name, 0) for part in side.parts]
+
+
+def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Windows, median: int) -> BudgetRow:
+    """Return a row; it differs if a rank test over steps finds so and it is worth a row.
+
+    With too few steps for a test it must be as large as what two captures of a program differ by.
+    """
+    mean_a, mean_b = round(sum(a_ns) / (len(a_ns) * a.units)), round(sum(b_ns) / (len(b_ns) * b.units))
+    change = mean_b - mean_a
+    if min(len(a_ns), len(b_ns)) < FEWEST:
+        return BudgetRow(name, mean_a, mean_b, change, None, abs(change) >= NOISE * median)
+    p = compare_ranks([ns / a.units for ns in a_ns], [ns / b.units for ns in b_ns])
+    return BudgetRow(name, mean_a, mean_b, change, p, p < LEVEL and abs(change) >= LEAST * median)
+
+
+def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
+    """Return the NVTX range with most of the difference of the time in which the host was late; "" if none has."""
+    late = next((row.difference_ns for row in rows if row.name == HOST_LATE), 0)
+    if not late:
+        return ""
+    before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))
+    change = {name: after.get(name, 0) - before.get(name, 0) for name in {*before, *after}}
+    largest = max(sorted(change), key=lambda name: change[name] / late, default="")
+    return largest if change.get(largest, 0) / late >= _MOST else ""
+
+
+def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
+    """Return the time by NVTX range in which hosts were late, for each step and GPU."""
+    efficiency = summary.efficiency
+    window = None if efficiency is None else efficiency.in_steps if by_step else efficiency
+    if window is None or window.losses is None or efficiency is None:
+        return {}
+    windows = len(efficiency.steps) if by_step else 1
+    return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}

@@ -1,0 +1,90 @@
+"""Compares runs by their summaries: the steps first, then where their difference is, then all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.comparison.budget import Windows, find_cause, list_windows, make_budget
+from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbers, Verdict
+from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
+from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
+from nsys2prv_ng.summary.model import JobSummary
+
+
+def compare_sides(sides: Sequence[Side]) -> Comparison:
+    """Return the comparison of each later side with the first; there are at least two."""
+    first, *others = sides
+    return Comparison([_compare_pair(first, other) for other in others])
+
+
+def _compare_pair(a: Side, b: Side) -> Pair:
+    by_step = _has_steps(a.summary) and _has_steps(b.summary)
+    before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
+    verdict = _decide(before, after, by_step=by_step)
+    rows = make_budget(before, after)
+    per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
+    return Pair(
+        verdict=verdict,
+        a=_measure(a),
+        b=_measure(b),
+        difference_ns=verdict.difference_ns,
+        unit=before.unit if before.unit == after.unit else "",
+        rows=rows,
+        cause=find_cause(a.summary, b.summary, rows, by_step=by_step),
+        tables=make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1]),
+        notes=_list_notes(a, b, per_step),
+    )
+
+
+def _has_steps(summary: JobSummary) -> bool:
+    return summary.efficiency is not None and bool(summary.efficiency.steps)
+
+
+def _measure(side: Side) -> SideNumbers:
+    summary = side.summary
+    steps = list_windows(summary, by_step=True).ns if _has_steps(summary) else []
+    low, high = bound_median(steps) or (None, None)
+    windows = summary.windows_ns or [(0, summary.duration_ns)]
+    return SideNumbers(
+        label=side.label,
+        reports=summary.reports,
+        ranks=summary.ranks,
+        gpus=len(summary.gpus),
+        step_name=None if summary.steps is None else summary.steps.name,
+        step_ns=steps,
+        step_median_ns=find_median(steps) if steps else None,
+        step_median_low_ns=low,
+        step_median_high_ns=high,
+        window_ns=sum(until - begin for begin, until in windows),
+        per_step=covers_its_steps(summary),
+    )
+
+
+def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
+    """Return the verdict on the medians of both sides."""
+    before, after = find_median(a.ns), find_median(b.ns)
+    change = (after - before) / before if before else None
+    p = None
+    kind: Kind = "inconclusive"
+    if by_step and min(len(a.ns), len(b.ns)) >= FEWEST:
+        p = compare_ranks(a.ns, b.ns)
+        if p >= LEVEL or change is None or before == after:
+            kind = "no difference"
+        elif abs(change) < NOISE:
+            kind = "below noise"
+        else:
+            kind = "slower" if change > 0 else "faster"
+    return Verdict(kind, "step" if by_step else "capture", before, after, after - before, change, p)
+
+
+def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
+    """Return what is missing, and why."""
+    notes = [f"{side.label}: no steps were found" for side in (a, b) if not _has_steps(side.summary)]
+    if per_step[0] != per_step[1]:
+        other = (a, b)[per_step[0]].label
+        notes.append(
+            f"no tables of totals: {other} is not restricted to its steps without their warm-up, as the other side is"
+        )
+    elif not per_step[0] and _has_steps(a.summary) and _has_steps(b.summary):
+        notes.append("the tables are of all the time of both summaries, which are not restricted to their steps")
+    return notes

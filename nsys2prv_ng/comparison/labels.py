@@ -1,0 +1,43 @@
+"""Names the sides of a comparison after what differs in the paths of their files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+
+_ENDING = re.compile(r"(\.nsys-rep|\.qdrep|\.sqlite|_pqtdir|_arwdir|\.json)$")
+_RANK = re.compile(r"[._-]*((rank|task|proc|report|node)[._-]*\d*)?[._-]*$", re.IGNORECASE)
+"""What only counts the files of a side."""
+
+
+def label_sides(sides: Sequence[Sequence[Path]]) -> list[str]:
+    """Return different names for sides: what the names of their files begin with, or their folders, or A, B, C."""
+    for names in ([_find_beginning(paths) for paths in sides], _find_folders(sides)):
+        if all(names) and len(set(names)) == len(sides):
+            return names
+    return [chr(ord("A") + i) if i < 26 else f"side {i + 1}" for i in range(len(sides))]
+
+
+def _find_beginning(paths: Sequence[Path]) -> str:
+    """Return what all names of files begin with, without the word for their numbers."""
+    names = sorted(_ENDING.sub("", path.name) for path in paths)
+    if not names:
+        return ""
+    pairs = zip(names[0], names[-1], strict=False)  # these two differ first
+    return _RANK.sub("", "".join(x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def _find_folders(sides: Sequence[Sequence[Path]]) -> list[str]:
+    """Return the names of the innermost folders that all differ; empty names where there are none."""
+    folders = [
+        Path(os.path.commonpath([path.absolute().parent for path in paths])) if paths else Path() for paths in sides
+    ]
+    depth = min(len(folder.parts) for folder in folders)
+    for position in range(1, depth + 1):
+        names = [folder.parts[-position] for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [""]

@@ -1,0 +1,69 @@
+"""Matches kernels of both sides by name: exactly, then without template arguments, then by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+
+class Match(NamedTuple):
+    """Names of both sides that are one row."""
+
+    name: str
+    a: list[str]
+    b: list[str]
+    by_class: bool
+    """Whether only their class is the same."""
+
+
+def match_names(a: Mapping[str, str], b: Mapping[str, str]) -> list[Match]:
+    """Return all names as rows; those of one side only have an empty list on the other. `a` and `b`: class by name."""
+    matches = [Match(name, [name], [name], False) for name in a if name in b]
+    left_a, left_b = ([name for name in side if not (name in a and name in b)] for side in (a, b))
+    for text, (own_a, own_b) in _group(left_a, left_b, strip_arguments).items():
+        if own_a and own_b:
+            matches.append(Match(text, own_a, own_b, False))
+    matched = {name for match in matches for name in (*match.a, *match.b)}
+    left_a, left_b = ([name for name in side if name not in matched] for side in (left_a, left_b))
+    classes = {**a, **b}
+    for kind, (own_a, own_b) in _group(left_a, left_b, lambda name: _find_family(classes[name])).items():
+        if own_a and own_b:
+            matches.append(Match(kind, own_a, own_b, True))
+        else:
+            matches += [Match(name, [name], [], False) for name in own_a]
+            matches += [Match(name, [], [name], False) for name in own_b]
+    return matches
+
+
+def _find_family(kind: str) -> str:
+    """Return the class without the type of its numbers, which two runs may differ in: GEMM for GEMM FP32."""
+    return kind.partition(" ")[0] if kind.startswith("GEMM ") else kind
+
+
+def _group(a: Iterable[str], b: Iterable[str], key: Callable[[str], str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Return the names of both sides by a key of them."""
+    groups: dict[str, tuple[list[str], list[str]]] = {}
+    for side, names in enumerate((a, b)):
+        for name in names:
+            groups.setdefault(key(name), ([], []))[side].append(name)
+    return groups
+
+
+def strip_arguments(name: str) -> str:
+    """Return the name of a function without template arguments, parameters and what it returns.
+
+    A name whose brackets do not match stays as it is.
+    """
+    kept: list[str] = []
+    depth = 0
+    for character in name:
+        if character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+            if depth < 0:
+                return name
+        elif not depth:
+            kept.append(character)
+    words = "".join(kept).split()
+    return words[-1] if words and not depth else name

@@ -1,0 +1,37 @@
+"""Formats a comparison for people: text that fits a terminal and a job's log."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from nsys2prv_ng.comparison.content import Grid, describe_pair
+from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.summary.layout import clean_name, make_table, wrap
+from nsys2prv_ng.summary.text import NARROWEST, WIDEST, WIDTH
+
+
+def format_comparison(comparison: Comparison, *, shows_all: bool = False) -> str:
+    """Return the text for standard output, as wide as the terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return format_pairs(comparison, min(max(width, NARROWEST), WIDEST), shows_all=shows_all)
+
+
+def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool = False) -> str:
+    """Return the text of all pairs, at most `width` columns wide. `shows_all`: also rows that differ by noise only."""
+    sections = []
+    for pair in comparison.pairs:
+        paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
+        sections.append("\n".join(line for text in paragraphs for line in wrap(text, width)))
+        sections += ["\n".join(_format_grid(grid, width)) for grid in grids]
+    return "\n\n".join(sections)
+
+
+def _quote(name: str) -> str:
+    return f"`{clean_name(name)}`"
+
+
+def _format_grid(grid: Grid, width: int) -> list[str]:
+    titles = [clean_name(title) for title in grid.titles]
+    below = [line for text in grid.below for line in wrap(text, width, (2, 4))]
+    return [*wrap(f"{grid.caption}:", width), *make_table(titles, grid.rows, width, texts=grid.texts), *below]
