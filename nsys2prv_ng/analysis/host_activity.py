@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.text.formatting import shorten_range_name
 
 
 class Layer(NamedTuple):
@@ -72,11 +73,3 @@ def _collect_intervals(
 
 
 _NO_INTERVALS = tuple(np.zeros(0, np.int64) for _ in range(4))
-
-
-def shorten_range_name(domain: str, name: str) -> str:
-    """Return the name of a range with its domain, as in NVIDIA's tables.
-
-    Ranges of the default domain and all calls are shown by their name alone.
-    """
-    return f"{domain}:{name}" if domain else name

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
-from nsys2prv_ng.analysis.host_activity import shorten_range_name
 from nsys2prv_ng.comparison.budget import LEAST
 from nsys2prv_ng.comparison.match_names import match_names
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.text.formatting import format_bytes
+from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 _Numbers = tuple[int, int, int | None]
 """Time, count and bytes (None where no size is known)."""

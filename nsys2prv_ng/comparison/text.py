@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-
 from nsys2prv_ng.comparison.content import Grid, describe_pair
 from nsys2prv_ng.comparison.model import Comparison
-from nsys2prv_ng.summary.layout import clean_name, make_table, wrap
-from nsys2prv_ng.summary.text import NARROWEST, WIDEST, WIDTH
+from nsys2prv_ng.summary.layout import WIDTH, choose_width, clean_name, make_table, wrap
 
 
 def format_comparison(comparison: Comparison, *, shows_all: bool = False) -> str:
     """Return the text for standard output, as wide as the terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return format_pairs(comparison, min(max(width, NARROWEST), WIDEST), shows_all=shows_all)
+    return format_pairs(comparison, choose_width(), shows_all=shows_all)
 
 
 def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool = False) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
 from collections.abc import Sequence
 
@@ -11,6 +13,8 @@ from nsys2prv_ng.text.formatting import format_bytes
 from nsys2prv_ng.text.tables import format_table
 
 MOST_ROWS = 10
+NARROWEST, WIDTH, WIDEST = 80, 100, 120
+"""Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
 """Stand where a thread was in no NVTX range, or in no call."""
 _TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
@@ -18,6 +22,12 @@ _SHORTEST = 8
 """Characters of a name in a table that is too wide otherwise."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 """A blank at which `textwrap` ends no line."""
+
+
+def choose_width() -> int:
+    """Return the columns of text for standard output: those of the terminal, within limits."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return min(max(width, NARROWEST), WIDEST)
 
 
 def format_percent(part: float, whole: float) -> str:

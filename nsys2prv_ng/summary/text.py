@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Sequence
 
 from nsys2prv_ng.analysis import idle_causes
-from nsys2prv_ng.analysis.host_activity import shorten_range_name
 from nsys2prv_ng.summary.efficiency_text import describe_efficiency, format_efficiency_verdict
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
     NO_CALL,
     NO_RANGE,
+    WIDTH,
+    choose_width,
     count_more,
     format_percent,
     format_rate,
@@ -24,10 +23,7 @@ from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRan
 from nsys2prv_ng.summary.path_text import describe_path, format_path_verdict
 from nsys2prv_ng.summary.verdicts import format_verdicts
 from nsys2prv_ng.summary.wait_text import describe_waits
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
-
-NARROWEST, WIDTH, WIDEST = 80, 100, 120
-"""Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time, shorten_range_name
 
 _MOST_GPUS = 16
 
@@ -41,8 +37,7 @@ _CAUSES = {
 
 def format_summary(summary: JobSummary) -> str:
     """Return the text for standard output, as wide as the terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-    return format_tables(summary, min(max(width, NARROWEST), WIDEST))
+    return format_tables(summary, choose_width())
 
 
 def format_tables(summary: JobSummary, width: int = WIDTH) -> str:

@@ -65,6 +65,14 @@ def format_duration(ns: int) -> str:
     return f"{ns}ns"
 
 
+def shorten_range_name(domain: str, name: str) -> str:
+    """Return the name of a range with its domain, as in NVIDIA's tables.
+
+    Ranges of the default domain and all calls are shown by their name alone.
+    """
+    return f"{domain}:{name}" if domain else name
+
+
 def make_unique(names: Sequence[str]) -> list[str]:
     """Return the names; one that repeats gets a number behind it (-2, -3, ...) that no other name has."""
     taken, unique = set(names), []
