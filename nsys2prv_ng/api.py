@@ -155,8 +155,15 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
 
 
 def _list_side(side: Reports) -> list[Path]:
-    """Return the reports of a side, or its saved summary. Raises UsageError for a mixture."""
+    """Return the reports of a side, or its saved summary.
+
+    Raises UsageError for a mixture, and ReportError if none exists: reading another side first may take long.
+    """
     given = _list_some_reports(side)
+    if not any(path.exists() for path in given):
+        from nsys2prv_ng.report.files import miss
+
+        raise miss(given[0])
     if len(given) > 1 and (saved := [path for path in given if path.suffix == ".json"]):
         raise UsageError("a side is either reports or one saved summary", parameter="sides", value=str(saved[0]))
     return given

@@ -132,6 +132,7 @@ def _lay_out_budget(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Gr
         True,
     )
     rows.append(_lay_out_part(total, whole))
+    has_p = any(row[-1] for row in rows)
     caption = f"Where the difference is: time of a {pair.unit}"
     caption += " in a step, mean of all" if is_step else " in the capture"
     caption += f" (change of the {'step' if is_step else 'capture'}"
@@ -139,7 +140,8 @@ def _lay_out_budget(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Gr
         caption += f"; parts from {format_percent(NOISE, 1)} of it on"
         caption += f", with p < {LEVEL} from {format_percent(LEAST, 1)} on" if pair.verdict.p is not None else ""
     caption += ")"
-    return Grid(caption, ["", *labels, "difference", "change", "p"], rows)
+    titles = ["", *labels, "difference", "change", "p"]
+    return Grid(caption, titles, rows) if has_p else Grid(caption, titles[:-1], [row[:-1] for row in rows])
 
 
 def _is_shown(row: BudgetRow, pair: Pair) -> bool:

@@ -53,7 +53,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
     one, other = _scale(a), _scale(b)
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
-        makers += [_compare_kernels, _compare_ranges, _compare_nccl, _compare_transfers, _compare_copies]
+        makers += [_compare_kernels, _compare_ranges, _compare_nccl, _compare_transfers, _compare_mpi, _compare_copies]
     makers += [_compare_path, _compare_memory]
     return [table for make in makers if (table := make(one, other)).rows]
 
@@ -189,6 +189,15 @@ def _sum_transfers(side: Scaled) -> dict[str, tuple[int, int, int]]:
         ns, count, _ = sums.get(name, (0, 0, 1))
         sums[name] = ns + one.ns, count + one.count, 1
     return sums
+
+
+def _compare_mpi(a: Scaled, b: Scaled) -> Table:
+    """Return the mean times of MPI calls; each task has its share of the step."""
+    sides = [
+        {call.call: (call.total_ns, call.count, side.summary.tasks) for call in side.summary.mpi} for side in (a, b)
+    ]
+    rows = _compare_means(a, b, sides[0], sides[1])
+    return Table("mpi", f"MPI calls: mean time; count {_per(a, '')}", "ns", _sort(rows))
 
 
 def _compare_means(

@@ -111,7 +111,7 @@ def export_each(
     exports: dict[Path, Path | TranslationError] = {report: report for report in reports}
     for report in reports:
         if not report.exists():
-            error = ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
+            error = miss(report)
             if not isinstance(error, returned):
                 raise error
             exports[report] = error
@@ -124,6 +124,11 @@ def export_each(
     _refuse_twice(made)
     load_libraries(made)
     return exports
+
+
+def miss(report: Path) -> ReportError:
+    """Return the error for a report that does not exist."""
+    return ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
 
 
 def needs_export(report: Path) -> bool:
