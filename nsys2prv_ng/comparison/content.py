@@ -40,7 +40,7 @@ def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[st
     paragraphs += [f"Note: {note}" for note in pair.notes]
     labels = cut_names([pair.a.label, pair.b.label], _LABEL)
     grids = [_lay_out_budget(pair, labels, shows_all=shows_all)]
-    grids += [_lay_out_table(table, labels, quote, shows_all=shows_all) for table in pair.tables]
+    grids += [_lay_out_table(table, pair, quote, shows_all=shows_all) for table in pair.tables]
     return [text for text in paragraphs if text], [grid for grid in grids if grid.rows]
 
 
@@ -155,29 +155,24 @@ def _lay_out_part(row: BudgetRow, whole: int) -> list[str]:
     return [row.name, *times, format_difference(row.difference_ns), change, "" if row.p is None else _format_p(row.p)]
 
 
-def _lay_out_table(table: Table, labels: Sequence[str], quote: Quote, *, shows_all: bool) -> Grid:
+def _lay_out_table(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
     """Return a table with the columns that any of its rows fills."""
     rows = [row for row in table.rows if row.differs or shows_all]
     shown = rows if shows_all else rows[:MOST_ROWS]
-    has_detail, has_count, has_bytes = (
-        any(getattr(row, name) for row in shown) for name in ("detail", "count_a", "bytes_a")
-    )
-    titles = [
-        "",
-        *(["class"] if has_detail else []),
-        *labels,
-        "difference",
-        *([] if table.unit == "ratio" else ["change"]),
-    ]
-    titles += [f"count {'AB'[i]}" for i in range(2)] if has_count else []
-    titles += [f"size {'AB'[i]}" for i in range(2)] if has_bytes else []
+    has_detail = any(row.detail for row in shown)
+    has_count = any(row.count_a is not None or row.count_b is not None for row in shown)
+    has_bytes = any(row.bytes_a is not None or row.bytes_b is not None for row in shown)
+    titles = ["", *(["class"] if has_detail else []), "A", "B", "difference"]
+    titles += [] if table.unit == "ratio" else ["change"]
+    titles += ["count A", "count B"] if has_count else []
+    titles += ["size A", "size B"] if has_bytes else []
     lines = []
     for row in shown:
         line = [row.name, *([row.detail] if has_detail else []), *_lay_out_values(row, table.unit)]
         line += [_format_count(row.count_a), _format_count(row.count_b)] if has_count else []
         line += [format_bytes(row.bytes_a), format_bytes(row.bytes_b)] if has_bytes else []
         lines.append(line)
-    below = [text for row in shown for text in _list_names(row, labels, quote, shows_all=shows_all)]
+    below = [text for row in shown for text in _list_names(row, pair, quote, shows_all=shows_all)]
     if len(rows) > len(shown):
         below.append(f"and {len(rows) - len(shown):,} more that differ")
     return Grid(table.title, titles, lines, 2 if has_detail else 1, below)
@@ -194,10 +189,10 @@ def _lay_out_values(row: TableRow, unit: str) -> list[str]:
     return texts if unit == "ratio" else [*texts, _format_change(change / a if a else None)]
 
 
-def _list_names(row: TableRow, labels: Sequence[str], quote: Quote, *, shows_all: bool) -> list[str]:
+def _list_names(row: TableRow, pair: Pair, quote: Quote, *, shows_all: bool) -> list[str]:
     """Return which names a row sums that only one side has."""
     texts = []
-    for label, names in zip(labels, (row.only_a, row.only_b), strict=True):
+    for label, names in ((pair.a.label, row.only_a), (pair.b.label, row.only_b)):
         most = len(names) if shows_all else _MOST_NAMES
         listed = ", ".join(map(quote, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
         texts += [f"{quote(row.name)} only in {quote(label)}: {listed}"] if names else []

@@ -1,0 +1,189 @@
+"""Verdicts: what steps can show and what they cannot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nsys2prv_ng.comparison.compare import compare_sides
+from nsys2prv_ng.comparison.model import Comparison, Pair, Side
+from nsys2prv_ng.comparison.text import format_pairs
+from nsys2prv_ng.summary.model import JobSummary, KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
+from tests.comparison.made import GPUS, MS, make_summary
+
+
+def steps_of(*milliseconds: float) -> JobSummary:
+    return make_summary([{"compute_ns": int(ms * MS) * GPUS} for ms in milliseconds])
+
+
+def pair_of(a: JobSummary, b: JobSummary) -> Pair:
+    return compare_sides([Side("before", a), Side("after", b)]).pairs[0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "p"),
+    [
+        ([100, 101, 102, 103], [90, 91, 92, 93], "faster", 2 / 70),
+        ([90, 91, 92, 93], [100, 101, 102, 103], "slower", 2 / 70),
+        ([100, 100.1, 100.2, 100.3], [101, 101.1, 101.2, 101.3], "below noise", 2 / 70),
+        ([100, 110, 120, 130], [90, 105, 115, 125], "no difference", 0.68571),
+        ([100, 101, 102], [50, 51, 52], "inconclusive", None),
+        ([100, 101, 102, 103, 104], [50, 51, 52], "inconclusive", None),
+    ],
+)
+def test_verdict(a: list[float], b: list[float], kind: str, p: float | None) -> None:
+    verdict = pair_of(steps_of(*a), steps_of(*b)).verdict
+    assert verdict.kind == kind
+    assert verdict.measure == "step"
+    assert verdict.p == (None if p is None else pytest.approx(p, abs=1e-4))
+
+
+def test_a_run_does_not_differ_from_itself() -> None:
+    for count in (1, 4, 40):
+        pair = pair_of(*[steps_of(*(100 + i % 7 for i in range(count)))] * 2)
+        assert pair.verdict.kind == ("inconclusive" if count == 1 else "no difference")
+        assert pair.difference_ns == 0 and not any(row.differs for row in pair.rows)
+        assert not any(row.differs for table in pair.tables for row in table.rows)
+
+
+def test_without_steps_the_captures_are_compared() -> None:
+    whole = replace(make_summary([]), windows_ns=[], steps=None)
+    assert whole.efficiency is not None
+    a = replace(whole, efficiency=replace(steps_of(100).efficiency, steps=[], in_steps=None))  # type: ignore[type-var]
+    b = replace(whole, efficiency=replace(steps_of(150).efficiency, steps=[], in_steps=None))  # type: ignore[type-var]
+    pair = pair_of(a, b)
+    assert (pair.verdict.kind, pair.verdict.measure, pair.difference_ns) == ("inconclusive", "capture", 50 * MS)
+    assert sum(row.difference_ns for row in pair.rows) == 50 * MS
+    assert pair.notes == ["before: no steps were found", "after: no steps were found"]
+    assert pair_of(steps_of(1, 2, 3, 4), b).verdict.measure == "capture"
+
+
+def test_later_runs_are_compared_with_the_first() -> None:
+    sides = [Side(name, steps_of(*(ms + i for i in range(4)))) for name, ms in (("a", 100), ("b", 90), ("c", 80))]
+    comparison = compare_sides(sides)
+    assert [(pair.a.label, pair.b.label, pair.difference_ns) for pair in comparison.pairs] == [
+        ("a", "b", -10 * MS),
+        ("a", "c", -20 * MS),
+    ]
+    document = json.loads(json.dumps(comparison.to_dict()))
+    assert document["comparisons"][0]["verdict"] == document["verdict"]
+    assert [pair["b"]["label"] for pair in document["comparisons"]] == ["b", "c"]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def kernel(name: str, kind: str, count: int, total: int) -> KernelNumbers:
+    return KernelNumbers(name, kind, count, total, 1, 1)
+
+
+def rows_of(pair: Pair, key: str) -> dict[str, Any]:
+    return {row.name: row for table in pair.tables if table.key == key for row in table.rows}
+
+
+def test_totals_are_for_each_step_and_gpu() -> None:
+    """Two and four steps on one GPU (none is listed): 20 ms in 10 kernels are 10 ms in 5 a step."""
+    a = replace(steps_of(100, 100), kernels=[kernel("gemm", "GEMM", 10, 20 * MS)])
+    b = replace(steps_of(*[100] * 4), kernels=[kernel("gemm", "GEMM", 40, 80 * MS)])
+    row = rows_of(pair_of(a, b), "kernels")["gemm"]
+    assert (row.a, row.b, row.count_a, row.count_b, row.differs) == (10 * MS, 20 * MS, 5, 10, True)
+
+
+def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
+    steps = [{"compute_ns": 100 * MS * GPUS}] * 4
+    chosen, whole = make_summary(steps), make_summary(steps, chosen=False)
+    whole = replace(whole, kernels=[kernel("gemm", "GEMM", 10, 20 * MS)])
+    pair = pair_of(whole, whole)
+    assert rows_of(pair, "kernels")["gemm"].a == 20 * MS
+    assert [table.title for table in pair.tables if table.key == "kernels"] == [
+        "Kernels, in all of the time, for each GPU"
+    ]
+    assert pair.notes == ["the tables are of all the time of both summaries, which are not restricted to their steps"]
+    mixed = pair_of(chosen, whole)
+    assert not rows_of(mixed, "kernels") and rows_of(mixed, "efficiencies")
+    assert mixed.notes[0].startswith("no tables of totals: after is not restricted")
+    assert pair_of(whole, chosen).notes[0].startswith("no tables of totals: before is not restricted")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "differs"),
+    [
+        (20 * MS, 20.3 * MS, False),  # 1.5 %
+        (20 * MS, 21 * MS, True),  # 5 % and one percent of the step
+        (MS, 1.4 * MS, False),  # 0.4 percent of the step
+        (None, 10, True),
+        (10, None, True),
+    ],
+)
+def test_what_is_more_than_noise(a: float | None, b: float | None, differs: bool) -> None:
+    sides = [
+        replace(steps_of(100), memory_operations=[MemoryOperationNumbers("HtoD", 1, 5, int(ns), 1)] if ns else [])
+        for ns in (a, b)
+    ]
+    row = rows_of(pair_of(sides[0], sides[1]), "copies")["HtoD"]
+    assert row.differs is differs
+    assert (row.a, row.b) == (a, b)
+
+
+def test_kernels_of_a_class_are_one_row() -> None:
+    a = replace(steps_of(100), kernels=[kernel("sgemm", "GEMM FP32", 2, 9 * MS), kernel("sgemv", "GEMM FP32", 2, MS)])
+    b = replace(steps_of(100), kernels=[kernel("nvjet", "GEMM BF16", 1, 4 * MS)])
+    row = rows_of(pair_of(a, b), "kernels")["other GEMM kernels"]
+    assert (row.a, row.b, row.only_a, row.only_b) == (10 * MS, 4 * MS, ("sgemm", "sgemv"), ("nvjet",))
+
+
+def test_ranges_have_means_and_noise_by_their_share_of_the_step() -> None:
+    def with_range(ns: int) -> JobSummary:
+        tasks = [RangeOfTask(rank, f"rank {rank}", 8, 8 * ns, ns, ns) for rank in range(4)]
+        return replace(steps_of(*[100] * 4), ranges=[RepeatedRange("", "forward", 1, tasks)])
+
+    row = rows_of(pair_of(with_range(10 * MS), with_range(12 * MS)), "ranges")["forward"]
+    assert (row.a, row.b, row.count_a, row.count_b, row.differs) == (10 * MS, 12 * MS, 8, 8, True)
+    row = rows_of(pair_of(with_range(MS), with_range(MS + MS // 5)), "ranges")["forward"]
+    assert not row.differs  # 0.2 ms twice in a step of 100 ms
+
+
+# ---- text ------------------------------------------------------------------------------------------------------------
+
+
+def test_text() -> None:
+    steps = [{"compute_ns": 40 * MS, "host_ns": 20 * MS, "queued_ns": 1000 * i} for i in range(6)]
+    late = [step | {"host_ns": 60 * MS} for step in steps]
+    a = make_summary(late, ranges={"data\nloading": 360 * MS})
+    comparison = compare_sides([Side("slow", a), Side("fast", make_summary(steps, ranges={"data\nloading": 120 * MS}))])
+    lines = format_pairs(comparison).split("\n\n")[1].splitlines()
+    text = " ".join(format_pairs(comparison).split("\n\n")[0].split())
+    assert text.startswith(
+        "`fast` is faster than `slow`, within these captures: `step` takes 15.0 ms instead of 25.0 ms"
+        " (-10.0 ms, -40.0%, p = 0.002)"
+    )
+    assert "Most of it: host late -10.0 ms (mostly in `data loading`)" in text
+    assert [" ".join(line.split()) for line in lines[2:]] == [
+        "slow fast difference change p",
+        "host late 15.0 ms 5.00 ms -10.0 ms -40.0% 0.002",
+        "2 smaller parts 10.0 ms 10.0 ms 0 ns +0.0%",
+        "median step 25.0 ms 15.0 ms -10.0 ms -40.0% 0.002",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("shows_all", [False, True])
+def test_no_line_is_wider(width: int, shows_all: bool) -> None:
+    long = "a name with blanks and\x1b[31mcolour " * 20
+    a = replace(
+        steps_of(*range(100, 106)), kernels=[kernel(long + "1", long, 10**7, 10**15), kernel(long, "GEMM", 1, 1)]
+    )
+    b = replace(steps_of(*range(10, 16)), kernels=[kernel(long + "2", long, 10**7, 10**13)])
+    text = format_pairs(compare_sides([Side(long, a), Side(long + "b", b)]), width, shows_all=shows_all)
+    assert max(map(len, text.splitlines())) <= width
+    assert "\x1b" not in text
+
+
+def test_shown_rows_add_up() -> None:
+    """What is not shown is one row, so that a reader can add up the numbers of programs as well."""
+    pair = pair_of(steps_of(100, 101, 102, 103), steps_of(90, 91, 92, 93))
+    document = Comparison([pair]).to_dict()
+    assert sum(row["difference_ns"] for row in document["rows"]) == document["difference_ns"] == -10 * MS
