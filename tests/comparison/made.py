@@ -68,5 +68,5 @@ def make_window(parts: Mapping[str, int], gpus: int, ranges: Mapping[str, int] |
     known = {field.name: parts.get(field.name, 0) for field in fields(Losses) if field.name.endswith("_ns")}
     known["outside_ns"] += gpus * window - sum(parts.values())
     idle = [IdleInRange(name, ns) for name, ns in (ranges or {}).items()]
-    trees = EfficiencyTrees(DeviceEfficiency(0.5, 1, 0.5, 1), HostEfficiency(0.75, 1, 1, 1, 0.75, 1, 1))
+    trees = EfficiencyTrees(DeviceEfficiency(0.5, 1.0, 0.5, 1.0), HostEfficiency(0.75, 1.0, 1.0, 1.0, 0.75, 1.0, 1.0))
     return WindowEfficiency(window, gpus, trees, trees, Losses(gpus, **known, idle_by_range=idle))

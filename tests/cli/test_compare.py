@@ -1,0 +1,107 @@
+"""The command compare as a user runs it: how sides are written, what is printed, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nsys2prv_ng
+from nsys2prv_ng.summary.model import JobSummary
+from tests.cli.program_runs import run
+from tests.comparison.made import GPUS, MS, make_summary
+
+
+def save(folder: Path, name: str, milliseconds: int, count: int = 6) -> Path:
+    path = folder / f"{name}.json"
+    make_summary([{"compute_ns": (milliseconds * MS + i) * GPUS} for i in range(count)]).save(path)
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> list[Path]:
+    return [save(tmp_path, "before", 100), save(tmp_path, "after", 90), save(tmp_path, "later", 120)]
+
+
+def verdicts_of(*arguments: object) -> list[tuple[str, str, str]]:
+    done = run("compare", *arguments, "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    pairs = json.loads(done.stdout)["comparisons"]
+    return [(pair["a"]["label"], pair["b"]["label"], pair["verdict"]["kind"]) for pair in pairs]
+
+
+def test_sides_have_dashes_between_them(saved: list[Path]) -> None:
+    before, after, later = saved
+    expected = [("before", "after", "faster")]
+    assert verdicts_of(before, "--", after) == expected
+    assert verdicts_of(before, after) == expected  # saved summaries alone
+    assert verdicts_of("--all", before, "--", "--align", "none", after) == expected
+    assert verdicts_of(before, "--", after, "--", later) == [*expected, ("before", "later", "slower")]
+    assert verdicts_of(before, after, "--label", "old", "--label", "new") == [("old", "new", "faster")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["before.json"], "write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER..."),
+        (["before.json", "--"], "write -- between the runs"),
+        (["--", "before.json"], "write -- between the runs"),
+        (["before.json", "--", "--", "after.json"], "write -- between the runs"),
+        (["before.json", "x.sqlite"], "write -- between the runs"),
+        (["before.json", "after.json", "--", "later.json"], "a side is either reports or one saved summary"),
+        (["before.json", "after.json", "--label", "x"], "--label: 1 for 2 sides"),
+        (["before.json", "after.json", "--fail-over", "5"], "'5' is not a percentage, like 5%"),
+        (["before.json", "after.json", "--json", "--markdown"], "--markdown: cannot be combined with --json"),
+    ],
+)
+def test_what_cannot_be_asked_for(saved: list[Path], words: list[str], message: str) -> None:
+    done = run("compare", *words, "-q", cwd=saved[0].parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_files_that_are_no_side(saved: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    for name, message in (("other.json", "make it with nsys2prv-ng summary --json"), ("none.json", "no such file")):
+        done = run("compare", saved[0], "--", tmp_path / name, "-q")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "code"),
+    [
+        (["before", "later"], "5%", 3),
+        (["before", "later"], "19.5%", 3),
+        (["before", "later"], "20.5%", 0),
+        (["before", "after"], "5%", 0),
+        (["before", "after", "later"], "5%", 3),
+        (["before", "before"], "0%", 0),
+        (["before", "few"], "5%", 0),
+    ],
+)
+def test_exit_code_of_a_run_that_got_slower(
+    saved: list[Path], tmp_path: Path, names: list[str], limit: str, code: int
+) -> None:
+    save(tmp_path, "few", 500, count=2)
+    done = run("compare", *(tmp_path / f"{name}.json" for name in names), "--fail-over", limit)
+    assert done.returncode == code
+    assert ("few cannot be judged" in done.stderr) is ("few" in names)
+
+
+def test_the_call_is_what_the_command_prints(saved: list[Path]) -> None:
+    summaries = [JobSummary.load(path) for path in saved[:2]]
+    document = json.loads(run("compare", *saved[:2], "--json", "-q").stdout)
+    for sides in (saved[:2], [[saved[0]], summaries[1]]):
+        comparison = nsys2prv_ng.compare(sides, labels=["before", "after"])
+        assert isinstance(comparison, nsys2prv_ng.Comparison)
+        assert json.loads(json.dumps(comparison.to_dict())) == document
+    assert [pair.b.label for pair in nsys2prv_ng.compare(summaries).pairs] == ["B"]
+
+
+@pytest.mark.parametrize("sides", ["x.json", [], 5, None])
+def test_what_is_no_list_of_sides(sides: object) -> None:
+    with pytest.raises(nsys2prv_ng.UsageError, match="sides"):
+        nsys2prv_ng.compare(sides)  # type: ignore[arg-type]

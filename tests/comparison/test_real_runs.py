@@ -1,0 +1,220 @@
+"""Comparisons of real reports: exercises with known answers, changes of known size, and one run with itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_right
+from contextlib import closing
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nsys2prv_ng
+from nsys2prv_ng.comparison.compare import compare_sides
+from nsys2prv_ng.comparison.model import Pair, Side
+from nsys2prv_ng.comparison.statistics import LEVEL, NOISE, compare_ranks, find_median
+from nsys2prv_ng.comparison.text import format_pairs
+from nsys2prv_ng.summary.model import JobSummary
+from tests.analysis.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
+from tests.comparison.made import GPUS, make_summary
+from tests.conftest import Unpacked
+
+MS = 10**6
+_STEPS = """SELECT e.start, e."end" FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId
+    WHERE coalesce(e.text, s.value) GLOB 'step [0-9]*' AND e.eventType = 59 ORDER BY e.start"""
+
+
+def read_steps(report: Path) -> list[tuple[int, int]]:
+    """Begin and end (ns, clock of the report) of the ranges of all steps, by plain SQL."""
+    with closing(sqlite3.connect(report)) as database:
+        return database.execute(_STEPS).fetchall()
+
+
+def compare(*sides: list[Path]) -> Pair:
+    return nsys2prv_ng.compare(sides, labels=["A", "B"], jobs=1).pairs[0]
+
+
+# ---- exercises -------------------------------------------------------------------------------------------------------
+
+
+def of_exercise(folder: Path, unpacked: Unpacked, name: str) -> list[Path]:
+    return [unpacked(folder / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "causes"),
+    [
+        ("ex1a-slow", "ex1a-fast", "faster", ["host late", "waiting for other ranks"]),
+        ("ex1b-fp32", "ex1a-fast", "no difference", ["compute", "waiting for other ranks"]),
+        ("ex2b-manual", "ex2b-overlap", "faster", ["moving data", "waiting for other ranks"]),
+        ("ex3a-pp1", "ex3a-pp2", "inconclusive", ["moving data", "host late"]),
+    ],
+)
+def test_exercises(shared_reports: Path, unpacked: Unpacked, a: str, b: str, kind: str, causes: list[str]) -> None:
+    pair = compare(*(of_exercise(shared_reports, unpacked, name) for name in (a, b)))
+    assert pair.verdict.kind == kind
+    assert sum_compute(pair)[:2] == causes
+    for side, ns in ((pair.a, sum(row.a_ns for row in pair.rows)), (pair.b, sum(row.b_ns for row in pair.rows))):
+        assert ns == side.step_median_ns
+    kernels = {row.name: row for table in pair.tables if table.key == "kernels" for row in table.rows}
+    if a == "ex1a-slow":
+        assert pair.cause == "data loading"
+    if a == "ex1b-fp32":
+        gemms = kernels["other GEMM kernels"]
+        assert gemms.a > 5 * gemms.b and gemms.only_a and gemms.only_b
+    if a == "ex2b-manual":
+        assert [row.b_ns < row.a_ns for row in pair.rows[:2]] == [True, True]
+    if a == "ex3a-pp1":
+        assert kernels["ncclDevKernel_SendRecv"].a is None
+
+
+def sum_compute(pair: Pair) -> list[str]:
+    """Names of the rows, those first that differ most, with all classes of compute as one."""
+    sums: dict[str, int] = {}
+    for row in pair.rows[:-1]:
+        name = row.name.partition(":")[0]
+        sums[name] = sums.get(name, 0) + row.difference_ns
+    return sorted(sums, key=lambda name: -abs(sums[name]))
+
+
+# ---- changes of known size -------------------------------------------------------------------------------------------
+
+
+class Stretched:
+    """Time in which kernels take longer by a part of their time: `at(t)` is the new time of t."""
+
+    def __init__(self, kernels: list[tuple[int, int, int]], part: float) -> None:
+        self.begin: list[int] = []
+        self.end: list[int] = []
+        for begin, end, _ in sorted(kernels):
+            if self.end and begin <= self.end[-1]:
+                self.end[-1] = max(self.end[-1], end)
+            else:
+                self.begin.append(begin)
+                self.end.append(end)
+        self.until = [0, *accumulate(end - begin for begin, end in zip(self.begin, self.end, strict=True))]
+        self.part = part
+
+    def covered(self, time: int) -> int:
+        i = bisect_right(self.begin, time)
+        return self.until[i] - max(0, self.end[i - 1] - time) if i else 0
+
+    def at(self, time: int | None) -> int | None:
+        return None if time is None else time + int(self.part * self.covered(time))
+
+
+def stretch(report: Path, copy: Path, times: Stretched) -> Path:
+    copy.write_bytes(report.read_bytes())
+    with closing(sqlite3.connect(copy)) as database, database:
+        database.create_function("stretched", 1, times.at, deterministic=True)
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for column in [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]:
+                if column in ("start", "end", "timestamp") and table.isupper():
+                    database.execute(f'UPDATE "{table}" SET "{column}" = stretched("{column}")')
+    return copy
+
+
+@pytest.mark.slow
+def test_kernels_that_take_ten_percent_longer(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    """Kernels of one rank but NCCL's are longer, and all that follows is later: a step by a tenth of their time."""
+    report = unpacked(shared_reports / "exercises/ex1b-fp32.rank0.sqlite")
+    times = Stretched(sorted(set(read_kernels(report, "%")) - set(read_kernels(report, "ncclDevKernel%"))), 0.1)
+    slower = stretch(report, tmp_path / "slower.sqlite", times)
+    pair = compare([report], [slower])
+    before, after = read_steps(report), read_steps(slower)
+    used = len(pair.a.step_ns)
+    assert pair.a.step_ns == [end - begin for begin, end in before[-used:]]
+    assert pair.b.step_ns == [end - begin for begin, end in after[-used:]]
+    growth = [times.covered(end) - times.covered(begin) for begin, end in before[-used:]]
+    rows = {row.name: row for row in pair.rows[:-1]}
+    compute = sum(row.difference_ns for name, row in rows.items() if name.startswith("compute"))
+    assert compute == pytest.approx(0.1 * np.mean(growth), rel=0.01)
+    assert pair.difference_ns == find_median(pair.b.step_ns) - find_median(pair.a.step_ns)
+    others = {name: abs(row.difference_ns) for name, row in rows.items() if not name.startswith("compute")}
+    assert max(others.values()) < 0.02 * compute
+    assert sum_compute(pair)[0] == "compute"
+
+
+@pytest.mark.slow
+def test_two_milliseconds_of_waiting_in_each_step(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    """Rank 0 comes 2 ms late to one collective of each step: of four GPUs one has nothing to do and three wait."""
+    before = of_exercise(shared_reports, unpacked, "ex1a-slow")
+    after = copy_to_one_node(before, tmp_path)
+    for report in after:
+        report.chmod(0o644)
+    kernels = [read_kernels(report, "ncclDevKernel_%") for report in before]
+    later = [read_utc(report) - read_utc(before[0]) for report in before]
+    begins = [[begin + shift for begin, _, _ in own] for own, shift in zip(kernels, later, strict=True)]
+    chosen = choose_collectives(read_steps(before[0]), kernels[0], begins, read_kernels(before[0], "%"))
+    assert len(chosen) == len(read_steps(before[0]))
+    for number, launch in reversed(chosen):  # what comes before stays where it is
+        for rank in range(4):
+            delay(after[rank], launch if rank == 0 else kernels[rank][number][1], 2 * MS)
+    pair = compare(before, after)
+    rows = {row.name: row.difference_ns for row in pair.rows}
+    assert pair.difference_ns == 2 * MS
+    assert rows["waiting for other ranks"] == pytest.approx(1.5 * MS, rel=0.02)
+    assert rows["host late"] == pytest.approx(0.5 * MS, rel=0.02)
+    assert sum_compute(pair)[:2] == ["waiting for other ranks", "host late"]
+
+
+def choose_collectives(
+    steps: list[tuple[int, int]],
+    kernels: list[tuple[int, int, int]],
+    begins: list[list[int]],
+    every: list[tuple[int, int, int]],
+) -> list[tuple[int, int]]:
+    """Return one collective of each step, and its launch on rank 0, whose GPU is idle then while the others wait."""
+    chosen = []
+    for begin, end in steps:
+        for number, (_, until, launch) in enumerate(kernels):
+            is_idle = not any(first <= launch < last for first, last, _ in every)
+            if begin < launch and until < end and is_idle and all(own[number] < launch for own in begins[1:]):
+                chosen.append((number, launch))
+                break
+    return chosen
+
+
+# ---- no change -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_does_not_differ_from_itself(samples: Path) -> None:
+    summary = nsys2prv_ng.summarize(sorted(samples.glob("ddp-2x2.rank*.sqlite")), skip_warmup=True, jobs=1)
+    pair = compare_sides([Side("A", summary), Side("B", summary)]).pairs[0]
+    assert pair.verdict.kind == "no difference"
+    assert [row for row in pair.rows if row.difference_ns or row.differs] == []
+    assert [row for table in pair.tables for row in table.rows if row.differs or row.a != row.b] == []
+    assert "no difference between" in format_pairs(compare_sides([Side("A", summary), Side("B", summary)])).lower()
+
+
+@pytest.mark.slow
+def test_random_halves_of_one_run_rarely_differ(shared_reports: Path, unpacked: Unpacked) -> None:
+    """58 steps of a real run, split by chance two thousand times: a difference is found in less than one of twenty."""
+    reports = [unpacked(shared_reports / f"bench/ddplong-2x2.rank{rank}.sqlite.xz") for rank in range(4)]
+    lengths = [[end - begin for begin, end in read_steps(report)] for report in reports]
+    steps = np.array(lengths).max(axis=0)[2:]
+    random = np.random.default_rng(11)
+    found = faster = 0
+    for _ in range(2000):
+        mixed = random.permutation(steps)
+        a, b = mixed[: steps.size // 2].tolist(), mixed[steps.size // 2 :].tolist()
+        p = compare_ranks(a, b)
+        found += p < LEVEL
+        faster += p < LEVEL and abs(find_median(b) - find_median(a)) >= NOISE * find_median(a)
+    assert 0 < found <= 0.05 * 2000 * 1.1  # the level itself, within what 2000 tries can show
+    assert faster < 0.05 * 2000
+
+
+@pytest.mark.parametrize(("less", "kind"), [(0.0, "no difference"), (0.1, "faster")])
+def test_halves_of_which_one_is_faster(less: float, kind: str) -> None:
+    random = np.random.default_rng(5)
+    steps = random.normal(100 * MS, 2 * MS, 40).astype(int)
+    halves: list[JobSummary] = [
+        make_summary([{"compute_ns": int(ns * (1 - part)) * GPUS} for ns in half])
+        for half, part in ((steps[:20], 0.0), (steps[20:], less))
+    ]
+    assert compare_sides([Side("A", halves[0]), Side("B", halves[1])]).pairs[0].verdict.kind == kind
