@@ -218,6 +218,7 @@ def json_fields(section: str) -> set[str]:
     [
         ("Stats", ["samples/mpi-4.rank0.sqlite", "{folder}/out.prv", "--stats", "{folder}/out.json"]),
         ("Summary", ["summary", "samples/mpi-4.rank0.sqlite", "--json"]),
+        ("Comparison", ["compare", "samples/mpi-4.rank0.sqlite", "--", "samples/mpi-4.rank1.sqlite", "--json"]),
         ("Inspection", ["inspect", "samples/mpi-4.rank0.sqlite", "--json"]),
     ],
 )

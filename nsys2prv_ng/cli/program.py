@@ -20,7 +20,7 @@ COMMANDS = tuple(command.callback.__name__ for command in app.registered_command
 
 
 def main() -> NoReturn:
-    """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage."""
+    """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage; `compare` has 3."""
     _open_closed_streams()
     arguments = sys.argv[1:]
     # If the first word is no command, `translate` runs; a report named like a command is reached as ./check.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.comparison.made import make_summary
 from tests.conftest import SAMPLES
 from tests.paraver.checker.cfg_text import typed
 from tests.paraver.checker.trace_files import TraceFiles
@@ -41,10 +42,27 @@ def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: l
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--bogus"], ["inspekt"], ["report.sqlite", "out.txt"], ["out.prv"], ["summary"], ["cfgs", "x"]]
+    "arguments",
+    [
+        [],
+        ["--bogus"],
+        ["inspekt"],
+        ["report.sqlite", "out.txt"],
+        ["out.prv"],
+        ["summary"],
+        ["cfgs", "x"],
+        ["compare", "a"],
+    ],
 )
 def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert run(*arguments, cwd=tmp_path) == (2, set())
+
+
+def test_comparing_saved_summaries_imports_no_library(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_summary([{"compute_ns": 4}] * 6).save(tmp_path / f"{name}.json")
+    for how in ([], ["--json"], ["--markdown"]):
+        assert run("compare", "a.json", "b.json", *how, cwd=tmp_path) == (0, set())
 
 
 def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:

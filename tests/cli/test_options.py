@@ -15,11 +15,19 @@ from nsys2prv_ng.bundled.job_script import ScriptOptions
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options, find_flag, spell
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.options import CheckOptions, InspectOptions, SummaryOptions, TranslateOptions, list_options
+from nsys2prv_ng.options import (
+    CheckOptions,
+    CompareOptions,
+    InspectOptions,
+    SummaryOptions,
+    TranslateOptions,
+    list_options,
+)
 
 CLASSES = {
     "translate": TranslateOptions,
     "summary": SummaryOptions,
+    "compare": CompareOptions,
     "inspect": InspectOptions,
     "check": CheckOptions,
     "slurm": ScriptOptions,
