@@ -78,13 +78,12 @@ def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
 
 
 def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
-    """Return what is missing, and why."""
-    notes = [f"{side.label}: no steps were found" for side in (a, b) if not _has_steps(side.summary)]
+    """Return what is missing, and why. Labels are not in it, as they may hold anything."""
+    lacking = [name for name, side in (("A", a), ("B", b)) if not _has_steps(side.summary)]
+    notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
     if per_step[0] != per_step[1]:
-        other = (a, b)[per_step[0]].label
-        notes.append(
-            f"no tables of totals: {other} is not restricted to its steps without their warm-up, as the other side is"
-        )
+        one, other = ("B", "A") if per_step[0] else ("A", "B")
+        notes.append(f"no tables of totals: {one} is not restricted to its steps without their warm-up, as {other} is")
     elif not per_step[0] and _has_steps(a.summary) and _has_steps(b.summary):
         notes.append("the tables are of all the time of both summaries, which are not restricted to their steps")
     return notes

@@ -57,7 +57,7 @@ def test_without_steps_the_captures_are_compared() -> None:
     pair = pair_of(a, b)
     assert (pair.verdict.kind, pair.verdict.measure, pair.difference_ns) == ("inconclusive", "capture", 50 * MS)
     assert sum(row.difference_ns for row in pair.rows) == 50 * MS
-    assert pair.notes == ["before: no steps were found", "after: no steps were found"]
+    assert pair.notes == ["no steps were found in A and B"]
     assert pair_of(steps_of(1, 2, 3, 4), b).verdict.measure == "capture"
 
 
@@ -104,8 +104,8 @@ def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
     assert pair.notes == ["the tables are of all the time of both summaries, which are not restricted to their steps"]
     mixed = pair_of(chosen, whole)
     assert not rows_of(mixed, "kernels") and rows_of(mixed, "efficiencies")
-    assert mixed.notes[0].startswith("no tables of totals: after is not restricted")
-    assert pair_of(whole, chosen).notes[0].startswith("no tables of totals: before is not restricted")
+    assert mixed.notes[0].startswith("no tables of totals: B is not restricted")
+    assert pair_of(whole, chosen).notes[0].startswith("no tables of totals: A is not restricted")
 
 
 @pytest.mark.parametrize(

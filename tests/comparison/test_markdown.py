@@ -21,17 +21,18 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def render(name: str) -> str:
-    steps = [{"compute_ns": ms * MS * GPUS} for ms in range(100, 104)]
+def render(name: str, count: int = 4) -> str:
+    steps = [{"compute_ns": ms * MS * GPUS} for ms in range(100, 100 + count)]
     a, b = make_summary(steps), make_summary([{"compute_ns": ms * MS * GPUS} for ms in range(50, 54)])
     a = replace(a, kernels=[KernelNumbers(name, name, 1, 100 * MS, 1, 1)])
     return format_markdown(compare_sides([Side(name, a), Side("b", b)]))
 
 
+@pytest.mark.parametrize("count", [0, 1, 4])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_are_text(name: str) -> None:
+def test_names_are_text(name: str, count: int) -> None:
     """The document has the lines, cells and tags of the same one with a harmless name; the name can be read in it."""
-    text, plain = render(name), render("harmless")
+    text, plain = render(name, count), render("harmless", count)
     assert len(text.split("\n")) == len(plain.split("\n"))
     assert [line.count("|") for line in text.split("\n")] == [line.count("|") for line in plain.split("\n")]
     assert re.findall(r"<[^>]*>", text) == re.findall(r"<[^>]*>", plain)
