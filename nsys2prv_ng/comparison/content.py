@@ -54,7 +54,7 @@ def _state_verdict(pair: Pair, quote: Quote) -> str:
     if verdict.measure == "step":
         what = quote(pair.a.step_name or "step")
     times = f"{what} takes {format_time(verdict.b_ns)} instead of {format_time(verdict.a_ns)}"
-    times += f" ({format_difference(verdict.difference_ns)}, {_format_change(verdict.change)}"
+    times += f" ({_format_difference(verdict.difference_ns)}, {_format_change(verdict.change)}"
     times += ")" if verdict.p is None else f", p = {_format_p(verdict.p)})"
     if verdict.kind in ("faster", "slower"):
         return f"{b} is {verdict.kind} than {a}, within these captures: {times}"
@@ -91,17 +91,21 @@ def _describe_side(side: SideNumbers, quote: Quote) -> str:
 
 
 def _state_causes(pair: Pair, quote: Quote) -> str:
-    """Return the rows that make the difference what it is; nothing where there is none."""
-    if not pair.verdict.is_significant and pair.verdict.p is not None:
-        return ""
-    rows = [row for row in pair.rows[:-1] if _is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
-    clauses = [
-        f"{row.name} {format_difference(row.difference_ns)}"
-        + (f" (mostly in {quote(pair.cause)})" if row.name == HOST_LATE and pair.cause else "")
-        + ("" if row.differs or row.p is None else f" (p = {_format_p(row.p)}, perhaps chance)")
-        for row in rows[:_MOST_CAUSES]
-    ]
-    return f"Most of it: {', '.join(clauses)}" if clauses else ""
+    """Return the parts that make the difference what it is; without one, those that differ all the same."""
+    if pair.verdict.kind == "no difference":
+        rows, text = [row for row in pair.rows[:-1] if row.differs], "Parts that differ all the same"
+    else:
+        rows = [row for row in pair.rows[:-1] if _is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
+        text = "Most of it"
+    clauses = [_describe_part(row, pair, quote) for row in rows[:_MOST_CAUSES]]
+    return f"{text}: {', '.join(clauses)}" if clauses else ""
+
+
+def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:
+    text = f"{row.name} {_format_difference(row.difference_ns)}"
+    if row.name == HOST_LATE and pair.cause:
+        text += f" (mostly in {quote(pair.cause)})"
+    return text if row.differs or row.p is None else f"{text} (p = {_format_p(row.p)}, perhaps chance)"
 
 
 # ---- grids -----------------------------------------------------------------------------------------------------------
@@ -152,7 +156,7 @@ def _is_shown(row: BudgetRow, pair: Pair) -> bool:
 def _lay_out_part(row: BudgetRow, whole: int) -> list[str]:
     change = _format_change(row.difference_ns / whole if whole else None)
     times = [_format_signed(ns) for ns in (row.a_ns, row.b_ns)]
-    return [row.name, *times, format_difference(row.difference_ns), change, "" if row.p is None else _format_p(row.p)]
+    return [row.name, *times, _format_difference(row.difference_ns), change, "" if row.p is None else _format_p(row.p)]
 
 
 def _lay_out_table(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
@@ -202,7 +206,7 @@ def _list_names(row: TableRow, pair: Pair, quote: Quote, *, shows_all: bool) -> 
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def format_difference(ns: float) -> str:
+def _format_difference(ns: float) -> str:
     """Return a time with its sign."""
     return f"{'+' if ns > 0 else ''}{_format_signed(ns)}"
 

@@ -169,6 +169,15 @@ def test_text() -> None:
     ]
 
 
+def test_parts_may_differ_where_steps_do_not() -> None:
+    """What compute wins, hosts lose."""
+    a = [{"compute_ns": (50 * MS + i) * GPUS, "host_ns": (10 * MS - i) * GPUS} for i in range(6)]
+    b = [{"compute_ns": (20 * MS + i) * GPUS, "host_ns": (40 * MS - i) * GPUS} for i in range(6)]
+    text = " ".join(format_pairs(compare_sides([Side("A", make_summary(a)), Side("B", make_summary(b))])).split())
+    assert "No difference between `A` and `B` within these captures" in text
+    assert "Parts that differ all the same: compute -30.0 ms, host late +30.0 ms " in text
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("shows_all", [False, True])
 def test_no_line_is_wider(width: int, shows_all: bool) -> None:

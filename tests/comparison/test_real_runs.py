@@ -191,6 +191,18 @@ def test_a_run_does_not_differ_from_itself(samples: Path) -> None:
     assert "no difference between" in format_pairs(compare_sides([Side("A", summary), Side("B", summary)])).lower()
 
 
+def test_reports_without_steps_are_compared_as_a_whole(shared_reports: Path) -> None:
+    reports = [shared_reports / f"cpu/2024.2.3-nccl_mimic_rank{rank}.sqlite" for rank in range(2)]
+    summary = nsys2prv_ng.summarize(reports, jobs=1)
+    pair = compare(reports, reports)
+    assert (pair.verdict.kind, pair.verdict.measure) == ("inconclusive", "capture")
+    assert summary.efficiency is not None
+    assert pair.verdict.a_ns == summary.efficiency.window_ns
+    assert pair.a.window_ns == summary.duration_ns
+    with pytest.raises(nsys2prv_ng.UsageError, match="skip_warmup"):
+        nsys2prv_ng.compare([reports, reports], skip_warmup=True, jobs=1)
+
+
 @pytest.mark.slow
 def test_random_halves_of_one_run_rarely_differ(shared_reports: Path, unpacked: Unpacked) -> None:
     """58 steps of a real run, split by chance two thousand times: a difference is found in less than one of twenty."""
