@@ -151,7 +151,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     made = []
     for label, side in zip(labels, given, strict=True):  # one after the other, as each takes memory
         made.append(Side(label, side if isinstance(side, JobSummary) else _load_side(label, side, options, progress)))
-    return compare_sides(made)
+    return compare_sides(made, options.scaling)
 
 
 def _list_side(side: Reports) -> list[Path]:

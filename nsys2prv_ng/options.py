@@ -129,6 +129,7 @@ _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
     (int, _check_type(int, "an integer")),
     (int | None, _check_type(int, "an integer")),
     (str, _check_type(str, "a text")),
+    (str | None, _check_type(str, "a text")),
     (AnyPath, _check_type((str, os.PathLike), "a path")),
     (AnyPath | None, _check_type((str, os.PathLike), "a path")),
 )
@@ -240,6 +241,15 @@ class CompareOptions(JobOptions):
             default="what differs in the names of their files",
             repeats=True,
             keyword_help="Names of the sides, in their order.",
+        ),
+    ] = None
+    scaling: Annotated[
+        str | None,
+        Option(
+            "How the work of runs of different sizes relates: the same for all (strong), or the same for each GPU"
+            " (weak).",
+            metavar="strong|weak",
+            default="found by the work that is done",
         ),
     ] = None
 

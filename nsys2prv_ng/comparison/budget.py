@@ -55,7 +55,7 @@ def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
 
 
 def _divide_gpu(losses: Losses) -> dict[str, int]:
-    by_class = getattr(losses, "compute_by_class", None)
+    by_class = losses.compute_by_class
     compute = {f"{COMPUTE}: {name}": ns for name, ns in by_class.items()} if by_class else {COMPUTE: losses.compute_ns}
     return {**compute, **{text: getattr(losses, name) for name, (text, _) in PARTS.items()}}
 

@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.budget import Windows, find_cause, list_windows, make_budget
-from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbers, Verdict
+from nsys2prv_ng.comparison.comparability import check_comparability
+from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.summary.model import JobSummary
 
 
-def compare_sides(sides: Sequence[Side]) -> Comparison:
-    """Return the comparison of each later side with the first; there are at least two."""
+def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
+    """Return the comparison of each later side with the first; there are at least two.
+
+    `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
+    """
     first, *others = sides
-    return Comparison([_compare_pair(first, other) for other in others])
+    scaled = make_scaling(sides, scaling)
+    return Comparison(check_comparability(sides), [_compare_pair(first, other) for other in others], scaled)
 
 
 def _compare_pair(a: Side, b: Side) -> Pair:
+    prevented = check_comparability([a, b]).prevented
     by_step = _has_steps(a.summary) and _has_steps(b.summary)
     before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
     verdict = _decide(before, after, by_step=by_step)
     rows = make_budget(before, after)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
+    tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
     return Pair(
         verdict=verdict,
         a=_measure(a),
@@ -31,9 +39,15 @@ def _compare_pair(a: Side, b: Side) -> Pair:
         unit=before.unit if before.unit == after.unit else "",
         rows=rows,
         cause=find_cause(a.summary, b.summary, rows, by_step=by_step),
-        tables=make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1]),
-        notes=_list_notes(a, b, per_step),
+        tables=[table for table in tables if table.key not in prevented],
+        notes=[*_list_notes(a, b, per_step), *_list_prevented(tables, prevented)],
     )
+
+
+def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[str]:
+    """Return which tables are missing, as their rows do not mean the same on both sides."""
+    names = [table.key.replace("_", " ") for table in tables if table.key in prevented]
+    return [f"no tables of {', '.join(names)}, as the sides are not traced alike"] if names else []
 
 
 def _has_steps(summary: JobSummary) -> bool:

@@ -230,7 +230,9 @@ def _format_value(value: float | None, unit: str) -> str:
         return "-"
     if unit == "ns":
         return format_time(value)
-    return format_bytes(value) if unit == "bytes" else format_percent(value, 1)
+    if unit == "bytes":
+        return format_bytes(value)
+    return format_percent(value, 1) if unit == "ratio" else f"{value:,.4g}"
 
 
 def _format_count(count: float | None) -> str:

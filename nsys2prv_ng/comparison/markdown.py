@@ -6,6 +6,7 @@ import re
 
 from nsys2prv_ng.comparison.content import Grid, describe_pair
 from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.comparison.scaling_text import describe_scaling, list_scaling_rows
 from nsys2prv_ng.summary.layout import clean_name
 
 _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
@@ -13,11 +14,16 @@ _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
 
 def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
     """Return the paragraphs and tables of all pairs. `shows_all`: also rows that differ by noise only."""
-    blocks = []
+    findings = comparison.comparability.findings
+    blocks = ["\n".join(f"- {own.severity}: {_quote(own.text)}" for own in findings)] if findings else []
     for pair in comparison.pairs:
         paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
         blocks += [f"**{paragraphs[0]}**", *paragraphs[1:]]
         blocks += [block for grid in grids for block in _format_grid(grid)]
+    if comparison.scaling is not None:
+        titles, *rows = list_scaling_rows(comparison.scaling)
+        blocks += _format_grid(Grid(_quote(describe_scaling(comparison.scaling)), titles, rows))
+        blocks += map(_escape, comparison.scaling.notes)
     return "\n\n".join(blocks)
 
 

@@ -7,9 +7,13 @@ or its meaning, needs another COMPARISON_VERSION.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from nsys2prv_ng.summary.model import JobSummary
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.comparability import Comparability
+    from nsys2prv_ng.comparison.scaling_model import Scaling
 
 COMPARISON_VERSION = 1
 
@@ -140,9 +144,18 @@ class Pair:
 class Comparison:
     """Runs compared: each later one with the first."""
 
+    comparability: Comparability
     pairs: list[Pair]
+    scaling: Scaling | None
+    """None for runs of one size."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as `json.dumps` takes it: that of the first two runs, and all as `comparisons`."""
         pairs = [asdict(pair) for pair in self.pairs]
-        return {"version": COMPARISON_VERSION, **pairs[0], "comparisons": pairs}
+        return {
+            "version": COMPARISON_VERSION,
+            **self.comparability.to_dict(),
+            **pairs[0],
+            "comparisons": pairs,
+            "scaling": None if self.scaling is None else self.scaling.to_dict(),
+        }

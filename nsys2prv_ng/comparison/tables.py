@@ -54,7 +54,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
         makers += [_compare_kernels, _compare_ranges, _compare_nccl, _compare_transfers, _compare_mpi, _compare_copies]
-    makers += [_compare_path, _compare_memory]
+    makers += [_compare_path, _compare_memory, _compare_gpu_metrics]
     return [table for make in makers if (table := make(one, other)).rows]
 
 
@@ -238,6 +238,23 @@ def _compare_memory(a: Scaled, b: Scaled) -> Table:
             [TableRow(name, "", own, sides[1][name], _differ(own, sides[1][name], 0)) for name, own in sides[0].items()]
         )
     return Table("memory", "Peak memory of GPUs", "bytes", rows)
+
+
+def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
+    """Return the means of GPU metrics over all GPUs, in the units that their names end with."""
+    before, after = _mean_metrics(a), _mean_metrics(b)
+    rows = []
+    for name in dict.fromkeys([*before, *after]) if before and after else ():
+        x, y = before.get(name), after.get(name)
+        rows.append(TableRow(name, "", x, y, _differ(x, y, 0)))
+    return Table("gpu_metrics", "GPU metrics: means over all GPUs", "", rows)
+
+
+def _mean_metrics(side: Scaled) -> dict[str, float]:
+    means: dict[str, list[float]] = {}
+    for one in side.summary.gpu_metrics:
+        means.setdefault(f"{one.metric} [{one.unit}]" if one.unit else one.metric, []).append(one.mean)
+    return {name: sum(values) / len(values) for name, values in means.items()}
 
 
 def _compare_path(a: Scaled, b: Scaled) -> Table:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from nsys2prv_ng.comparison.comparability import format_comparability
 from nsys2prv_ng.comparison.content import Grid, describe_pair
 from nsys2prv_ng.comparison.model import Comparison
+from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.summary.layout import WIDTH, choose_width, clean_name, make_table, wrap
 
 
@@ -14,12 +16,14 @@ def format_comparison(comparison: Comparison, *, shows_all: bool = False) -> str
 
 def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool = False) -> str:
     """Return the text of all pairs, at most `width` columns wide. `shows_all`: also rows that differ by noise only."""
-    sections = []
+    sections = ["\n".join(format_comparability(comparison.comparability, width))]
     for pair in comparison.pairs:
         paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
         sections.append("\n".join(line for text in paragraphs for line in wrap(text, width)))
         sections += ["\n".join(_format_grid(grid, width)) for grid in grids]
-    return "\n\n".join(sections)
+    if comparison.scaling is not None:
+        sections.append("\n".join(format_scaling(comparison.scaling, width)))
+    return "\n\n".join(section for section in sections if section)
 
 
 def _quote(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nsys2prv_ng.comparison.comparability import Comparability
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Comparison, Pair, Side
 from nsys2prv_ng.comparison.text import format_pairs
@@ -154,8 +155,8 @@ def test_text() -> None:
     late = [step | {"host_ns": 60 * MS} for step in steps]
     a = make_summary(late, ranges={"data\nloading": 360 * MS})
     comparison = compare_sides([Side("slow", a), Side("fast", make_summary(steps, ranges={"data\nloading": 120 * MS}))])
-    lines = format_pairs(comparison).split("\n\n")[1].splitlines()
-    text = " ".join(format_pairs(comparison).split("\n\n")[0].split())
+    lines = format_pairs(comparison).split("\n\n")[2].splitlines()
+    text = " ".join(format_pairs(comparison).split("\n\n")[1].split())
     assert text.startswith(
         "`fast` is faster than `slow`, within these captures: `step` takes 15.0 ms instead of 25.0 ms"
         " (-10.0 ms, -40.0%, p = 0.002)"
@@ -194,5 +195,5 @@ def test_no_line_is_wider(width: int, shows_all: bool) -> None:
 def test_shown_rows_add_up() -> None:
     """What is not shown is one row, so that a reader can add up the numbers of programs as well."""
     pair = pair_of(steps_of(100, 101, 102, 103), steps_of(90, 91, 92, 93))
-    document = Comparison([pair]).to_dict()
+    document = Comparison(Comparability([]), [pair], None).to_dict()
     assert sum(row["difference_ns"] for row in document["rows"]) == document["difference_ns"] == -10 * MS
