@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect as introspection
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -30,7 +30,7 @@ from nsys2prv_ng.options import (
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.model import Comparison
+    from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.job.open_job import ReadOptions
     from nsys2prv_ng.job.selection import Selection
@@ -148,10 +148,58 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     if len(labels) != len(given):
         raise UsageError(f"{len(labels)} for {len(given)} sides", parameter="labels")
     progress = options.progress or Progress()
+    traces = [] if options.traces is None else _name_traces(Path(options.traces), labels, given)
     made = []
     for label, side in zip(labels, given, strict=True):  # one after the other, as each takes memory
         made.append(Side(label, side if isinstance(side, JobSummary) else _load_side(label, side, options, progress)))
-    return compare_sides(made, options.scaling)
+    comparison = compare_sides(made, options.scaling)
+    if traces:
+        comparison = replace(comparison, traces=_write_traces(traces, given, made, comparison, options))
+    return comparison
+
+
+def _name_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Path] | JobSummary]) -> list[Path]:
+    """Return the file for the trace of each side. Raises UsageError for summaries, and for what is there already."""
+    from nsys2prv_ng.comparison.side_traces import name_traces
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if any(isinstance(side, JobSummary) or side[0].suffix == ".json" for side in sides):
+        raise UsageError("traces are made of reports, and a side is a saved summary", parameter="traces")
+    files = [folder / name for name in name_traces(labels)]
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("is no folder; choose another name", parameter="traces", value=str(folder))
+    if there := [file for file in files if file.exists()]:
+        raise UsageError(
+            f"{there[0].name} is there already; choose another folder", parameter="traces", value=str(folder)
+        )
+    return files
+
+
+def _write_traces(
+    files: Sequence[Path],
+    sides: Sequence[Any],
+    made: Sequence[Side],
+    comparison: Comparison,
+    options: CompareOptions,
+) -> SideTraces:
+    """Write the trace of each side, all but the first with the numbers of the first."""
+    from nsys2prv_ng.comparison.model import SideTraces
+    from nsys2prv_ng.comparison.side_traces import choose_common_steps, list_presets
+
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot be made: {error.strerror}", parameter="traces", value=str(files[0].parent)) from None
+    steps = choose_common_steps(made)
+    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    if steps is not None:
+        shared |= {"steps": steps, "skip_warmup": False}
+    progress = options.progress or Progress()
+    for file, side, own in zip(files, sides, made, strict=True):
+        progress.note(f"translating {own.label}")
+        kept = None if file == files[0] else files[0].with_suffix(".pcf")
+        translate(side, file, **shared, labels_from=kept)
+    return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs))
 
 
 def _list_side(side: Reports) -> list[Path]:

@@ -252,6 +252,13 @@ class CompareOptions(JobOptions):
             default="found by the work that is done",
         ),
     ] = None
+    traces: Annotated[
+        AnyPath | None,
+        Option(
+            "Also write the trace of each run into this folder: of the same steps, with the same numbers for names.",
+            metavar="FOLDER",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import re
 from nsys2prv_ng.comparison.content import Grid, describe_pair
 from nsys2prv_ng.comparison.model import Comparison
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, list_scaling_rows
+from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.summary.layout import clean_name
 
 _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
@@ -24,6 +25,9 @@ def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
         titles, *rows = list_scaling_rows(comparison.scaling)
         blocks += _format_grid(Grid(_quote(describe_scaling(comparison.scaling)), titles, rows))
         blocks += map(_escape, comparison.scaling.notes)
+    if comparison.traces is not None:
+        blocks.append(_escape(describe_traces(comparison.traces)))
+        blocks.append("\n".join(f"- {_quote(file)}" for file in comparison.traces.files))
     return "\n\n".join(blocks)
 
 

@@ -141,6 +141,17 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class SideTraces:
+    """The traces of all sides, to be opened side by side."""
+
+    files: list[str]
+    steps: tuple[int, int] | None
+    """First and last step in them; None for all time, where the sides have no steps in common."""
+    presets: list[str]
+    """Those that show what differs."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Runs compared: each later one with the first."""
 
@@ -148,6 +159,8 @@ class Comparison:
     pairs: list[Pair]
     scaling: Scaling | None
     """None for runs of one size."""
+    traces: SideTraces | None = None
+    """None unless they were wanted."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as `json.dumps` takes it: that of the first two runs, and all as `comparisons`."""
@@ -158,4 +171,5 @@ class Comparison:
             **pairs[0],
             "comparisons": pairs,
             "scaling": None if self.scaling is None else self.scaling.to_dict(),
+            "traces": None if self.traces is None else asdict(self.traces),
         }

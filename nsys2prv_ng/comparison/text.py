@@ -6,6 +6,7 @@ from nsys2prv_ng.comparison.comparability import format_comparability
 from nsys2prv_ng.comparison.content import Grid, describe_pair
 from nsys2prv_ng.comparison.model import Comparison
 from nsys2prv_ng.comparison.scaling_text import format_scaling
+from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.summary.layout import WIDTH, choose_width, clean_name, make_table, wrap
 
 
@@ -23,6 +24,9 @@ def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool 
         sections += ["\n".join(_format_grid(grid, width)) for grid in grids]
     if comparison.scaling is not None:
         sections.append("\n".join(format_scaling(comparison.scaling, width)))
+    if comparison.traces is not None:
+        files = [f"  {clean_name(file)}" for file in comparison.traces.files]
+        sections.append("\n".join([*wrap(describe_traces(comparison.traces), width), *files]))
     return "\n\n".join(section for section in sections if section)
 
 

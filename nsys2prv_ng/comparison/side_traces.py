@@ -1,0 +1,69 @@
+"""Plans the traces of the sides of a comparison: their files, the steps that all have, and what to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nsys2prv_ng.comparison.model import Pair, Side, SideTraces
+
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST_NAME = 80
+_PRESETS = {
+    "compute": "analysis/kernel_classes",
+    "waiting for other ranks": "views/per_gpu_waits",
+    "moving data": "analysis/exposed_communication",
+    "waiting or moving": "views/per_gpu_waits",
+    "copies alone": "basics/memory_operations",
+    "host late": "analysis/gpu-gaps",
+    "already queued": "analysis/queue_delay",
+    "in CUDA graphs": "basics/graphs",
+    "in CUDA": "basics/cuda_api",
+    "in MPI, or after the own step": "basics/mpi",
+    "outside MPI and CUDA": "basics/nvtx",
+}
+"""Preset that shows a part of the step, by the first words of its row."""
+_EVERYTHING = "views/per_gpu_waits"
+_MOST_PRESETS = 3
+
+
+def name_traces(labels: Sequence[str]) -> list[str]:
+    """Return a file name for the trace of each side: distinct, and of letters that every file system takes."""
+    names: list[str] = []
+    for label in labels:
+        safe = _UNSAFE.sub("_", label).strip("._")[:_LONGEST_NAME] or "run"
+        name, number = safe, 1
+        while f"{name}.prv" in names:
+            number += 1
+            name = f"{safe}-{number}"
+        names.append(f"{name}.prv")
+    return names
+
+
+def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:
+    """Return the first and last number of the steps that every side has after its warm-up; None without such steps."""
+    names, numbers = set(), []
+    for side in sides:
+        steps, efficiency = side.summary.steps, side.summary.efficiency
+        if steps is None or efficiency is None:
+            return None
+        names.add(steps.name)
+        numbers.append({step.number for step in efficiency.steps})
+    common = set.intersection(*numbers)
+    return (min(common), max(common)) if common and len(names) == 1 else None
+
+
+def list_presets(pairs: Sequence[Pair]) -> list[str]:
+    """Return the presets that show what differs most, to be opened on all traces; at most three."""
+    rows = sorted((row for pair in pairs for row in pair.rows if row.differs), key=lambda row: -abs(row.difference_ns))
+    found = [_PRESETS.get(row.name.split(":")[0]) for row in rows]
+    return list(dict.fromkeys([*(preset for preset in found if preset), _EVERYTHING]))[:_MOST_PRESETS]
+
+
+def describe_traces(traces: SideTraces) -> str:
+    """Return where the traces are, and what to open, in sentences. The files are not quoted for any layout."""
+    first, last = traces.steps or (None, None)
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    span = "all time, as the runs have no steps in common" if traces.steps is None else f"{steps} of each run"
+    presets = ", ".join(f"{preset}.cfg" for preset in traces.presets)
+    return f"Traces of {span}, with the same numbers for names; open {presets} on each:"
