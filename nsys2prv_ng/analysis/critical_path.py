@@ -119,8 +119,9 @@ def _find_begin(steps: Steps) -> int:
 
 
 def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
-    """Return the thread that ended the last step last."""
-    return int(np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])[0])
+    """Return the thread that ended the last step last; NONE if it is none of the lanes."""
+    found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
+    return int(found[0]) if found.size else NONE
 
 
 def _find_end_of_steps(lanes: Lanes, steps: Steps) -> tuple[int, int]:

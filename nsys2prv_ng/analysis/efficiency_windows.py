@@ -34,6 +34,8 @@ FEWEST = 3
 """A range repeats if one thread opened it at least this often."""
 DEEPEST = 2
 """The deepest nesting of a range that counts as repeating; deeper ranges are parts of one that repeats."""
+MOST_STEPS = 5_000
+"""Most steps that are measured one by one, the first ones: a loop of two kernels may have millions."""
 _NCCL = "NCCL"
 _RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
 """Sources of which nothing is before a capture, as the making of graphs may be."""
@@ -46,7 +48,10 @@ RangeKey = tuple[str, str]
 
 
 class StepWindows(NamedTuple):
-    """The steps that count, on each task: n of them, by task and row (of the trace) and index of the step, in ns."""
+    """The steps that count, on each task: n spans in the order of tasks (of the trace), with row and index of the step.
+
+    Times in ns; the row is -1 where no thread is known.
+    """
 
     name: str
     number: IntArray
@@ -93,11 +98,11 @@ def list_steps(job: Job) -> StepWindows | None:
     is_warm = (steps.step < steps.warmup) & (not job.windows)
     inside = ~is_warm & _mark_inside(job, steps)
     counts = np.bincount(steps.step[inside], minlength=steps.number.size)
-    shown = np.flatnonzero(counts == np.unique(steps.row).size)
+    shown = np.flatnonzero(counts == np.unique(steps.task).size)
     if not shown.size:
         return None
-    row = job.new_row[steps.row]
-    task = job.tree.task_of_row[row]
+    row = np.append(job.new_row, -1)[steps.row]
+    task = job.new_task[steps.task]
     own = np.isin(steps.step, shown)
     warm = pd.DataFrame({"task": task, "begin": steps.begin, "end": steps.end})[is_warm].groupby("task")
     return StepWindows(
@@ -206,7 +211,7 @@ class WindowPlan:
     @property
     def first_range(self) -> int:
         """Number of the first set of a range."""
-        return FIRST_STEP + (0 if self.steps is None else self.steps.number.size)
+        return FIRST_STEP + (0 if self.steps is None else min(self.steps.number.size, MOST_STEPS))
 
     def number_sets(self, own: Sequence[RangeKey], keys: dict[RangeKey, int]) -> IntArray:
         """Return the number in the job of each set of a part of it with its `own` ranges; number new ranges."""
@@ -224,7 +229,9 @@ class WindowPlan:
         ]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
-            at = np.flatnonzero(np.isin(self.steps.task, tasks))
+            limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
+            at = np.concatenate([np.arange(low, high) for low, high in limits] or [np.zeros(0, np.int64)])
+            at = at[self.steps.step[at] < MOST_STEPS]
             parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
         at = np.flatnonzero(np.isin(ranges.task, tasks))
         parts.append(np.stack([self.first_range + ranges.key[at], ranges.begin[at], ranges.end[at]], axis=1))

@@ -22,6 +22,10 @@ def summary(
 
     Shows what GPUs and ranks did and waited for, without writing a trace.
     """
+    if talp is not None:
+        from nsys2prv_ng.summary.talp import check_folder
+
+        check_folder(talp)
     progress = choose_progress(quiet=quiet)
     numbers = api.summarize(reports, **{**vars(options), "progress": progress})
     for warning in numbers.warnings:

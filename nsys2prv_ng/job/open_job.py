@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment import uses_collectives
@@ -118,6 +121,14 @@ class Job:
         """
         return self.first - 1 if self.windows else self.first
 
+    @cached_property
+    def new_task(self) -> IntArray:
+        """Task of the chosen tree by task of the whole one; -1 for tasks without a chosen row."""
+        tasks = np.full(len(self.whole.model.tasks), -1, np.int64)
+        shown = np.flatnonzero(self.new_row >= 0)
+        tasks[self.whole.task_of_row[shown]] = self.tree.task_of_row[self.new_row[shown]]
+        return tasks
+
     @property
     def start_utc(self) -> int:
         """UTC of time 0 of the trace (ns)."""
@@ -213,11 +224,12 @@ def _place_reports(
     drop_unselected_rows(reports, whole, kept, store, workers)
 
     limits = measure_limits(reports)
-    close_unended(reports, limits.last, store)
-    spans = [report.spans() for report in reports]
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
+        # A range without an end is no step.
         steps = find_steps(reports, whole, store, limits.last - limits.first, selection.step)
+    close_unended(reports, limits.last, store)
+    spans = [report.spans() for report in reports]
     if steps is None and not selection.needs_steps:
         selection = replace(selection, skips_warmup=False)
     windows = choose_windows(reports, selection, steps, limits)

@@ -19,6 +19,7 @@ import pandas as pd
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
@@ -44,7 +45,8 @@ class Stretch(NamedTuple):
 def find_repetitions(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int
 ) -> pd.DataFrame | None:
-    """Return the repetitions of each task with kernels: its first row, number (from 1), begin and end (ns).
+    """Return the repetitions of each task with kernels: task, its first thread's row (-1 without one), number (from 1),
+    begin and end (ns).
 
     None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time.
     """
@@ -59,15 +61,16 @@ def find_repetitions(
             own = own[np.argsort(events.begin[own], kind="stable")]
             task = int(tree.task_of_row[rows[place]])
             streams.setdefault(task, []).append((name[own], events.begin[own], events.end[own]))
+    threads = _find_first_threads(reports, tree)
     parts = []
     for task, of_task in sorted(streams.items()):
         limits = _find_in_task(sorted(of_task, key=lambda stream: -stream[0].size), fewest)
         if limits is None:
             return None
         begin, end = limits
-        row = int(np.searchsorted(tree.task_of_row, task))
         number = np.arange(1, begin.size + 1)
-        parts.append(pd.DataFrame({"row": row, "number": number, "begin": begin, "end": end}))
+        row = threads.get(task, -1)
+        parts.append(pd.DataFrame({"task": task, "row": row, "number": number, "begin": begin, "end": end}))
     if not parts or len({len(part) for part in parts}) > 1:
         return None
     table = pd.concat(parts, ignore_index=True)
@@ -75,6 +78,17 @@ def find_repetitions(
     if (by_number["begin"].max() >= by_number["end"].min()).any():
         return None
     return table
+
+
+def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> dict[int, int]:
+    """Return the first row of a thread of each task that has one: the main thread, where it has a row."""
+    first: dict[int, int] = {}
+    for report, rows in zip(reports, tree.rows, strict=True):
+        for place, row in zip(report.places.all, rows.tolist(), strict=True):
+            if isinstance(place, Thread) and row >= 0:
+                task = int(tree.task_of_row[row])
+                first[task] = min(first.get(task, row), row)
+    return first
 
 
 def _find_in_task(

@@ -100,8 +100,10 @@ def _find_span(selection: Selection, steps: Steps | None, first: int, last: int)
         raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
     if selection.restricts_steps:
         begin, end = _find_span_of_steps(selection, steps)
-        low, high = begin if low is None else max(low, begin), end if high is None else min(high, end)
-        if low >= high:
+        begin, end = begin if low is None else max(low, begin), end if high is None else min(high, end)
+        if begin < end:
+            low, high = begin, end
+        elif selection.needs_steps:
             raise UsageError("none of the chosen steps is in this time", parameter="time")
     return first if low is None else low, last if high is None else high
 
@@ -115,7 +117,8 @@ def _find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int,
     parameter = "skip_warmup" if selection.steps is None else "steps"
     if steps is None:
         raise UsageError(
-            "no NVTX range with a number, and no sequence of kernels, shows the steps of this program; name its ranges",
+            "no NVTX range with a number, and no sequence of kernels, shows the steps of this program;"
+            " read both sources, or name its ranges",
             parameter=parameter,
             see=("step",),
         )
@@ -125,8 +128,8 @@ def _find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int,
     if selection.skips_warmup:
         chosen &= np.arange(number.size) >= steps.warmup
     if not chosen.any():
-        held = f"the steps of this job are {number[0]} to {number[-1]}, of which {steps.warmup} warm up"
-        raise UsageError(f"no step is left; {held}", parameter=parameter)
+        held = f"the steps of this job are {number[0]} to {number[-1]}, and {number[steps.warmup]} is the first after"
+        raise UsageError(f"there is no such step; {held} the warm-up", parameter=parameter)
     own = chosen[steps.step]
     return int(steps.begin[own].min()) - 1, int(steps.end[own].max()) + 1
 

@@ -7,6 +7,7 @@ Definitions:
   time, and at least a vanishing part of it.
 - Where the user names the ranges, they need no number: then each task counts its own, from 0.
 - Where no ranges show them, they are what a stream repeats (job/repetition.py).
+- A range that had not ended with the capture is no step, nor is one that only some ranks had ended by then.
 - The first step warms up. So do those that follow it, up to half of all, as long as they are slower than the median of
   all by more than three times the median deviation from it.
 """
@@ -48,8 +49,10 @@ class Steps(NamedTuple):
     """Number of each step (m), ascending."""
     warmup: int
     """How many of the first steps warm up."""
+    task: IntArray
+    """Task of the whole tree (n). Spans are in the order of tasks and steps."""
     row: IntArray
-    """Row of the whole tree (n): the thread that opened the range, or the first of the task. Spans are in its order."""
+    """Row of the whole tree: the thread that opened the range, or the first thread of the task; -1 without one."""
     step: IntArray
     """Index of the step of each span."""
     begin: IntArray
@@ -73,7 +76,8 @@ def find_steps(
     if name:
         return _find_named(reports, tree, store, name)
     tables = list(_list_numbered(reports, tree, store))
-    best = _choose_ranges(pd.concat(tables, ignore_index=True), length // _LEAST) if tables else None
+    is_cut = _has_unended(reports)
+    best = _choose_ranges(pd.concat(tables, ignore_index=True), length // _LEAST, is_cut) if tables else None
     if best is not None:
         return _make_steps(*best, has_ranges=True)
     repeated = find_repetitions(reports, tree, store, FEWEST)
@@ -81,11 +85,11 @@ def find_steps(
 
 
 def _make_steps(name: str, table: pd.DataFrame, *, has_ranges: bool) -> Steps:
-    """Return steps of their spans: row, number, begin, end (ns)."""
-    table = table.sort_values(["row", "number"])
+    """Return steps of their spans: task, row, number, begin, end (ns)."""
+    table = table.sort_values(["task", "number"])
     number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
-    row, begin, end = (table[column].to_numpy(np.int64) for column in ("row", "begin", "end"))
-    steps = Steps(name, has_ranges, number, 0, row, step.astype(np.int64), begin, end)
+    task, row, begin, end = (table[column].to_numpy(np.int64) for column in ("task", "row", "begin", "end"))
+    steps = Steps(name, has_ranges, number, 0, task, row, step.astype(np.int64), begin, end)
     return steps._replace(warmup=_count_warmup(steps.find_latest(end - begin)))
 
 
@@ -123,16 +127,31 @@ def _list_numbered(reports: Sequence[ReportRecords], tree: ObjectTree, store: St
         )
 
 
-def _choose_ranges(ranges: pd.DataFrame, least: int) -> tuple[str, pd.DataFrame] | None:
-    """Return the name of the steps and their ranges; None where no name covers more than `least` (ns)."""
+def _choose_ranges(ranges: pd.DataFrame, least: int, is_cut: bool) -> tuple[str, pd.DataFrame] | None:
+    """Return the name of the steps and their ranges; None where no name covers more than `least` (ns).
+
+    `is_cut`: whether captures ended within ranges, which are not among these.
+    """
     tasks = ranges["task"].nunique()
     best: tuple[str, pd.DataFrame] | None = None
     longest = tasks * least
     for name, table in ranges.groupby("name", sort=True):
+        table = _drop_last(table) if is_cut else table
         covered = int((table["end"] - table["begin"]).sum())
         if covered > longest and _count_same(table, tasks) and _is_in_order(table):
             best, longest = (str(name), table), covered
     return best
+
+
+def _has_unended(reports: Sequence[ReportRecords]) -> bool:
+    """Return whether the capture of a report ended within NVTX ranges."""
+    return any(report.results["nvtx"].unended for report in reports if "nvtx" in report.results)
+
+
+def _drop_last(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranges without the last step that only some tasks ended; all of them if tasks differ by more."""
+    last = table.groupby("task")["number"].max()
+    return table[table["number"] <= last.min()] if last.max() - last.min() == 1 else table
 
 
 def _count_same(table: pd.DataFrame, tasks: int) -> bool:
@@ -165,6 +184,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tasks = table["task"].nunique()
     if not is_numbered:
         table["number"] = table.groupby("task").cumcount()
+    table = _drop_last(table) if _has_unended(reports) else table
     if not _is_in_order(table):
         reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
     elif table.groupby("task").size().iloc[0] < FEWEST:

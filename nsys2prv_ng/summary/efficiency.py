@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None
         return None
     steps = efficiency.steps
     in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps))
-    numbers = [] if steps is None else steps.number.tolist()
+    numbers = [] if steps is None else steps.number[: len(efficiency.by_step)].tolist()
     return EfficiencyNumbers(
         **_rate(whole),
         windows_ns=[(low - job.origin, high - job.origin) for low, high in efficiency.windows],
@@ -127,6 +128,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
     np.maximum.at(longest, steps.step, length)
     low, median, high = int(longest.min()), _find_median(longest), int(longest.max())
     waits = waiting.measure_of_threads(steps.row, steps.begin, steps.end)
+    waits[steps.row < 0] = 0  # no thread is known
     return StepNumbers(
         name=steps.name,
         count=longest.size,
@@ -157,8 +159,10 @@ def _measure_drift(longest: IntArray) -> float | None:
 
 def _list_ranks(job: Job, steps: StepWindows, length: IntArray, waits: IntArray) -> list[StepOfRank]:
     ranks = []
-    for task in np.unique(steps.task).tolist():
-        own = steps.task == task
+    tasks = np.unique(steps.task)
+    limits = np.searchsorted(steps.task, np.append(tasks, tasks[-1] + 1)).tolist()
+    for task, (low, high) in zip(tasks.tolist(), pairwise(limits), strict=True):
+        own = slice(low, high)
         medians = _find_median(length[own]), _find_median(length[own] - waits[own])
         ranks.append(StepOfRank(job.tree.ranks[task], job.tree.model.tasks[task].name, *medians))
     return ranks

@@ -117,7 +117,10 @@ class WindowEfficiency:
 
 @dataclass(frozen=True)
 class StepEfficiency(WindowEfficiency):
-    """Efficiencies in one step: each rank's own range counts, and the window is the longest of them."""
+    """Efficiencies in one step: each rank's own range counts, and the window is the longest of any task or GPU.
+
+    The range of a GPU is that of its tasks together: where tasks share it, the window is longer than any range of them.
+    """
 
     number: int = 0
 

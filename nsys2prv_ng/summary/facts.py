@@ -33,7 +33,14 @@ def collect_facts(job: Job) -> JobFacts:
         ),
         lacks_ranks=job.lacks_ranks,
         captures=sorted(map(_make_fingerprint, metadata)),
+        begin_utc_ns=_find_begin(job),
     )
+
+
+def _find_begin(job: Job) -> int | None:
+    """Return the UTC of the first event, before the chosen time cut any."""
+    begins = [int(first[first <= last].min()) for first, last in job.spans if (first <= last).any()]
+    return min(begins) + job.alignment.utc_base if begins else None
 
 
 def _list_programs(job: Job) -> Iterator[str]:

@@ -27,3 +27,5 @@ class JobFacts:
     """Whether some rank of the job has no report."""
     captures: list[str]
     """A fingerprint of each capture: the same for all exports of one."""
+    begin_utc_ns: int | None = None
+    """UTC of the first event of the chosen ranks, whatever time the user chose; None if older versions did not say."""

@@ -48,8 +48,9 @@ def write_talp(summary: JobSummary, folder: str | Path) -> Path:
         raise TranslationError("no efficiencies for TALP-Pages: the reports show neither GPUs nor main threads at work")
     document = make_document(summary, efficiency)
     resources = document["resources"]
-    begin = _find_begin(summary.start_utc_ns)
-    stamp = f"{begin:%Y%m%dT%H%M%S}.{summary.start_utc_ns % 10**9:09d}Z" if begin else "unknown-time"
+    start = _find_start(summary)
+    begin = _find_begin(start)
+    stamp = f"{begin:%Y%m%dT%H%M%S}.{start % 10**9:09d}Z" if begin else "unknown-time"
     file = Path(folder) / f"{resources['numMpiRanks']}-processes-{resources['numGpus']}-gpus-{stamp}.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +84,7 @@ def make_document(summary: JobSummary, efficiency: EfficiencyNumbers) -> dict[st
         windows[STEPS] = efficiency.in_steps
     windows |= _name_ranges(efficiency.ranges)
     regions = {name: _describe(window) for name, window in windows.items() if window.window_ns}
-    begin = _find_begin(summary.start_utc_ns)
+    begin = _find_begin(_find_start(summary))
     return {
         "dlbVersion": _LAYOUT,
         "generator": f"nsys2prv-ng {__version__}",
@@ -92,6 +93,21 @@ def make_document(summary: JobSummary, efficiency: EfficiencyNumbers) -> dict[st
         "resources": {key: regions[GLOBAL][key] for key in ("numCpus", "numMpiRanks", "numGpus")},
         "Application": regions,
     }
+
+
+def _find_start(summary: JobSummary) -> int:
+    """Return the UTC (ns) at which the run began, whatever time of it was chosen: one run keeps its name."""
+    known = None if summary.facts is None else summary.facts.begin_utc_ns
+    return summary.start_utc_ns if known is None else known
+
+
+def check_folder(folder: str | Path) -> None:
+    """Raise TranslationError for what cannot be a folder, before long work."""
+    for path in (Path(folder), *Path(folder).parents):
+        if path.exists():
+            if not path.is_dir():
+                raise TranslationError(f"{path}: is no folder; choose another name")
+            return
 
 
 def _find_begin(utc: int) -> datetime | None:

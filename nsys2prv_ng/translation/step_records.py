@@ -32,14 +32,15 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     if steps is None or not job.finds_waits:
         return joined
     values = _number_values(steps)
-    parts = [(job.new_row[steps.row], steps.begin, steps.end, values[steps.step])]
+    rows = np.append(job.new_row, -1)[steps.row]
+    on_threads = np.flatnonzero(rows >= 0)
+    parts = [(rows[on_threads], *(column[on_threads] for column in (steps.begin, steps.end, values[steps.step])))]
     parts += _list_on_gpus(job, steps, values)
     row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     pair = Pair(STEP.number, value)
     records = [make_intervals(row, begin, end, [pair], [STEP.number])]
     joined.accounts[STEPS] = Result(read=row.size, records=records)
-    rows = np.arange(job.tree.model.row_count)
-    store_joined(joined, np.append(rows, -1), job.windows or [(job.first, job.last)], job.store)
+    store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
     if joined.accounts[STEPS].written:
         texts = zip(values.tolist(), steps.number.tolist(), strict=True)
         labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
@@ -58,7 +59,7 @@ def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[tuple[IntArr
 
     Where tasks share a GPU, the earlier of two steps lasts until it ends.
     """
-    task = job.tree.task_of_row[job.new_row[steps.row]]
+    task = job.new_task[steps.task]
     parts = []
     for row, device in list_devices(job).rows.items():
         own = np.flatnonzero(np.isin(task, list(device.tasks)))

@@ -103,7 +103,7 @@ class Capture:
     def system_call(self, name: str, begin: int, end: int, thread: int = 0) -> None:
         self._rows["OSRT_API"].append((begin, end, 27, self.get_tid(thread), self._number(name)))
 
-    def range(self, text: str, begin: int, end: int, thread: int = 0, kind: int = 59) -> None:
+    def range(self, text: str, begin: int, end: int | None, thread: int = 0, kind: int = 59) -> None:
         """Add an NVTX range: push/pop, or another kind of event."""
         row = (begin, end, kind, self.get_tid(thread), self._number(text), 0, None, None)
         self._rows["NVTX_EVENTS"].append(row)

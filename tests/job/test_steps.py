@@ -269,6 +269,20 @@ def test_ranges_of_start_and_end(find: Find) -> None:
     assert find(capture) is None
 
 
+@pytest.mark.parametrize(
+    ("open_ranks", "expected"),
+    [((0, 1), [0, 1, 2, 3]), ((0,), [0, 1, 2, 3]), ((), [0, 1, 2, 3, 4])],
+)
+def test_the_capture_ends_within_a_step(find: Find, open_ranks: Sequence[int], expected: Sequence[int]) -> None:
+    """A range without an end is no step, nor is one that only the other rank ended."""
+    captures = [make_rank(rank, STEPS) for rank in (0, 1)]
+    for capture in captures:
+        capture.range("step 4", 9_000, None if capture.rank in open_ranks else 9_800)
+        capture.call("cudaDeviceSynchronize", 9_900, 10_000)
+    found = find(*captures)
+    assert found is not None and found.number == expected
+
+
 # ---- ranges that the user names --------------------------------------------------------------------------------------
 
 
@@ -332,8 +346,8 @@ def test_chosen_steps(selection: Selection, limits: tuple[int, int], tmp_path: P
 @pytest.mark.parametrize(
     ("texts", "selection", "parameter", "message"),
     [
-        (STEPS, Selection(steps=(7, None)), "steps", "no step is left; the steps of this job are 0 to 3"),
-        (STEPS, Selection(steps=(0, 0), skips_warmup=True), "steps", "of which 1 warm up"),
+        (STEPS, Selection(steps=(7, None)), "steps", "there is no such step; the steps of this job are 0 to 3"),
+        (STEPS, Selection(steps=(0, 0), skips_warmup=True), "steps", "and 1 is the first after the warm-up"),
         (STEPS, Selection(steps=(3, 3), window=(0, 100)), "time", "none of the chosen steps is in this time"),
         (["a", "b"], Selection(steps=(1, 2)), "steps", "shows the steps of this program"),
         (["a", "b"], Selection(skips_warmup=True), "skip_warmup", "shows the steps of this program"),

@@ -42,7 +42,7 @@ SEGMENTS = [
 
 def make_steps(begin: IntArray, end: IntArray) -> Steps:
     """Return steps 6, 7 and 8 of a task."""
-    return Steps("step", True, np.array([6, 7, 8]), 1, np.zeros(3, np.int64), np.arange(3), begin, end)
+    return Steps("step", True, np.array([6, 7, 8]), 1, *[np.zeros(3, np.int64)] * 2, np.arange(3), begin, end)
 
 
 def make_path(steps: Steps | None = None) -> CriticalPath:

@@ -174,7 +174,7 @@ def test_names_are_safe_and_distinct(tmp_path: Path) -> None:
 def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
     summary = summarized("single-graph")[1]
     file = summary.save_talp(tmp_path / "talp/run")
-    later = replace(summary, start_utc_ns=summary.start_utc_ns + 1).save_talp(tmp_path / "talp/run")
+    later = replace(summary, facts=None, start_utc_ns=summary.start_utc_ns + 1).save_talp(tmp_path / "talp/run")
     assert re.fullmatch(r"1-processes-1-gpus-20\d{6}T\d{6}\.\d{9}Z\.json", file.name)
     assert files(tmp_path / "talp/run") == sorted([file.name, later.name])
     # With the metadata that TALP-Pages adds.
@@ -196,7 +196,7 @@ def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
 def test_the_begin_of_a_damaged_report_is_unknown(tmp_path: Path) -> None:
     summary = summarized("single-graph")[1]
     for utc in (-1, 2**63 - 1):
-        file = replace(summary, start_utc_ns=utc).save_talp(tmp_path / str(utc))
+        file = replace(summary, facts=None, start_utc_ns=utc).save_talp(tmp_path / str(utc))
         assert file.name == "1-processes-1-gpus-unknown-time.json" and "timestamp" not in json.loads(file.read_text())
 
 
@@ -215,9 +215,9 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     report = SAMPLES / "single-graph.sqlite"
     done = run("summary", report, "--talp", tmp_path / "file", "-q")
-    assert done.stdout and "is no folder" in assert_one_line(done, 1)
+    assert not done.stdout and "is no folder" in assert_one_line(done, 1)  # before the summary is made
     done = run("summary", report, "--talp", tmp_path / "file/run", "-q")
-    assert "Not a directory" in assert_one_line(done, 1)
+    assert "file: is no folder" in assert_one_line(done, 1)
     assert (tmp_path / "file").read_text() == "kept" and files(tmp_path) == ["file"]
     if Path("/sys/kernel").is_dir():  # not even root can write to it
         for folder in ("/sys/kernel", "/sys/kernel/run"):
@@ -347,7 +347,7 @@ def scaling(talp: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     two = nsys2prv_ng.summarize(reports, align="utc", ranks=[0, 2])
     assert four.efficiency is not None
     faster = replace(four.efficiency, window_ns=four.efficiency.window_ns // 2)
-    for summary in (four, replace(four, start_utc_ns=four.start_utc_ns + SECOND, efficiency=faster), two):
+    for summary in (four, replace(four, facts=None, start_utc_ns=four.start_utc_ns + SECOND, efficiency=faster), two):
         summary.save_talp(folder / "run")
     yield folder, render(talp, folder, "--regions", "steps", "forward")
 
@@ -415,7 +415,7 @@ def test_metadata_of_talp_pages(talp: str, tmp_path: Path) -> None:
     command = [talp, "metadata", "-i", tmp_path / "talp", "--git-commit", "0123456789", "--git-timestamp"]
     subprocess.run([*command, "2026-11-20T12:00:00+00:00"], check=True, capture_output=True, timeout=100)
     summary.save_talp(tmp_path / "talp/run")
-    replace(summary, start_utc_ns=summary.start_utc_ns + SECOND).save_talp(tmp_path / "talp/run")
+    replace(summary, facts=None, start_utc_ns=summary.start_utc_ns + SECOND).save_talp(tmp_path / "talp/run")
     pages = render(talp, tmp_path / "talp")
     assert len(read_figures(pages / "run/evolution_1xGPU_1xGPUs.html")[0]["x"]) == 2
     assert "0123456" in (pages / "run/scaling.html").read_text() + (pages / "index.html").read_text()
@@ -435,3 +435,14 @@ def test_pages_without_gpus(talp: str, tmp_path: Path, ranks: list[int]) -> None
     for row in shown:
         assert column[row] == pytest.approx(region[ROWS[row]], abs=0.005001), row
     assert column["Global Effiency"] == pytest.approx(region["parallelEfficiency"], abs=0.005001)
+
+
+def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
+    """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
+    reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+    whole, part = nsys2prv_ng.summarize(reports), nsys2prv_ng.summarize(reports, skip_warmup=True)
+    assert whole.facts is not None and part.facts is not None
+    assert whole.facts.begin_utc_ns == part.facts.begin_utc_ns == whole.start_utc_ns != part.start_utc_ns
+    whole.save_talp(tmp_path)
+    with pytest.raises(TranslationError, match="has other numbers of this run"):
+        part.save_talp(tmp_path)

@@ -10,10 +10,11 @@ import pytest
 
 from nsys2prv_ng import translate
 from nsys2prv_ng.job.selection import Selection
+from tests.analysis.path_reports import Capture
 from tests.conftest import SAMPLES, Unpacked
 from tests.job.repetition_truth import find_repetitions
 from tests.report_truth import PUSH_POP
-from tests.trace_reader import read_trace
+from tests.trace_reader import pair_intervals, read_trace
 from tests.translated import Translated, translated_set
 
 STEP = 63000430
@@ -99,3 +100,23 @@ def test_repeated_kernels(shared_reports: Path, unpacked: Unpacked, tmp_path: Pa
     for is_gpu in (True, False):
         own = found[found["row"].isin(list(gpus)) == is_gpu]
         assert sorted(zip(own["name"], own["begin"], own["end"], strict=True)) == expected
+
+
+def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
+    """Kernels alone: the steps of each rank are on the GPUs that it uses, also if some of them are not chosen."""
+    paths = []
+    for rank in range(2):
+        capture = Capture(rank, 2)
+        for begin in range(10_000 + 500 * rank, 60_000, 8_000):
+            for at, name in zip(range(begin, begin + 3_000, 1_000), ("gemm", "relu", "adam"), strict=True):
+                for device in (2 * rank, 2 * rank + 1):
+                    launch = capture.call("cudaLaunchKernel", at - 500, at - 400)
+                    capture.kernel(launch, at, at + 900, 7, name, device)
+        paths.append(capture.write(tmp_path / f"rank{rank}.sqlite"))
+    for gpus, begins in ((None, [0, 0, 500, 500]), ([1, 2], [0, 500])):
+        translate(paths, tmp_path / "x.prv", sources=["kernels"], gpus=gpus, align="none", force=True)
+        trace = read_trace(tmp_path / "x.prv")
+        found = pair_intervals(trace, STEP)
+        assert all(trace.names["THREAD"][row].startswith("Metrics GPU") for row in found["row"])
+        assert found.groupby("row")["begin"].min().tolist() == begins
+        assert (found.groupby("row")["begin"].diff().dropna() == 8_000).all()
