@@ -145,8 +145,9 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     if len(given) < 2:
         raise UsageError("give at least two", parameter="sides")
     labels = list(options.labels or label_sides([[] if isinstance(side, JobSummary) else side for side in given]))
-    if len(labels) != len(given):
-        raise UsageError(f"{len(labels)} for {len(given)} sides", parameter="labels")
+    if len(labels) != len(given) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
+        raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
+    _refuse_restrictions(given, options)
     progress = options.progress or Progress()
     traces = [] if options.traces is None else _name_traces(Path(options.traces), labels, given)
     made = []
@@ -156,6 +157,16 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     if traces:
         comparison = replace(comparison, traces=_write_traces(traces, given, made, comparison, options))
     return comparison
+
+
+def _refuse_restrictions(sides: Sequence[Sequence[Path] | JobSummary], options: CompareOptions) -> None:
+    """Raise UsageError where the user restricts what was summed up before."""
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if any(isinstance(side, JobSummary) or side[0].suffix == ".json" for side in sides):
+        for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
+            if getattr(options, name) not in (None, "", False):
+                raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)
 
 
 def _name_traces(folder: Path, labels: Sequence[str], sides: Sequence[Sequence[Path] | JobSummary]) -> list[Path]:

@@ -19,6 +19,7 @@ from nsys2prv_ng.summary.model import JobSummary
 COMPUTE = "compute"
 HOST_LATE = PARTS["host_ns"][0]
 REST = "median less mean of the steps"
+NOT_DIVIDED = "not divided into parts"
 OUTSIDE_CALLS, IN_CUDA, IN_MPI = "outside MPI and CUDA", "in CUDA", "in MPI, or after the own step"
 LEAST = 0.005
 """Part of the step from which a difference is worth a row."""
@@ -80,6 +81,7 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
     rest_a, rest_b = median - sum(row.a_ns for row in rows), find_median(b.ns) - sum(row.b_ns for row in rows)
     change = rest_b - rest_a
     name = REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
+    name = name if rows else NOT_DIVIDED
     return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
 
 

@@ -36,7 +36,7 @@ _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
     "gpu_metrics": ("GPU metrics", frozenset()),
     "mpi": ("MPI calls", frozenset(("mpi", "critical_path"))),
     "ucx": ("UCX calls and transfers", frozenset()),
-    "nvtx": ("NVTX ranges and marks", frozenset(("ranges", "steps"))),
+    "nvtx": ("NVTX ranges and marks", frozenset(("ranges",))),
     "nccl": ("Payloads of NCCL's calls and kernels", frozenset(("nccl", "collectives", "waits"))),
     "openmp": ("OpenMP", frozenset()),
     "openacc": ("OpenACC", frozenset()),

@@ -25,11 +25,13 @@ def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparis
 
 def _compare_pair(a: Side, b: Side) -> Pair:
     prevented = check_comparability([a, b]).prevented
-    by_step = _has_steps(a.summary) and _has_steps(b.summary)
+    by_step = _has_steps(a.summary) and _has_steps(b.summary) and "steps" not in prevented
     before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
     verdict = _decide(before, after, by_step=by_step)
-    rows = make_budget(before, after)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
+    if not by_step and any(per_step):  # all of a run, or other steps, beside the steps of one
+        before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
+    rows = make_budget(before, after)
     tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
     return Pair(
         verdict=verdict,

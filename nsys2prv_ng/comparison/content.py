@@ -15,6 +15,9 @@ from nsys2prv_ng.text.tables import cut_names
 Quote = Callable[[str], str]
 """Makes a name from a report part of a sentence."""
 _MOST_CAUSES = 3
+_ALL_THE_SAME = "Parts that differ all the same"
+_MOST = 0.5
+"""Part of the difference from which some rows are most of it."""
 _MOST_NAMES = 3
 _FACTOR = 10
 """Change from which the ratio says more."""
@@ -50,25 +53,30 @@ def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[st
 def _state_verdict(pair: Pair, quote: Quote) -> str:
     verdict = pair.verdict
     a, b = quote(pair.a.label), quote(pair.b.label)
-    what = "the capture"
+    what = "the time that was read"
+    if verdict.measure == "capture" and (pair.a.per_step or pair.b.per_step):
+        return f"Inconclusive, {_say_what_lacks(pair)}: no times can be compared"
     if verdict.measure == "step":
         what = quote(pair.a.step_name or "step")
     times = f"{what} takes {format_time(verdict.b_ns)} instead of {format_time(verdict.a_ns)}"
     times += f" ({_format_difference(verdict.difference_ns)}, {_format_change(verdict.change)}"
-    times += ")" if verdict.p is None else f", p = {_format_p(verdict.p)})"
+    times += ")" if verdict.p is None else f", p {_state_p(verdict.p)})"
     if verdict.kind in ("faster", "slower"):
         return f"{b} is {verdict.kind} than {a}, within these captures: {times}"
     if verdict.kind == "below noise":
         limit = format_percent(NOISE, 1)
         return f"{b} and {a} hardly differ: {times}, which is below {limit} and may be noise between captures"
     if verdict.kind == "no difference":
-        return f"No difference between {a} and {b} within these captures: {times}"
+        return f"No significant difference between {a} and {b} within these captures: {times}"
     return f"Inconclusive, {_say_what_lacks(pair)}: {times}"
 
 
 def _say_what_lacks(pair: Pair) -> str:
+    if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
+        return "as the steps of the runs are not the same"
     if pair.verdict.measure == "capture":
-        return "as there are no steps on both sides and the captures are one value each"
+        lacking = "on both sides" if not (pair.a.step_ns or pair.b.step_ns) else "on one side"
+        return f"as no steps were found {lacking}, and a capture is one value"
     return f"with {len(pair.a.step_ns)} and {len(pair.b.step_ns)} steps, where at least {FEWEST} a side are needed"
 
 
@@ -77,7 +85,7 @@ def _describe_sides(pair: Pair, quote: Quote) -> str:
     sides = ", ".join(
         f"{letter} is {_describe_side(side, quote)}" for letter, side in zip("AB", (pair.a, pair.b), strict=True)
     )
-    test = "" if pair.verdict.p is None else "; p of a rank test over steps (Mann-Whitney), taken as independent"
+    test = "" if pair.verdict.p is None else "; p of a rank test (Mann-Whitney). Steps count as independent"
     return f"{sides}{test}"
 
 
@@ -93,19 +101,33 @@ def _describe_side(side: SideNumbers, quote: Quote) -> str:
 def _state_causes(pair: Pair, quote: Quote) -> str:
     """Return the parts that make the difference what it is; without one, those that differ all the same."""
     if pair.verdict.kind == "no difference":
-        rows, text = [row for row in pair.rows[:-1] if row.differs], "Parts that differ all the same"
+        rows, text = [row for row in pair.rows[:-1] if row.differs], _ALL_THE_SAME
+        rows = [row for row in rows if abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]  # of many, some by chance
     else:
         rows = [row for row in pair.rows[:-1] if _is_shown(row, pair) and row.difference_ns * pair.difference_ns > 0]
-        text = "Most of it"
+        listed = sum(row.difference_ns for row in rows[:_MOST_CAUSES])
+        text = "Most of it" if abs(listed) >= _MOST * abs(pair.difference_ns) else "Largest parts of it"
     clauses = [_describe_part(row, pair, quote) for row in rows[:_MOST_CAUSES]]
-    return f"{text}: {', '.join(clauses)}" if clauses else ""
+    if not clauses:
+        return ""
+    if text == _ALL_THE_SAME:
+        return f"{text}: {', '.join(clauses)}"
+    others = [row for row in pair.rows[:-1] if row.differs and row not in rows]
+    against = ", ".join(_describe_part(row, pair, quote) for row in others[:_MOST_CAUSES])
+    return f"{text}: {', '.join(clauses)}" + (f"; against it: {against}" if against else "")
 
 
 def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:
-    text = f"{row.name} {_format_difference(row.difference_ns)}"
+    text = f"{_quote_class(row.name, quote)} {_format_difference(row.difference_ns)}"
     if row.name == HOST_LATE and pair.cause:
         text += f" (mostly in {quote(pair.cause)})"
-    return text if row.differs or row.p is None else f"{text} (p = {_format_p(row.p)}, perhaps chance)"
+    return text if row.differs or row.p is None else f"{text} (p {_state_p(row.p)}, perhaps chance)"
+
+
+def _quote_class(name: str, quote: Quote) -> str:
+    """Return the name of a part: the class of a kernel in it may come from a file of other people."""
+    part, colon, kind = name.partition(": ")
+    return f"{part}: {quote(kind)}" if colon else part
 
 
 # ---- grids -----------------------------------------------------------------------------------------------------------
@@ -223,6 +245,12 @@ def _format_change(change: float | None) -> str:
 
 def _format_p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
+
+
+def _state_p(p: float) -> str:
+    """Return p as the rest of a sentence."""
+    text = _format_p(p)
+    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
 
 
 def _format_value(value: float | None, unit: str) -> str:

@@ -55,7 +55,7 @@ def strip_arguments(name: str) -> str:
     A name whose brackets do not match stays as it is.
     """
     kept: list[str] = []
-    depth = 0
+    depth, until = 0, None
     for character in name:
         if character in "<(":
             depth += 1
@@ -65,5 +65,7 @@ def strip_arguments(name: str) -> str:
                 return name
         elif not depth:
             kept.append(character)
-    words = "".join(kept).split()
+        if character == "(" and depth == 1 and "".join(kept).strip():
+            until = len(kept)  # what follows the parameters, like [clone .x], is no part of the name
+    words = "".join(kept[:until]).split()
     return words[-1] if words and not depth else name

@@ -19,6 +19,10 @@ NOISE = 0.02
 """Part of a time by which two captures of the same program differ."""
 _MOST_EXACT = 60
 """Values of both sides together up to which the distribution is counted out."""
+_MOST_COINS = 400
+"""Values up to which the limits of a median are counted out; for more, the normal approximation of coins."""
+_HALF_WIDTH = 0.98
+"""Half of the 97.5 % quantile of the normal distribution: the deviation of n coins is half the root of n."""
 
 
 def find_median(values: Sequence[int]) -> int:
@@ -33,12 +37,18 @@ def bound_median(values: Sequence[int]) -> tuple[int, int] | None:
     one side.
     """
     n = len(values)
+    k = _count_tail(n) if n <= _MOST_COINS else int(n / 2 - sqrt(n) * _HALF_WIDTH)
+    ordered = sorted(values)
+    return (ordered[k - 1], ordered[n - k]) if k else None
+
+
+def _count_tail(n: int) -> int:
+    """Return the largest k for which less than k of n coins show one side, or the other, as rarely as the level."""
     tail, k = 0, 0
     while k < n and 2 * (tail + comb(n, k)) <= LEVEL * 2**n:
         tail += comb(n, k)
         k += 1
-    ordered = sorted(values)
-    return (ordered[k - 1], ordered[n - k]) if k else None
+    return k
 
 
 def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:

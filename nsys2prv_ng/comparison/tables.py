@@ -131,7 +131,7 @@ def _compare_kernels(a: Scaled, b: Scaled) -> Table:
 
 
 def _compare_nccl(a: Scaled, b: Scaled) -> Table:
-    title = f"NCCL kernels by function, waiting for other ranks included, {_per(a, 'GPU')}"
+    title = f"Calls of NCCL by function: time of their kernels, waiting included, {_per(a, 'GPU')}"
     return Table("nccl", title, "ns", _compare_totals(a, b, _sum_nccl(a), _sum_nccl(b)))
 
 
@@ -265,9 +265,9 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
         for side, path in zip((a, b), paths, strict=True)
         if path is not None
     ]
-    if len(counts) < 2:
-        return Table("critical_path", "", "ns", [])
     by_step = all(counts)
+    if len(counts) < 2 or (any(counts) and not by_step):  # a path of steps is not one of all of the time
+        return Table("critical_path", "", "ns", [])
     title = "Critical path by class, " + ("for each step" if by_step else "in all of the time")
     sides = [
         {name: ns / (count if by_step else 1) for name, ns in path.classes.items()}

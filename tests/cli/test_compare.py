@@ -50,8 +50,14 @@ def test_sides_have_dashes_between_them(saved: list[Path]) -> None:
         (["before.json", "--", "--", "after.json"], "write -- between the runs"),
         (["before.json", "x.sqlite"], "write -- between the runs"),
         (["before.json", "after.json", "--", "later.json"], "a side is either reports or one saved summary"),
-        (["before.json", "after.json", "--label", "x"], "--label: 1 for 2 sides"),
+        (["before.json", "after.json", "--label", "x"], "--label: give 2 names, one for each side, none twice"),
         (["before.json", "after.json", "--fail-over", "5"], "'5' is not a percentage, like 5%"),
+        (["before.json", "after.json", "--label", "x", "--label", "x"], "--label: give 2 names, one for each side"),
+        (
+            ["before.json", "after.json", "--steps", "3:4"],
+            "--steps: saved numbers cannot be restricted; give the reports",
+        ),
+        (["before.json", "after.json", "--skip-warmup"], "--skip-warmup: saved numbers cannot be restricted; give"),
         (["before.json", "after.json", "--json", "--markdown"], "--markdown: cannot be combined with --json"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.comparison.budget import REST, find_cause, list_windows, make_budget
+from nsys2prv_ng.comparison.budget import NOT_DIVIDED, REST, find_cause, list_windows, make_budget
 from nsys2prv_ng.summary.efficiency_model import EfficiencyTrees, HostEfficiency
 from nsys2prv_ng.summary.model import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
@@ -34,7 +34,7 @@ def test_rows_add_up_to_the_ns(a, b, gpus_a: int, gpus_b: int, by_step: bool) ->
     assert sum(row.b_ns for row in rows) == pytest.approx(medians[1], abs=0.5, rel=0)
     for row in rows:
         assert row.difference_ns == row.b_ns - row.a_ns
-    assert rows[-1].name in (REST, "rounding")
+    assert rows[-1].name in (REST, "rounding", NOT_DIVIDED)
 
 
 def test_means_over_steps_and_gpus() -> None:
@@ -99,7 +99,7 @@ def test_main_threads_where_there_are_no_gpus() -> None:
         REST: 0,
     }
     # GPUs on one side only: the parts are not the same, so that only the steps themselves can be compared.
-    assert [row.name for row in make_budget(windows, list_windows(found, by_step=True))] == [REST]
+    assert [row.name for row in make_budget(windows, list_windows(found, by_step=True))] == [NOT_DIVIDED]
 
 
 def test_the_range_with_most_of_the_late_hosts() -> None:

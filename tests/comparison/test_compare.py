@@ -175,7 +175,7 @@ def test_parts_may_differ_where_steps_do_not() -> None:
     a = [{"compute_ns": (50 * MS + i) * GPUS, "host_ns": (10 * MS - i) * GPUS} for i in range(6)]
     b = [{"compute_ns": (20 * MS + i) * GPUS, "host_ns": (40 * MS - i) * GPUS} for i in range(6)]
     text = " ".join(format_pairs(compare_sides([Side("A", make_summary(a)), Side("B", make_summary(b))])).split())
-    assert "No difference between `A` and `B` within these captures" in text
+    assert "No significant difference between `A` and `B` within these captures" in text
     assert "Parts that differ all the same: compute -30.0 ms, host late +30.0 ms " in text
 
 
@@ -197,3 +197,32 @@ def test_shown_rows_add_up() -> None:
     pair = pair_of(steps_of(100, 101, 102, 103), steps_of(90, 91, 92, 93))
     document = Comparison(Comparability([]), [pair], None).to_dict()
     assert sum(row["difference_ns"] for row in document["rows"]) == document["difference_ns"] == -10 * MS
+
+
+def test_steps_that_are_not_the_same_are_no_evidence() -> None:
+    """Steps of 100 ms of one name and of 25 ms of another, as of microbatches."""
+    a, b = steps_of(*[100] * 6), steps_of(*[25] * 6)
+    assert b.steps is not None
+    pair = pair_of(a, replace(b, steps=replace(b.steps, name="microbatch")))
+    assert (pair.verdict.kind, pair.verdict.measure, pair.verdict.p) == ("inconclusive", "capture", None)
+    assert not pair.verdict.is_slower_by(0.05)
+    text = format_pairs(compare_sides([Side("x", a), Side("y", replace(b, steps=replace(b.steps, name="other")))]), 200)
+    assert "Inconclusive, as the steps of the runs are not the same: no times can be compared" in text
+
+
+def test_many_small_parts_are_not_most_of_it() -> None:
+    """Ten parts of 10 ms each grow by 2.5 ms each."""
+    names = ["compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut"]
+    a, b = (make_summary([{f"{name}_ns": ms * GPUS for name in names}] * 6) for ms in (10 * MS, 12_500_000))
+    text = format_pairs(compare_sides([Side("a", a), Side("b", b)]), 200)
+    assert "Largest parts of it: " in text and "Most of it" not in text
+
+
+def test_sides_with_and_without_gpus_are_not_divided() -> None:
+    a = steps_of(*[100] * 4)
+    host = a.efficiency
+    assert host is not None
+    steps = [replace(step, losses=None) for step in host.steps]
+    b = replace(a, efficiency=replace(host, losses=None, steps=steps))
+    [row] = pair_of(a, b).rows
+    assert row.name == "not divided into parts"

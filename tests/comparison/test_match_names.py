@@ -49,3 +49,9 @@ def test_every_name_is_in_one_row(a: dict[str, str], b: dict[str, str]) -> None:
     assert sorted(name for match in matches for name in match.b) == sorted(b)
     assert all(match.a or match.b for match in matches)
     assert {match.name for match in matches if match.a == match.b} == set(a) & set(b)
+
+
+def test_what_follows_the_parameters_is_no_name() -> None:
+    """Compilers append it to clones: two functions stay two."""
+    assert strip_arguments("void f<int>(int) [clone .x]") == "f"
+    assert strip_arguments("g(int) [clone .x]") == "g"

@@ -106,3 +106,13 @@ def test_limits_by_trial() -> None:
 def test_median_is_an_integer() -> None:
     assert find_median([1, 2, 4]) == 2
     assert find_median([10**15 + 1, 10**15 + 3]) == 10**15 + 2
+
+
+def test_limits_of_many_values() -> None:
+    """From 400 values on they are approximated: within one of the values that are counted out."""
+    for n in (401, 600, 1001):
+        found = bound_median(range(n))
+        assert found is not None
+        k = next(k for k in range(n) if 2 * sum(comb(n, i) for i in range(k + 1)) * 20 > 2**n)
+        assert found[0] + found[1] == n - 1 and abs(found[0] - (k - 1)) <= 1
+    assert bound_median(range(100_000)) is not None
