@@ -107,7 +107,7 @@ def test_texts_are_paths_and_one_report_is_enough(tmp_path: Path) -> None:
         labels_from=tmp_path / "trace.pcf",
     )
     names = [account.name for account in summary.sources]
-    assert names == ["kernels", "device_activity", "critical_path", "path_lines"]
+    assert names == ["kernels", "device_activity", "critical_path", "steps"]
 
 
 def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

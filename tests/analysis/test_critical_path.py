@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,12 +45,16 @@ def found_path(
     *,
     name_ranges: bool = True,
     shortest: int = 0,
+    warmup: int | None = None,
 ) -> Iterator[tuple[Job, CriticalPath]]:
-    """Open the reports of a job and find its critical path, which must add up."""
+    """Open the reports of a job and find its critical path, which must add up. `warmup`: steps that do not count."""
     options = ReadOptions(
         selection=selection, source_options=SourceOptions(osrt_min=shortest, nvtx_range=selection.nvtx_range)
     )
-    with open_job(reports, folder, options, Progress()) as job:
+    with open_job(reports, folder, options, Progress()) as opened:
+        job = opened
+        if warmup is not None and job.steps is not None:
+            job = replace(job, steps=job.steps._replace(warmup=warmup))
         found = find_critical_path(job, find_waits(job), name_ranges=name_ranges)
         assert found is not None
         check_sums(found)
@@ -123,7 +128,7 @@ def test_the_longest_path_through_reports(tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.slow
 @pytest.mark.parametrize("latency", [0, 9_000])
 def test_the_longest_path_through_many_reports(tmp_path_factory: pytest.TempPathFactory, latency: int) -> None:
-    assert sum(compare(seed, tmp_path_factory.mktemp("job"), latency) for seed in range(5, 100)) > 60
+    assert sum(compare(seed, tmp_path_factory.mktemp("job"), latency) for seed in range(5, 50)) > 28
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------

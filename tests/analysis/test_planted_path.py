@@ -31,8 +31,8 @@ class Piece(NamedTuple):
 
 
 def read_path(reports: Sequence[Path], folder: Path) -> list[Piece]:
-    """Return the path through the reports of a job."""
-    with found_path(reports, folder) as (job, found):
+    """Return the path through the reports of a job, after its first step: a delay makes no step a warm-up."""
+    with found_path(reports, folder, warmup=1) as (job, found):
         ranks = [job.whole.ranks[task] for task in job.whole.task_of_row[found.row].tolist()]
         base = job.alignment.utc_base
         columns = ((found.begin + base).tolist(), (found.end + base).tolist(), found.kind.tolist())
