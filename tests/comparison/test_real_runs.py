@@ -188,7 +188,10 @@ def test_a_run_does_not_differ_from_itself(samples: Path) -> None:
     assert pair.verdict.kind == "no difference"
     assert [row for row in pair.rows if row.difference_ns or row.differs] == []
     assert [row for table in pair.tables for row in table.rows if row.differs or row.a != row.b] == []
-    assert "no difference between" in format_pairs(compare_sides([Side("A", summary), Side("B", summary)])).lower()
+    assert (
+        "no significant difference between"
+        in format_pairs(compare_sides([Side("A", summary), Side("B", summary)])).lower()
+    )
 
 
 def test_reports_without_steps_are_compared_as_a_whole(shared_reports: Path) -> None:

@@ -25,15 +25,13 @@ def find_longest(names: Sequence[str]) -> tuple[int, int, int] | None:
     codes = np.unique(np.array(names, object).astype(str), return_inverse=True)[1] if len(names) else np.zeros(0)
     best = None
     for period in range(2, len(names) // FEWEST + 1):
-        first = 0
-        for at, same in enumerate([*(codes[:-period] == codes[period:]).tolist(), False]):
-            if same:
-                continue
-            size = at + period - first
-            is_long = size >= FEWEST * period and 2 * size >= len(names)
-            if is_long and (best is None or size > best[1] - best[0]) and len(set(codes[first : first + period])) > 1:
-                best = first, at + period, period
-            first = at + 1
+        stops = np.append(np.flatnonzero(codes[:-period] != codes[period:]), len(names) - period)
+        starts = np.append(0, stops[:-1] + 1)
+        longest = int(np.argmax(stops - starts))
+        first, size = int(starts[longest]), int(stops[longest] - starts[longest]) + period
+        is_long = size >= FEWEST * period and 2 * size >= len(names)
+        if is_long and (best is None or size > best[1] - best[0]) and len(set(codes[first : first + period])) > 1:
+            best = first, first + size, period
     return best
 
 

@@ -129,6 +129,7 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
     assert set(documents[0]["facts"]) == {
         *("nsys_versions", "schema_versions", "programs", "sources", "graphs", "lost_data_messages", "lacks_ranks"),
         "captures",
+        "begin_utc_ns",
     }
     assert set(documents[0]["waits"]) == {
         "operations",
