@@ -40,6 +40,7 @@ part = st.tuples(st.integers(0, 3), st.integers(0, 1000), st.integers(0, 1000))
 operation = st.tuples(st.lists(part, min_size=1, max_size=6), st.integers(0, 4).map(bool))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(300))
 @given(st.one_of(st.lists(operation, max_size=12), st.lists(operation, min_size=40, max_size=150)))
 def test_differences_by_their_definition(operations: list[tuple[list[tuple[int, int, int]], bool]]) -> None:
@@ -150,6 +151,7 @@ def test_right_clocks_agree_with_durations(reports: str, tmp_path: Path) -> None
             assert check_clocks(job) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [5 * MS, -200_000])
 def test_a_wrong_clock_is_named(ahead: int, tmp_path: Path) -> None:
     """One warning of a translation, of its summary, and of a summary without a trace; none once clocks are aligned."""

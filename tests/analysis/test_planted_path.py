@@ -126,6 +126,7 @@ def test_a_slower_link(shared_reports: Path, unpacked: Unpacked, tmp_path: Path,
     check_slower_link(copy_to_one_node(locate(shared_reports, unpacked, name), tmp_path), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_slower_link_of_a_sample(samples: Path, tmp_path: Path) -> None:
     check_slower_link(copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path), tmp_path)
 

@@ -437,6 +437,7 @@ def test_pages_without_gpus(talp: str, tmp_path: Path, ranks: list[int]) -> None
     assert column["Global Effiency"] == pytest.approx(region["parallelEfficiency"], abs=0.005001)
 
 
+@pytest.mark.slow
 def test_a_chosen_time_is_of_the_same_run(tmp_path: Path) -> None:
     """It has the name of the whole run's file, and other numbers: TALP-Pages would take it for a later run."""
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))

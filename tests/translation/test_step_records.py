@@ -62,6 +62,7 @@ def test_steps_of_main_threads_and_gpus(reports: list[Path], name: str, tmp_path
     assert [f"{name} {value - 1}" for value in values["value"]] == values["name"].tolist()
 
 
+@pytest.mark.slow
 def test_windows_cut_steps(tmp_path: Path) -> None:
     whole = translated_set(DDP, tmp_path / "whole")
     cut = translated_set(DDP, tmp_path / "cut", selection=Selection(steps=(3, 4)))
