@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency_gpus import list_groups, measure_gpus
-from nsys2prv_ng.analysis.efficiency_hosts import group_reports, list_main_threads, measure_hosts
+from nsys2prv_ng.analysis.efficiency_hosts import list_main_threads, measure_hosts
 from nsys2prv_ng.analysis.efficiency_times import (
     CLASSES,
     KERNELS_BY_CLASS,
@@ -53,6 +53,7 @@ from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.objects.tree import group_reports_by_task
 from nsys2prv_ng.runtime.parallel import run_in_threads
 
 
@@ -91,7 +92,8 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)
-    for part in run_in_threads(lambda group: measure_hosts(job, group, main, plan), group_reports(job), job.workers):
+    by_task = group_reports_by_task([report.places for report in job.reports], job.tree)
+    for part in run_in_threads(lambda group: measure_hosts(job, group, main, plan), by_task, job.workers):
         index = plan.number_sets(part.keys, keys)
         if part.node is not None:
             nodes[part.node].merge(part.totals, index)

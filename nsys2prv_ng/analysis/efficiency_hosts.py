@@ -15,7 +15,6 @@ from nsys2prv_ng.intervals.step_functions import NOTHING, make_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.objects.places import Thread
-from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.metadata import PID_MASK
 
@@ -29,16 +28,6 @@ class HostPart(NamedTuple):
     keys: list[RangeKey]
     occurrences: IntArray
     tasks: IntArray
-
-
-def group_reports(job: Job) -> list[list[int]]:
-    """Return the reports by index, those of one task together."""
-    tasks = []
-    for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        is_thread = np.array([isinstance(place, Thread) for place in report.places.all], np.bool_)
-        row = rows[is_thread]
-        tasks.append(np.unique(job.tree.task_of_row[row[row >= 0]]))
-    return group_by_shared_rows(tasks)
 
 
 def list_main_threads(job: Job) -> list[IntArray]:

@@ -227,7 +227,7 @@ def _place_reports(
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
         # A range without an end is no step.
-        steps = find_steps(reports, whole, store, limits.last - limits.first, selection.step)
+        steps = find_steps(reports, whole, store, limits.last - limits.first, workers, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
     if steps is None and not selection.needs_steps:

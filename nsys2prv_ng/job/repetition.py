@@ -20,9 +20,10 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
-from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.parallel import run_in_threads
 
 _MOST_STREAMS = 4
 """Streams of a task to look at, those with most kernels first."""
@@ -42,16 +43,47 @@ class Stretch(NamedTuple):
     period: int
 
 
+_Streams = dict[int, list[tuple[IntArray, IntArray, IntArray]]]
+"""By task: name, begin and end (ns) of the kernels of each stream, in the order of their begins."""
+
+
 def find_repetitions(
-    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, workers: int
 ) -> pd.DataFrame | None:
     """Return the repetitions of each task with kernels: task, its first thread's row (-1 without one), number (from 1),
     begin and end (ns).
 
-    None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time.
+    None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time. The
+    kernels of the reports of one task are in memory for each of the `workers`.
     """
-    streams: dict[int, list[tuple[IntArray, IntArray, IntArray]]] = {}
-    for report, rows in zip(reports, tree.rows, strict=True):
+
+    def find(group: Sequence[int]) -> dict[int, tuple[IntArray, IntArray] | None]:
+        streams = _load_streams([(reports[index], tree.rows[index]) for index in group], tree, store)
+        return {task: _find_in_task(of_task, fewest) for task, of_task in streams.items()}
+
+    threads = _find_first_threads(reports, tree)
+    parts = []
+    for found in run_in_threads(find, group_reports_by_task([own.places for own in reports], tree), workers):
+        for task, limits in found.items():
+            if limits is None:
+                return None
+            begin, end = limits
+            number = np.arange(1, begin.size + 1)
+            row = threads.get(task, -1)
+            parts.append(pd.DataFrame({"task": task, "row": row, "number": number, "begin": begin, "end": end}))
+    if not parts or len({len(part) for part in parts}) > 1:
+        return None
+    table = pd.concat(parts, ignore_index=True)
+    by_number = table.groupby("number")
+    if (by_number["begin"].max() >= by_number["end"].min()).any():
+        return None
+    return table
+
+
+def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: ObjectTree, store: Store) -> _Streams:
+    """Return the streams of the tasks of some reports, each with its rows; those with most kernels first."""
+    streams: _Streams = {}
+    for report, rows in reports:
         events = load_opened_events(report, "kernels", store)
         kernels, nccl = (events.get_values(kind) for kind in (types.KERNEL, types.NCCL_KERNEL))
         name = np.where(kernels == ABSENT, np.where(nccl == ABSENT, ABSENT, -1 - nccl), kernels)
@@ -61,23 +93,7 @@ def find_repetitions(
             own = own[np.argsort(events.begin[own], kind="stable")]
             task = int(tree.task_of_row[rows[place]])
             streams.setdefault(task, []).append((name[own], events.begin[own], events.end[own]))
-    threads = _find_first_threads(reports, tree)
-    parts = []
-    for task, of_task in sorted(streams.items()):
-        limits = _find_in_task(sorted(of_task, key=lambda stream: -stream[0].size), fewest)
-        if limits is None:
-            return None
-        begin, end = limits
-        number = np.arange(1, begin.size + 1)
-        row = threads.get(task, -1)
-        parts.append(pd.DataFrame({"task": task, "row": row, "number": number, "begin": begin, "end": end}))
-    if not parts or len({len(part) for part in parts}) > 1:
-        return None
-    table = pd.concat(parts, ignore_index=True)
-    by_number = table.groupby("number")
-    if (by_number["begin"].max() >= by_number["end"].min()).any():
-        return None
-    return table
+    return {task: sorted(own, key=lambda stream: -stream[0].size) for task, own in streams.items()}
 
 
 def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> dict[int, int]:
@@ -94,10 +110,7 @@ def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> d
 def _find_in_task(
     streams: Sequence[tuple[IntArray, IntArray, IntArray]], fewest: int
 ) -> tuple[IntArray, IntArray] | None:
-    """Return begin and end (ns) of the repetitions on the first stream that has some.
-
-    `streams`: name, begin and end of kernels in the order of their begins.
-    """
+    """Return begin and end (ns) of the repetitions on the first of a task's streams that has some."""
     kernels = max(end.max() for _, _, end in streams) - min(begin[0] for _, begin, _ in streams)
     for name, begin, end in streams[:_MOST_STREAMS]:
         stretch = find_stretch(name, fewest)

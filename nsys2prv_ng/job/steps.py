@@ -20,14 +20,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repetition import find_repetitions
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.parallel import run_in_threads
 
 FEWEST = 3
 """Fewest ranges that make steps."""
@@ -66,21 +68,22 @@ class Steps(NamedTuple):
 
 
 def find_steps(
-    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, name: str = ""
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, workers: int, name: str = ""
 ) -> Steps | None:
     """Return the steps of a job, which lasts `length` (ns); None where nothing shows any.
 
-    Expects reports whose records no window has cut. `name`: the ranges that the user calls steps. Raises UsageError
-    where they cannot be steps.
+    Expects reports whose records no window has cut; those of one task are in memory for each of the `workers`. `name`:
+    the ranges that the user calls steps. Raises UsageError where they cannot be steps.
     """
     if name:
-        return _find_named(reports, tree, store, name)
-    tables = list(_list_numbered(reports, tree, store))
-    is_cut = _has_unended(reports)
-    best = _choose_ranges(pd.concat(tables, ignore_index=True), length // _LEAST, is_cut) if tables else None
+        return _find_named(reports, tree, store, name, workers)
+    numbered = list(_list_numbered(reports, tree, store, workers))
+    tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(own.tasks for own in numbered)]))
+    candidates = pd.concat([own.candidates for own in numbered], ignore_index=True)
+    best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
     if best is not None:
         return _make_steps(*best, has_ranges=True)
-    repeated = find_repetitions(reports, tree, store, FEWEST)
+    repeated = find_repetitions(reports, tree, store, FEWEST, workers)
     return None if repeated is None else _make_steps(REPETITIONS, repeated, has_ranges=False)
 
 
@@ -103,36 +106,65 @@ def _count_warmup(length: IntArray) -> int:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _list_numbered(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store) -> Iterator[pd.DataFrame]:
-    """Yield the push/pop ranges of the default domain that have a number: task, row, name, number, begin, end (ns)."""
-    for report, rows in zip(reports, tree.rows, strict=True):
-        events = load_opened_events(report, "nvtx", store)
-        push_pop = families.make_nvtx_range("")
-        if push_pop not in events.list_types("nvtx"):
-            continue
-        number, value = events.get_values(families.make_nvtx_number("")), events.get_values(push_pop)
-        lines = np.flatnonzero((value != ABSENT) & (number != ABSENT))
-        row = rows[events.place[lines]]
-        names = events.get_names(push_pop)
-        values, index = np.unique(value[lines], return_inverse=True)
-        yield pd.DataFrame(
-            {
-                "task": tree.task_of_row[row],
-                "row": row,
-                "name": np.array([names[v] for v in values.tolist()], object)[index],
-                "number": number[lines],
-                "begin": events.begin[lines],
-                "end": events.end[lines],
-            }
-        )
+class _NumberedRanges(NamedTuple):
+    """The push/pop ranges of the default domain with a number, of one report."""
+
+    tasks: IntArray
+    names: list[str]
+    candidates: pd.DataFrame
+    """Those of names that may be steps: task, row, name, number, begin, end (ns)."""
 
 
-def _choose_ranges(ranges: pd.DataFrame, least: int, is_cut: bool) -> tuple[str, pd.DataFrame] | None:
+def _list_numbered(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, workers: int
+) -> Iterator[_NumberedRanges]:
+    """Yield the ranges with a number of each report."""
+    return run_in_threads(lambda own: _load_numbered(*own, tree, store), zip(reports, tree.rows, strict=True), workers)
+
+
+def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store) -> _NumberedRanges:
+    """Return the ranges with a number of a report.
+
+    PyTorch numbers every operation: only names whose numbers each task has one after the other may be steps, and only
+    their ranges are kept.
+    """
+    events = load_opened_events(report, "nvtx", store)
+    push_pop = families.make_nvtx_range("")
+    number, value = events.get_values(families.make_nvtx_number("")), events.get_values(push_pop)
+    lines = np.flatnonzero((value != ABSENT) & (number != ABSENT))
+    table = _tabulate(events, lines, rows, tree, number)
+    index, values = find_distinct(value[lines])
+    known = events.get_names(push_pop)
+    names = [known[own] for own in values.tolist()]
+    kept = np.flatnonzero(_mark_consecutive(table, index))
+    candidates = table.iloc[kept].assign(name=np.array(names, object)[index[kept]])
+    return _NumberedRanges(table["task"].unique(), names, candidates)
+
+
+def _tabulate(
+    events: OpenedEvents, lines: IntArray, rows: IntArray, tree: ObjectTree, number: IntArray
+) -> pd.DataFrame:
+    """Return task, row, number, begin and end (ns) of some lines. `number`: that of all lines."""
+    row = rows[events.place[lines]]
+    columns = {"number": number[lines], "begin": events.begin[lines], "end": events.end[lines]}
+    return pd.DataFrame({"task": tree.task_of_row[row], "row": row, **columns})
+
+
+def _mark_consecutive(table: pd.DataFrame, name: IntArray) -> BoolArray:
+    """Mark the ranges of names (n) that all tasks have on one thread, one after the other, with consecutive numbers."""
+    task, row, number, begin, end = (table[column].to_numpy() for column in ("task", "row", "number", "begin", "end"))
+    order = np.lexsort((begin, task, name))
+    first, later = order[:-1], order[1:]
+    follows = (row[first] == row[later]) & (end[first] <= begin[later]) & (number[later] - number[first] == 1)
+    wrong = (name[first] == name[later]) & (task[first] == task[later]) & ~follows
+    return ~np.isin(name, name[later[wrong]])
+
+
+def _choose_ranges(ranges: pd.DataFrame, tasks: int, least: int, is_cut: bool) -> tuple[str, pd.DataFrame] | None:
     """Return the name of the steps and their ranges; None where no name covers more than `least` (ns).
 
-    `is_cut`: whether captures ended within ranges, which are not among these.
+    `tasks`: how many have numbered ranges. `is_cut`: whether captures ended within ranges, which are not among these.
     """
-    tasks = ranges["task"].nunique()
     best: tuple[str, pd.DataFrame] | None = None
     longest = tasks * least
     for name, table in ranges.groupby("name", sort=True):
@@ -171,11 +203,12 @@ def _is_in_order(table: pd.DataFrame) -> bool:
     return bool(np.all((task[1:] != task[:-1]) | in_order))
 
 
-def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str) -> Steps:
+def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, workers: int) -> Steps:
     """Return the steps that push/pop ranges of a name make up, whatever their domain. Raises UsageError for others."""
-    tables = [part for part in _list_named(reports, tree, store, name) if len(part)]
-    if not tables:
-        known = sorted({str(own) for table in _list_numbered(reports, tree, store) for own in table["name"].unique()})
+    own = zip(reports, tree.rows, strict=True)
+    tables = list(run_in_threads(lambda report: _load_named(*report, tree, store, name), own, workers))
+    if not any(map(len, tables)):
+        known = sorted({other for own in _list_numbered(reports, tree, store, workers) for other in own.names})
         listed = ", ".join(known[:_MOST_LISTED]) + (", ..." if len(known) > _MOST_LISTED else "")
         hint = f"; ranges with numbers are {listed}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
@@ -199,26 +232,14 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
 _MOST_LISTED = 5
 
 
-def _list_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str) -> Iterator[pd.DataFrame]:
-    """Yield the push/pop ranges of a name: task, row, number (ABSENT without one), begin, end (ns)."""
-    push_pop = families.make_nvtx_range("").number
-    for report, rows in zip(reports, tree.rows, strict=True):
-        events = load_opened_events(report, "nvtx", store)
-        types = events.list_types("nvtx")
-        wanted: BoolArray = np.zeros(events.begin.size, np.bool_)
-        for kind in types:
-            if kind.number == push_pop:
-                values = [value for value, text in events.get_names(kind).items() if text == name]
-                wanted |= np.isin(events.get_values(kind), values)
-        lines = np.flatnonzero(wanted)
-        numbers = [kind for kind in types if kind.number == families.make_nvtx_number("").number]
-        row = rows[events.place[lines]]
-        yield pd.DataFrame(
-            {
-                "task": tree.task_of_row[row],
-                "row": row,
-                "number": events.get_values(*numbers)[lines],
-                "begin": events.begin[lines],
-                "end": events.end[lines],
-            }
-        )
+def _load_named(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> pd.DataFrame:
+    """Return the push/pop ranges of a name in a report: task, row, number (ABSENT without one), begin, end (ns)."""
+    events = load_opened_events(report, "nvtx", store)
+    types = events.list_types("nvtx")
+    wanted: BoolArray = np.zeros(events.begin.size, np.bool_)
+    for kind in types:
+        if kind.number == families.make_nvtx_range("").number:
+            values = [value for value, text in events.get_names(kind).items() if text == name]
+            wanted |= np.isin(events.get_values(kind), values)
+    numbers = [kind for kind in types if kind.number == families.make_nvtx_number("").number]
+    return _tabulate(events, np.flatnonzero(wanted), rows, tree, events.get_values(*numbers))

@@ -215,6 +215,16 @@ def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:
     return sorted(groups.values())
 
 
+def group_reports_by_task(places: Sequence[Places], tree: ObjectTree) -> list[list[int]]:
+    """Return the reports by index, in order: those with threads or streams of one task are in one group."""
+    tasks = []
+    for own, rows in zip(places, tree.rows, strict=True):
+        is_used = np.array([isinstance(place, Thread | Stream) for place in own.all], np.bool_)
+        row = rows[is_used]
+        tasks.append(tree.task_of_row[row[row >= 0]])
+    return group_by_shared_rows(tasks)
+
+
 def make_gpu_key(gpu: Gpu) -> _GpuKey:
     """Return what identifies a GPU of a node across reports: its uuid, or its number where the uuid is unknown."""
     return (gpu.uuid, 0) if gpu.uuid else ("", gpu.number)
