@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     BEGIN_TIME,
@@ -49,6 +48,7 @@ from cfgs.generate.shared import (
     sampled_functions,
 )
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.paraver.event_type import EventType
 
 ANALYSIS = Folder("analysis")

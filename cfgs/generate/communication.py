@@ -5,7 +5,6 @@ Their files are in the folder `analysis`, where users look for them, after those
 
 from __future__ import annotations
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
     MILLISECONDS,
@@ -24,6 +23,7 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import MOST_NAMES, NCCL_RANGES, names
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 
 
 def _make_bytes() -> Derived:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     MAXIMUM,
@@ -21,6 +20,7 @@ from cfgs.generate.paraver_cfg import (
     only,
 )
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 
 
 def _show_path(name: str, **properties: Any) -> Window:

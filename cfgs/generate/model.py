@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
@@ -39,6 +38,7 @@ from cfgs.generate.paraver_cfg import (
 )
 from cfgs.generate.shared import FLAG, IN_ANY, IN_COMPUTE, IN_IDLE, IN_KERNELS, gpus
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
 
 MODEL = Folder("model")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from cfgs.generate.palette import Colours
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.palette import Colours
 
 # ---- events ----------------------------------------------------------------------------------------------------------
 

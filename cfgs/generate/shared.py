@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     LAST_TYPE,
@@ -31,7 +30,7 @@ from cfgs.generate.paraver_cfg import (
     span,
 )
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver import families, palette
 
 NAMES = codes(palette.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import GRADIENT, NODE, SIGN, TASK, Folder, Window, divided, only, product
 from cfgs.generate.shared import (
     FLAG,
@@ -20,7 +19,7 @@ from cfgs.generate.shared import (
     names,
 )
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver import families, palette
 
 _MIB = 2**20
 

@@ -10,7 +10,6 @@ waits only where nothing of it moves data.
 
 from __future__ import annotations
 
-from cfgs.generate import palette
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     GRADIENT,
@@ -48,7 +47,7 @@ from cfgs.generate.shared import (
     names,
 )
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver import families, palette
 from nsys2prv_ng.paraver.event_type import EventType
 
 _RELEASES = Messages((types.TAG_RELEASE,))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfgs.generate import palette
 from nsys2prv_ng import translate
+from nsys2prv_ng.paraver import palette
 from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, evaluate
 from tests.cfgs.test_wait_presets import VISIONS, see
 from tests.conftest import REPOSITORY, SAMPLES

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from cfgs.generate import palette
+from nsys2prv_ng.paraver import palette
 from tests.cfgs.evaluator.evaluate import Evaluated, Histogram, evaluate
 from tests.cfgs.waits_trace import (
     ACTIVITY,

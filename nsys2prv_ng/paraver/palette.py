@@ -1,4 +1,4 @@
-"""One palette for all presets: each kind of activity has the same colour in every window.
+"""One palette for all presets and pages: each kind of activity has the same colour in every picture.
 
 The hues are those of Okabe and Ito, which people with any colour vision can distinguish. Values of one kind differ in
 lightness only.
