@@ -6,9 +6,9 @@ from collections import Counter
 
 from nsys2prv_ng.summary.late_rows import MainReason, find_main_reasons, group_costs
 from nsys2prv_ng.summary.layout import clean_name, wrap
-from nsys2prv_ng.summary.model import JobSummary, LongestWait, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
-from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.formatting import format_time, format_window
 
 _MOST_VERDICTS = 3
 _LEAST_SHARE = 0.01
@@ -19,8 +19,6 @@ _MOST = 0.5
 """Part from which one reason, or one wait, is most of it."""
 _SOME = 0.1
 """Part of the waiting for a task from which it is worth a word that it waited for another one itself."""
-_MARGIN = 100
-"""Part of a wait by which its printed limits may be apart from it, as a divisor."""
 _CLAUSES = {
     LAUNCH: f"as it was {LAUNCH}",
     CALL: f"as it was {CALL}",
@@ -130,7 +128,7 @@ def _describe_longest(rank: RankWaits) -> str:
     if longest is None or longest.ns <= _MOST * caused:
         return ""
     rest = f"; {format_time(caused - longest.ns)} without it" if longest.ns < caused else ""
-    return f"{_name_share(longest.ns, caused)} in one wait (time {format_window(longest)}){rest}"
+    return f"{_name_share(longest.ns, caused)} in one wait (time {format_window(longest.from_ns, longest.to_ns)}){rest}"
 
 
 def _name_share(ns: int, caused: int) -> str:
@@ -138,17 +136,3 @@ def _name_share(ns: int, caused: int) -> str:
     if part == whole:
         return "all of it" if ns == caused else "nearly all of it"
     return f"{part} of the {whole}"
-
-
-def format_window(wait: LongestWait) -> str:
-    """Return FROM:TO, as the option `time` takes it, of a time around a wait that is hardly longer."""
-    step = 1
-    while step * 10 * _MARGIN <= wait.to_ns - wait.from_ns:
-        step *= 10
-    low, high = wait.from_ns // step * step, -(-wait.to_ns // step) * step
-    return f"{_format_seconds(low)}:{_format_seconds(high)}"
-
-
-def _format_seconds(ns: int) -> str:
-    seconds, fraction = divmod(ns, 10**9)
-    return f"{seconds}.{fraction:09d}".rstrip("0").rstrip(".") + "s"

@@ -8,6 +8,8 @@ from itertools import count
 
 _ROUNDS_UP = 0.9995
 """Parts of a unit from which three digits show one whole unit."""
+_MARGIN = 100
+"""Part of a window by which its printed limits may be apart from it, as a divisor."""
 
 
 def count_noun(number: int, noun: str) -> str:
@@ -63,6 +65,19 @@ def format_duration(ns: int) -> str:
         if ns >= length and ns % length == 0:
             return f"{ns // length}{unit}"
     return f"{ns}ns"
+
+
+def format_window(begin: int, end: int) -> str:
+    """Return FROM:TO (ns) as the option `time` takes it; it contains the window and is hardly longer."""
+    step = 1
+    while step * 10 * _MARGIN <= end - begin:
+        step *= 10
+    return f"{_format_seconds(begin // step * step)}:{_format_seconds(-(-end // step) * step)}"
+
+
+def _format_seconds(ns: int) -> str:
+    seconds, fraction = divmod(ns, 10**9)
+    return f"{seconds}.{fraction:09d}".rstrip("0").rstrip(".") + "s"
 
 
 def shorten_range_name(domain: str, name: str) -> str:

@@ -18,8 +18,8 @@ from nsys2prv_ng.job.open_job import ReadOptions, open_job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.event_types import LATE_REASONS
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.verdicts import format_window
 from nsys2prv_ng.summary.waits import compute_waits
+from nsys2prv_ng.text.formatting import format_window
 from tests.analysis import late_truth
 from tests.analysis.test_planted_waits import copy_to_one_node
 from tests.analysis.waits_truth import Kernel, find_truth
@@ -227,7 +227,7 @@ def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unp
     for chosen in (Selection(), Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*")):
         [late] = (rank for rank in waits_in(overview_of(reports, chosen)).ranks if rank.rank == 2)
         assert late.longest_wait is not None
-        pasted = parse_window(format_window(late.longest_wait))
+        pasted = parse_window(format_window(late.longest_wait.from_ns, late.longest_wait.to_ns))
         [alone] = (
             rank for rank in waits_in(overview_of(reports, replace(chosen, window=pasted))).ranks if rank.rank == 2
         )

@@ -28,7 +28,7 @@ from nsys2prv_ng.summary.model import (
 )
 from nsys2prv_ng.summary.own_time import choose_slowest
 from nsys2prv_ng.summary.text import format_tables
-from nsys2prv_ng.summary.verdicts import format_window
+from nsys2prv_ng.text.formatting import format_window
 from tests.examples import examples
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.summary.made import overview_of
@@ -183,7 +183,7 @@ def test_one_wait_that_is_most_of_all(found: JobSummary, longest: LongestWait | 
 
 @given(begin=st.integers(0, 10**15), length=st.integers(1, 10**13))
 def test_a_window_to_paste_holds_the_wait_and_little_more(begin: int, length: int) -> None:
-    low, high = parse_window(format_window(LongestWait(1, begin, begin + length)))
+    low, high = parse_window(format_window(begin, begin + length))
     assert low is not None and high is not None
     assert begin - length / 100 <= low <= begin
     assert begin + length <= high <= begin + length * 1.01

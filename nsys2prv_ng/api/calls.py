@@ -1,0 +1,207 @@
+"""The calls of the Python interface."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsys2prv_ng.api.keywords import takes, takes_two
+from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, list_reports, list_some_reports
+from nsys2prv_ng.api.plans import make_plan, make_read_options
+from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import (
+    AnyPath,
+    CheckOptions,
+    CompareOptions,
+    InspectOptions,
+    JobOptions,
+    SummaryOptions,
+    TranslateOptions,
+)
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
+    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.paraver.checker.trace import CheckResult
+    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.summary.pictures_model import Pictures
+    from nsys2prv_ng.translation.result import TranslationResult
+
+# Numba, pandas and pyarrow are imported where they are used, so that the command line's --help answers at once.
+
+
+@takes_two(TranslateOptions)
+def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> TranslationResult:
+    """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
+
+    `reports`: .nsys-rep files or their exports (.sqlite, _pqtdir, _arwdir), in any order. `output`: OUT.prv or
+    OUT.prv.gz; the .pcf and the .row are written beside it. After an error nothing is left under these names, unless it
+    is `align_report` or `stats` that cannot be written.
+    """
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.translation.translate import translate as run
+
+    given = list_reports(reports)
+    trace = check_path("output", output)
+    check_names(given, trace)
+    progress = options.progress or Progress()
+    with announce_compilation(progress.note):
+        return run(given, trace, make_plan(options), progress)
+
+
+@takes(SummaryOptions)
+def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
+    """Sum up what the GPUs and ranks of a job did, without writing a trace.
+
+    `reports`: as for translate. `JobSummary.save` and `JobSummary.load` keep the numbers as JSON.
+    """
+    page = check_page(options.html)
+    given, progress = list_some_reports(reports), options.progress or Progress()
+    summary, pictures = _summarize(given, make_read_options(options), progress, draws=page is not None)
+    if page is not None and pictures is not None:
+        from nsys2prv_ng.html.summary_page import render_summary
+
+        write_atomically(page, render_summary(summary, pictures))
+    return summary
+
+
+def _summarize(
+    reports: Sequence[Path], read_options: ReadOptions, progress: Progress, *, draws: bool
+) -> tuple[JobSummary, Pictures | None]:
+    """Return the summary of a job, and what a page draws of it if that is wanted."""
+    from nsys2prv_ng.analysis.waits import find_waits
+    from nsys2prv_ng.job.open_job import open_job
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.summary.compute import compute_summary
+
+    with announce_compilation(progress.note), open_job(reports, Path(), read_options, progress) as job:
+        if not draws:
+            return compute_summary(job), None
+        from nsys2prv_ng.summary.pictures import collect_pictures
+
+        waits = find_waits(job)
+        return compute_summary(job, waits), collect_pictures(job, waits)
+
+
+@takes(CompareOptions)
+def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> Comparison:
+    """Compare runs: whether each later one is faster than the first, and where the difference is.
+
+    `sides`: for each run its reports, as for translate, or its summary: a JobSummary, or the file that it was saved to.
+    """
+    from nsys2prv_ng.comparison.compare import compare_sides
+    from nsys2prv_ng.comparison.labels import label_sides
+    from nsys2prv_ng.comparison.model import Side
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
+        raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
+    given = [side if isinstance(side, JobSummary) else list_side(side) for side in sides]
+    if len(given) < 2:
+        raise UsageError("give at least two", parameter="sides")
+    labels = list(options.labels or label_sides([[] if isinstance(side, JobSummary) else side for side in given]))
+    if len(labels) != len(given) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
+        raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
+    refuse_restrictions(given, options)
+    page, progress = check_page(options.html), options.progress or Progress()
+    traces = [] if options.traces is None else name_side_traces(Path(options.traces), labels, given)
+    loaded = [  # one after the other, as each takes memory
+        (side, None) if isinstance(side, JobSummary) else _load_side(label, side, options, progress)
+        for label, side in zip(labels, given, strict=True)
+    ]
+    made = [Side(label, summary) for label, (summary, _) in zip(labels, loaded, strict=True)]
+    comparison = compare_sides(made, options.scaling)
+    if traces:
+        comparison = replace(comparison, traces=_write_traces(traces, given, made, comparison, options))
+    if page is not None:
+        from nsys2prv_ng.html.comparison_page import render_comparison
+
+        write_atomically(page, render_comparison(comparison, made, [pictures for _, pictures in loaded]))
+    return comparison
+
+
+def _write_traces(
+    files: Sequence[Path],
+    sides: Sequence[Any],
+    made: Sequence[Side],
+    comparison: Comparison,
+    options: CompareOptions,
+) -> SideTraces:
+    """Write the trace of each side, all but the first with the numbers of the first."""
+    from nsys2prv_ng.comparison.model import SideTraces
+    from nsys2prv_ng.comparison.side_traces import choose_common_steps, list_presets
+
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot be made: {error.strerror}", parameter="traces", value=str(files[0].parent)) from None
+    steps = choose_common_steps(made)
+    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    if steps is not None:
+        shared |= {"steps": steps, "skip_warmup": False}
+    progress = options.progress or Progress()
+    for file, side, own in zip(files, sides, made, strict=True):
+        progress.note(f"translating {own.label}")
+        kept = None if file == files[0] else files[0].with_suffix(".pcf")
+        translate(side, file, **shared, labels_from=kept)
+    return SideTraces([str(file) for file in files], steps, list_presets(comparison.pairs))
+
+
+def _load_side(
+    label: str, side: Sequence[Path], options: CompareOptions, progress: Progress
+) -> tuple[JobSummary, Pictures | None]:
+    """Return the summary of a side: a saved one, or that of the reports in their steps, if these are found.
+
+    With it is what a page draws, if one is wanted; a saved summary does not hold it.
+    """
+    from nsys2prv_ng.summary.model import JobSummary
+
+    if is_saved(side):
+        return JobSummary.load(side[0]), None
+    progress.note(f"summing up {label}")
+    read = make_read_options(options)
+    selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
+    return _summarize(side, replace(read, selection=selection), progress, draws=options.html is not None)
+
+
+@takes(InspectOptions)
+def inspect(reports: Reports, options: InspectOptions) -> Inspection:
+    """Find out what reports contain, without translating them.
+
+    `reports`: as for translate. Reports that cannot be read are part of the answer (`Inspection.faults`), no error.
+    """
+    from nsys2prv_ng.inspection.inspect import inspect as run
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.limits import count_usable_cores
+
+    progress = options.progress or Progress()
+    with announce_compilation(progress.note):
+        return run(list_some_reports(reports), progress, options.jobs or count_usable_cores())
+
+
+@takes(CheckOptions)
+def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
+    """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
+
+    `trace`: a .prv or .prv.gz with its .pcf and .row beside it. What breaks a rule is part of the answer, no error.
+    """
+    from nsys2prv_ng.paraver.checker.cfg import check_cfg
+    from nsys2prv_ng.paraver.checker.trace import check_trace
+    from nsys2prv_ng.runtime.jit import announce_compilation
+
+    path = check_path("trace", trace)
+    progress = options.progress or Progress()
+    size = path.stat().st_size if path.is_file() else 0
+    with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:
+        result = check_trace(path, progress=step.update)
+    contents = result.contents
+    for cfg in options.cfg or ():
+        result.cfgs[Path(cfg)] = check_cfg(Path(cfg), contents.config, contents.header, contents.types)
+    return result

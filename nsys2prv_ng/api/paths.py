@@ -1,0 +1,63 @@
+"""Checks the paths that a call is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import AnyPath
+
+Reports = AnyPath | Iterable[AnyPath]
+
+
+def list_reports(reports: Reports) -> list[Path]:
+    if isinstance(reports, str | os.PathLike):
+        return [Path(reports)]
+    try:
+        return [Path(report) for report in reports]
+    except TypeError:
+        raise UsageError("give a path or a list of paths", parameter="reports", value=reports) from None
+
+
+def list_some_reports(reports: Reports) -> list[Path]:
+    given = list_reports(reports)
+    if not given:
+        raise UsageError("give at least one report", parameter="reports")
+    return given
+
+
+def check_path(name: str, path: AnyPath) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError("give a path", parameter=name, value=path)
+    return Path(path)
+
+
+def check_names(reports: Sequence[Path], output: Path) -> None:
+    if not output.name.endswith((".prv", ".prv.gz")):
+        raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
+    if not reports:
+        raise UsageError(f"give at least one report to translate into {output}", parameter="reports")
+    for report in reports:
+        if report.name.endswith((".prv", ".prv.gz")):
+            message = "a trace among the reports; only the output is one"
+            raise UsageError(message, parameter="reports", value=str(report))
+
+
+def check_page(page: AnyPath | None) -> Path | None:
+    """Return the file of a page. Raises UsageError where it cannot be one, before anything is read."""
+    if page is None:
+        return None
+    file = Path(page)
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise UsageError("the page must be named *.html", parameter="html", value=str(page))
+    if not file.parent.is_dir():
+        raise UsageError("its folder does not exist; make it first", parameter="html", value=str(page))
+    if file.is_dir():
+        raise UsageError("is a folder; choose another name", parameter="html", value=str(page))
+    return file
+
+
+def to_path(path: AnyPath | None) -> Path | None:
+    return None if path is None else Path(path)

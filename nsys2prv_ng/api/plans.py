@@ -1,0 +1,107 @@
+"""Translates the options of a call into what the rooms below take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nsys2prv_ng.api.paths import to_path
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import JobOptions, TranslateOptions
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.selection import Selection
+    from nsys2prv_ng.sources.shared.source import Source
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
+    from nsys2prv_ng.translation.translate import TranslationPlan
+
+
+def make_read_options(options: JobOptions) -> ReadOptions:
+    """Return what to read for the options that all calls on a job share."""
+    from nsys2prv_ng.clock.alignment import parse_alignment
+    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.selection import Selection
+    from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
+
+    return ReadOptions(
+        source_options=SourceOptions(nvtx_range=options.nvtx_range),
+        selection=Selection(
+            window=options.time,
+            step=options.step,
+            steps=None if options.steps is None else (options.steps[0], options.steps[1]),
+            skips_warmup=options.skip_warmup,
+            nvtx_range=options.nvtx_range,
+            ranks=None if options.ranks is None else frozenset(options.ranks),
+        ),
+        align=parse_alignment(os.fspath(options.align)),
+        strict=options.strict,
+        resources=Resources(
+            jobs=options.jobs or count_usable_cores(),
+            memory=get_default_memory() if options.memory is None else options.memory,
+            folder=to_path(options.tmp),
+        ),
+    )
+
+
+def make_plan(options: TranslateOptions) -> TranslationPlan:
+    from nsys2prv_ng.paraver.event_types import STACK_LEVELS
+    from nsys2prv_ng.sources import select_sources
+    from nsys2prv_ng.translation.translate import TranslationPlan
+
+    if options.stack_depth > STACK_LEVELS:
+        raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
+    shared = make_read_options(options)
+    sources = select_sources(None if options.sources is None else list(options.sources), derived=options.derived)
+    source_options = replace(
+        shared.source_options,
+        nvtx_domains=tuple(options.nvtx_domain or ()),
+        demangled_names=options.kernel_names == "demangled",
+        metrics=tuple(options.metrics or ()),
+        metrics_changes=options.metrics_changes,
+        osrt_min=options.osrt_min,
+        stack_depth=options.stack_depth,
+    )
+    shortest = dict(options.min_duration or {})
+    gpus = None if options.gpus is None else frozenset(options.gpus)
+    selection = replace(shared.selection, gpus=gpus, shortest=shortest)
+    _check_sources(sources, source_options, selection)
+    return TranslationPlan(
+        sources=sources,
+        source_options=source_options,
+        selection=selection,
+        align=shared.align,
+        find_waits=options.derived,
+        strict=shared.strict,
+        resources=shared.resources,
+        align_report=to_path(options.align_report),
+        wait_lines=options.wait_lines,
+        stats=to_path(options.stats),
+        labels_from=to_path(options.labels_from),
+        force=options.force,
+        summary=options.summary,
+    )
+
+
+def _check_sources(selected: Sequence[Source], options: SourceOptions, selection: Selection) -> None:
+    """Refuse options of sources that are not selected."""
+    names = [source.name for source in selected if not source.accounted_in_join]
+    for parameter, value, source in (
+        ("nvtx_range", options.nvtx_range, "nvtx"),
+        # Without ranges, other steps may be found.
+        ("step", selection.step, "nvtx"),
+        ("steps", selection.steps, "nvtx"),
+        ("skip_warmup", selection.skips_warmup, "nvtx"),
+        ("nvtx_domain", options.nvtx_domains, "nvtx"),
+        ("metrics", options.metrics, "gpu_metrics"),
+        ("metrics_changes", options.metrics_changes, "gpu_metrics"),
+    ):
+        if value and source not in names:
+            raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
+    for source in selection.shortest:
+        if source not in names:
+            known = ", ".join(names)
+            raise UsageError(f"{source} is none of the selected sources: {known}", parameter="min_duration")
