@@ -227,6 +227,11 @@ class JobOptions(ReadingOptions):
 class SummaryOptions(JobOptions):
     """What to sum up."""
 
+    html: Annotated[
+        AnyPath | None,
+        Option("Also write the summary with its pictures, as one page that needs nothing else.", metavar="FILE.html"),
+    ] = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(JobOptions):
@@ -257,6 +262,12 @@ class CompareOptions(JobOptions):
         Option(
             "Also write the trace of each run into this folder: of the same steps, with the same numbers for names.",
             metavar="FOLDER",
+        ),
+    ] = None
+    html: Annotated[
+        AnyPath | None,
+        Option(
+            "Also write the comparison with its pictures, as one page that needs nothing else.", metavar="FILE.html"
         ),
     ] = None
 

@@ -1,0 +1,41 @@
+"""Chooses the ticks of axes."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+_STEPS = (1, 2, 5)
+_UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
+
+
+class Tick(NamedTuple):
+    """A tick: its place from 0 (begin of the axis) to 1, and its text."""
+
+    at: float
+    text: str
+
+
+def choose_step(span: float, most: int) -> float:
+    """Return the distance of ticks, of which at most `most` fit into a span: 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(span / most))
+    return next(step for k in (*_STEPS, 10, 20) if span / (step := k * power) <= most)
+
+
+def make_time_ticks(begin: int, end: int, most: int = 8) -> list[Tick]:
+    """Return ticks of an axis of time (ns), with as many digits as tell them apart."""
+    if end <= begin:
+        return []
+    step = max(1, round(choose_step(end - begin, most)))
+    unit, name = next((unit for unit in _UNITS if max(abs(begin), abs(end)) >= unit[0]), _UNITS[-1])
+    digits = max(0, math.ceil(math.log10(unit / step)))
+    times = range(-(-begin // step) * step, end + 1, step)
+    return [Tick((time - begin) / (end - begin), f"{time / unit:,.{digits}f} {name}") for time in times]
+
+
+def make_value_ticks(highest: float, most: int = 5) -> list[float]:
+    """Return round values from 0 to the first that is not below `highest`."""
+    if highest <= 0:
+        return [0.0]
+    step = choose_step(highest, most)
+    return [step * k for k in range(math.ceil(highest / step - 1e-9) + 1)]

@@ -1,0 +1,163 @@
+"""Images of rows over time: heat maps of a quantity, and strips of what each row does.
+
+An image is also the data of its own readout: index 0 of its palette is what is not known, the others are values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import FloatArray
+from nsys2prv_ng.html.charts.axes import Tick, make_time_ticks
+from nsys2prv_ng.html.charts.png import Colour, encode_png, make_data_url
+from nsys2prv_ng.html.names import clean
+from nsys2prv_ng.paraver.palette import GREY
+from nsys2prv_ng.paraver.palette import Colour as Hue
+from nsys2prv_ng.summary.pictures_model import ByteArray
+
+_LEVELS = 255
+"""Indexes of values; 0 is not known."""
+_UNKNOWN: Colour = (*GREY, 56)
+_FAINTEST = 0.04
+"""Opacity of the least value, that it may be told from the page."""
+_ROW, _LEAST_HEIGHT, _HEIGHT = 18, 24, 420
+"""Height (pixels) of a row where there are few, and of images."""
+_MOST_LABELS = 24
+
+
+class Swatch(NamedTuple):
+    """A colour of a legend, as CSS, and what it stands for."""
+
+    css: str
+    text: str
+
+
+class Bar(NamedTuple):
+    """A bar over an image, in percent of its width; `lane` from 0, at the top."""
+
+    left: float
+    width: float
+    lane: int
+    text: str
+
+
+class Lane(NamedTuple):
+    """Bars of one row above an image, in several lanes."""
+
+    label: str
+    lanes: int
+    bars: list[Bar]
+    note: str
+
+
+class MapFigure(NamedTuple):
+    """An image of rows over time, as the template shows it, and what the script needs to know of it."""
+
+    key: str
+    image: str
+    """A data URL."""
+    height: int
+    smooth: bool
+    """Whether several rows share a pixel."""
+    labels: list[tuple[float, str]]
+    """Place (percent from the top) and text."""
+    ticks: list[Tick]
+    legend: list[Swatch]
+    lanes: list[Lane]
+    script: dict[str, Any]
+    """Rows, limits of time (ns), and how an index is read."""
+
+
+def make_heat_map(
+    key: str,
+    rows: Sequence[str],
+    values: FloatArray,
+    limits: tuple[int, int],
+    hue: Hue,
+    *,
+    unit: str,
+    highest: float | None,
+    legend: Sequence[Swatch],
+) -> MapFigure:
+    """Return a heat map of values (rows, bins) between two times (ns).
+
+    A value has an opacity, so that nothing is the colour of the page. Where the scale has no fixed top, it is that of
+    square roots: few large values do not hide the small ones.
+    """
+    top = highest if highest is not None else float(np.nanmax(values, initial=0.0))
+    root = highest is None
+    share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
+    level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
+    level[np.isnan(values)] = 0
+    palette = [_UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
+    read = {"unit": unit, "top": top, "root": root}
+    return _make_figure(key, rows, level.astype(np.uint8), palette, limits, [*legend], read)
+
+
+def make_strips(
+    key: str,
+    rows: Sequence[str],
+    values: ByteArray,
+    limits: tuple[int, int],
+    kinds: Sequence[tuple[str, Hue]],
+    lanes: Sequence[Lane] = (),
+) -> MapFigure:
+    """Return strips of what each row does: values (rows, bins) are 0, or one more than the index of a kind."""
+    palette: list[Colour] = [_UNKNOWN, *((*hue, 255) for _, hue in kinds)]
+    used = np.unique(values)
+    legend = [Swatch(format_colour(hue), text) for n, (text, hue) in enumerate(kinds, 1) if n in used]
+    legend += [NOT_KNOWN] if 0 in used else []
+    return _make_figure(key, rows, values, palette, limits, legend, {"kinds": [text for text, _ in kinds]}, lanes)
+
+
+def format_colour(colour: Hue | Colour) -> str:
+    """Return a colour as CSS."""
+    if len(colour) == 3:
+        return "#{:02x}{:02x}{:02x}".format(*colour)
+    return "rgb({} {} {} / {:.2f})".format(*colour[:3], colour[3] / 255)
+
+
+NOT_KNOWN = Swatch(format_colour(_UNKNOWN), "not known")
+
+
+def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:
+    """Return the legend of a heat map: one colour for each text, in equal steps of the value, from 0 to the top."""
+    steps = len(texts) - 1
+    shares = [n / steps for n in range(steps + 1)]
+    return [
+        Swatch(format_colour(_fade(hue, share**0.5 if root else share)), text)
+        for share, text in zip(shares, texts, strict=True)
+    ]
+
+
+def _fade(hue: Hue, share: float) -> Colour:
+    return (*hue, round(255 * (_FAINTEST + (1 - _FAINTEST) * share)))
+
+
+def _make_figure(
+    key: str,
+    rows: Sequence[str],
+    indexes: ByteArray,
+    palette: Sequence[Colour],
+    limits: tuple[int, int],
+    legend: list[Swatch],
+    read: dict[str, Any],
+    lanes: Sequence[Lane] = (),
+) -> MapFigure:
+    height = min(max(len(rows) * _ROW, _LEAST_HEIGHT), _HEIGHT)
+    every = max(1, -(-len(rows) // _MOST_LABELS))
+    labels = [(100 * (n + 0.5) / len(rows), row) for n, row in enumerate(rows) if n % every == 0]
+    return MapFigure(
+        key=key,
+        image=make_data_url(encode_png(indexes, palette)),
+        height=height,
+        smooth=len(rows) > height,
+        labels=labels,
+        ticks=make_time_ticks(*limits),
+        legend=legend,
+        lanes=list(lanes),
+        script={"rows": [*map(clean, rows)], "from": limits[0], "to": limits[1], **read},
+    )

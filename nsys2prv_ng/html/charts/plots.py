@@ -1,0 +1,109 @@
+"""Plots of lines, areas and points as SVG that stretches; the texts of its axes stand beside it.
+
+So texts keep their size on narrow screens. The drawing is SIDE by SIDE units, whatever its size on the screen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import FloatArray
+from nsys2prv_ng.html.charts.axes import Tick
+
+SIDE = 1000
+_MOST_POINTS = 1500
+"""Points of a line that a screen shows; of more, the least and the largest of each stretch are drawn."""
+
+
+class Shape(NamedTuple):
+    """A part of a plot: what it is ("line", "area", "points"), its colour as CSS, its name, and its SVG path."""
+
+    kind: str
+    css: str
+    name: str
+    path: str
+
+
+class Plot(NamedTuple):
+    """A plot as the template shows it."""
+
+    shapes: list[Shape]
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    """From the bottom (0) to the top (1)."""
+    height: int
+
+
+class Axis(NamedTuple):
+    """The limits of an axis; `log`: equal distances are equal ratios."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def place(self, values: FloatArray) -> FloatArray:
+        """Return where values are, from 0 at the low end to 1 at the high end."""
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        scaled = np.log(values) if self.log else np.asarray(values, np.float64)
+        return np.clip((scaled - low) / ((high - low) or 1.0), 0.0, 1.0)
+
+
+def draw_line(x: FloatArray, y: FloatArray) -> str:
+    """Return the path of a line through points (places from 0 to 1); it breaks where y is NaN."""
+    x, y = _thin(x, y)
+    parts, draws = [], False
+    for left, top in zip(x.tolist(), y.tolist(), strict=True):
+        if math.isnan(top):
+            draws = False
+            continue
+        parts.append(f"{'L' if draws else 'M'}{_format(left)} {_format(1 - top)}")
+        draws = True
+    return "".join(parts)
+
+
+def draw_area(x: FloatArray, low: FloatArray, high: FloatArray) -> str:
+    """Return the path of the area between two lines (places from 0 to 1)."""
+    if not x.size:
+        return ""
+    ahead = draw_line(x, high)
+    back = draw_line(x[::-1], low[::-1])
+    return f"{ahead}L{back[1:]}Z"
+
+
+def draw_points(x: FloatArray, y: FloatArray) -> str:
+    """Return the path of points: lines without length, which round caps make dots of any size."""
+    return "".join(f"M{_format(left)} {_format(1 - top)}h0" for left, top in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def draw_histogram(counts: Sequence[int]) -> str:
+    """Return the path of the outline of bars of equal width."""
+    highest = max(counts, default=0) or 1
+    width = SIDE / max(1, len(counts))
+    steps = "".join(f"V{SIDE - SIDE * count / highest:.0f}H{width * (n + 1):.0f}" for n, count in enumerate(counts))
+    return f"M0 {SIDE}{steps}V{SIDE}Z"
+
+
+def make_log_ticks(axis: Axis) -> list[float]:
+    """Return the powers of ten within an axis."""
+    powers = range(math.ceil(math.log10(axis.low) - 1e-9), math.floor(math.log10(axis.high) + 1e-9) + 1)
+    return [10.0**power for power in powers]
+
+
+def _thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the points of a line, or where there are too many, the least and largest of each stretch of them."""
+    if x.size <= _MOST_POINTS:
+        return x, y
+    keep = [0, x.size - 1]
+    for part in np.array_split(np.arange(x.size), _MOST_POINTS // 2):
+        known = part[~np.isnan(y[part])]
+        keep += [int(known[np.argmin(y[known])]), int(known[np.argmax(y[known])])] if known.size else [int(part[0])]
+    kept = np.unique(keep)
+    return x[kept], y[kept]
+
+
+def _format(share: float) -> str:
+    return f"{SIDE * share:.1f}".rstrip("0").rstrip(".")

@@ -1,0 +1,69 @@
+"""Renders a page of templates: escapes all that comes from reports, and puts style and script into the file itself."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nsys2prv_ng.html.names import clean, clean_text
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
+from nsys2prv_ng.version import __version__
+
+_LARGE = 10 * 2**20
+"""Bytes from which browsers and mail have trouble with a page."""
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return a template with values, of which none can become markup or script.
+
+    The page forbids itself every request, and every script but its own.
+    """
+    script, style = _read("page.js"), _read("style.css")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    page = _load_templates().get_template(template)
+    return page.render(policy=policy, script=Markup(script), style=Markup(style), version=__version__, **values)
+
+
+@cache
+def _load_templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("nsys2prv_ng.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "name": clean,
+        "text": clean_text,
+        "time": format_time,
+        "bytes": format_bytes,
+        "percent": format_percent,
+        "count": lambda number: f"{number:,}",
+        "noun": count_noun,
+        "data": _dump,
+    }
+    return environment
+
+
+def format_percent(share: float | None) -> str:
+    """Return a share (0 to 1) with one digit, or a dash for None."""
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def _dump(value: Any) -> Markup:
+    """Return a value as JSON for a script element, which no name in it can end."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

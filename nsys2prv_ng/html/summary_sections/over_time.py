@@ -1,0 +1,224 @@
+"""Sections on what happened when: heat maps, memory, the pace of steps, one typical step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import FloatArray
+from nsys2prv_ng.html.blocks import Block, Chart, Map, Section, Table
+from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
+from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
+from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line
+from nsys2prv_ng.html.colours import ACTIVITIES, HUES, LINES, get_css
+from nsys2prv_ng.summary.pictures_model import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
+
+_MOST_LINES = len(LINES)
+"""Tasks whose steps have a line each."""
+_MOST_ROWS = 24
+"""Rows of a table beside a picture."""
+_PACE_HEIGHT = 190
+
+
+def make_heat_map_section(pictures: Pictures) -> Section | None:
+    """Return what GPUs and ranks did over time; None without any."""
+    maps = [_make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
+    presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
+    if not maps:
+        return None
+    lead = (
+        "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again; the line "
+        "below a map then has the time for `--time`."
+    )
+    window = format_window(pictures.begin_ns, pictures.end_ns)
+    return Section("over-time", "Over time", lead, maps, presets, window)
+
+
+def make_memory_section(pictures: Pictures) -> Section | None:
+    """Return the memory in use over time; None where no allocations are known."""
+    maps = [heat for heat in pictures.heat_maps if heat.key == "memory"]
+    if not maps:
+        return None
+    return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], [maps[0].preset])
+
+
+def make_pace_section(pictures: Pictures) -> Section | None:
+    """Return how long each step took on each rank; None where no steps were found."""
+    pace = pictures.pace
+    if pace is None or not pace.ns.size:
+        return None
+    lead = f"How long each of {count_noun(pace.numbers.size, 'step')} took on each rank"
+    if pace.warmup:
+        lead += f"; the first {count_noun(pace.warmup, 'step')} warmed up and count in no other number"
+    blocks: list[Block] = [_draw_pace(pace)]
+    window = format_window(int(pace.begin_ns[0]), int(pace.end_ns[-1]))
+    return Section("pace", "Pace of the steps", f"{lead}.", blocks, ["model/gpu_efficiency_by_step"], window)
+
+
+def make_step_section(pictures: Pictures) -> Section | None:
+    """Return one typical step with all rows; None where no steps were found."""
+    step = pictures.step
+    if step is None:
+        return None
+    length = format_time(step.end_ns - step.begin_ns)
+    lead = f"`{step.name}`, the one whose length is nearest to the median: {length} from the first rank to the last."
+    window = format_window(step.begin_ns, step.end_ns)
+    return Section("step", "A typical step", lead, [draw_step(step)], ["views/per_gpu_waits", "basics/nvtx"], window)
+
+
+def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: str = "") -> Map:
+    """Return a step as strips under the NVTX ranges of some tasks.
+
+    `span_ns`: length of the axis, where it is to be that of a longer step.
+    """
+    length = step.end_ns - step.begin_ns
+    span = max(span_ns, length)
+    values = step.values
+    if span > length:
+        empty = round(values.shape[1] * (span - length) / length)
+        values = np.concatenate([values, np.zeros((values.shape[0], empty), np.uint8)], axis=1)
+    figure = make_strips(
+        "step",
+        step.rows,
+        values,
+        (step.begin_ns, step.begin_ns + span),
+        [(activity.label, ACTIVITIES[activity.key]) for activity in step.activities],
+        [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges],
+    )
+    about = f"What has most time in each {format_time(length / step.values.shape[1])}"
+    about += ", below the NVTX ranges of some main threads." if step.ranges else "."
+    return Map(title or step.name, about, figure, _tabulate_step(step), group)
+
+
+def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
+    bars = [
+        Bar(100 * (bar.begin_ns - begin) / span, 100 * (bar.end_ns - bar.begin_ns) / span, bar.depth, bar.name)
+        for bar in ranges.bars
+    ]
+    note = f"{ranges.label}: {ranges.hidden:,} ranges are too short or too deep to be drawn." if ranges.hidden else ""
+    return Lane(ranges.label, max((bar.lane for bar in bars), default=0) + 1, bars, note)
+
+
+def _tabulate_step(step: TypicalStep) -> Table:
+    """Return the share of each activity in each row, in percent of the step."""
+    counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
+    share = counts / step.values.shape[1]
+    shown = [n for n in range(len(step.activities)) if counts[:, n].any()]
+    rows = [[step.rows[n], *(f"{100 * share[n, k]:.1f}%" for k in shown)] for n in range(len(step.rows))]
+    return Table(
+        "Share of the step, as drawn",
+        ["", *(step.activities[k].label for k in shown)],
+        [[*row] for row in rows[:_MOST_ROWS]],
+        below=_count_rest(len(rows)),
+    )
+
+
+# ---- heat maps -------------------------------------------------------------------------------------------------------
+
+
+def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
+    hue = HUES[heat.key]
+    top = heat.highest if heat.highest is not None else float(np.nanmax(heat.values, initial=0.0))
+    texts = [_format_value(top * n / 4, heat.unit) for n in range(5)] if top > 0 else ["0"]
+    scale = make_scale(hue, texts, root=heat.highest is None) if top > 0 else []
+    figure = make_heat_map(
+        heat.key,
+        heat.rows,
+        heat.values,
+        (pictures.begin_ns, pictures.end_ns),
+        hue,
+        unit=heat.unit,
+        highest=heat.highest,
+        legend=[*scale, *([NOT_KNOWN] if np.isnan(heat.values).any() else [])],
+    )
+    return Map(heat.title, heat.about, figure, _tabulate_map(heat))
+
+
+def _tabulate_map(heat: HeatMap) -> Table:
+    """Return mean and maximum of each row, those with the largest mean first where there are many."""
+    known = ~np.isnan(heat.values)
+    count = known.sum(axis=1)
+    total = np.where(known, heat.values, 0).sum(axis=1)
+    mean = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
+    highest = np.where(known, heat.values, -np.inf).max(axis=1, initial=-np.inf)
+    order = np.arange(len(heat.rows))
+    if order.size > _MOST_ROWS:
+        order = np.argsort(-mean, kind="stable")[:_MOST_ROWS]
+    rows: list[list[str]] = [
+        [heat.rows[n], _format_value(mean[n], heat.unit), _format_value(highest[n], heat.unit)]
+        if count[n]
+        else [heat.rows[n], "-", "-"]
+        for n in order.tolist()
+    ]
+    return Table("Of the values drawn", ["", "mean", "highest"], [[*row] for row in rows], below=_count_rest(len(mean)))
+
+
+def _count_rest(rows: int) -> str:
+    return f"And {rows - _MOST_ROWS:,} more rows." if rows > _MOST_ROWS else ""
+
+
+def _format_value(value: float, unit: str) -> str:
+    if unit == "ns":
+        return format_time(value)
+    if unit == "B":
+        return format_bytes(value)
+    return f"{value:.3g}{'' if unit == '%' else ' '}{unit}"
+
+
+# ---- pace ------------------------------------------------------------------------------------------------------------
+
+
+def _draw_pace(pace: Pace) -> Chart:
+    """Return a line for each task; of many tasks, the range from the fastest to the slowest, and the slowest of all."""
+    x = _spread(pace.numbers.size)
+    ticks = make_value_ticks(float(pace.ns.max()))
+    height = Axis(0.0, ticks[-1])
+    shapes, legend = [], []
+    if len(pace.tasks) > _MOST_LINES:
+        low, high = height.place(pace.ns.min(axis=0)), height.place(pace.ns.max(axis=0))
+        css = get_css(LINES[0])
+        shapes = [Shape("area", css, "fastest to slowest rank", draw_area(x, low, high))]
+        shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(pace.ns, axis=0)))))
+        legend = [Swatch(css, "median rank, and fastest to slowest")]
+        lines = [int(np.argmax(np.median(pace.ns[:, pace.warmup :], axis=1)))]
+    else:
+        lines = list(range(len(pace.tasks)))
+    for n, task in enumerate(lines):
+        css = get_css(LINES[(n + len(shapes) // 2) % len(LINES)])
+        shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(pace.ns[task]))))
+        legend.append(Swatch(css, pace.tasks[task]))
+    x_ticks = _label_steps(pace)
+    y_ticks = [Tick(value / ticks[-1] if ticks[-1] else 0.0, format_time(value)) for value in ticks]
+    plot = Plot(shapes, x_ticks, y_ticks, _PACE_HEIGHT)
+    return Chart(
+        "Time of each step", "by rank, with the time in which it waits for others", plot, legend, _tabulate(pace)
+    )
+
+
+def _spread(count: int) -> FloatArray:
+    return np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.5])
+
+
+def _label_steps(pace: Pace) -> list[Tick]:
+    count = pace.numbers.size
+    every = max(1, -(-count // 10))
+    places = _spread(count).tolist()
+    return [Tick(places[n], str(int(pace.numbers[n]))) for n in range(0, count, every)]
+
+
+def _tabulate(pace: Pace) -> Table:
+    """Return median, least and most of each task, without the warm-up; the slowest first where there are many."""
+    own = pace.ns[:, pace.warmup :]
+    median = np.median(own, axis=1)
+    order: Sequence[int] = range(len(pace.tasks))
+    if len(pace.tasks) > _MOST_ROWS:
+        order = np.argsort(-median, kind="stable")[:_MOST_ROWS].tolist()
+    rows = [
+        [pace.tasks[n], format_time(median[n]), format_time(own[n].min()), format_time(own[n].max())] for n in order
+    ]
+    caption = "Steps without the warm-up"
+    return Table(
+        caption, ["", "median", "shortest", "longest"], [[*row] for row in rows], below=_count_rest(len(pace.tasks))
+    )
