@@ -1,6 +1,6 @@
 """Every option of every call and command: its name, type, default, help and check, declared once.
 
-api.py takes the fields of these classes as keywords, cli/options.py makes the options of the commands from them, and
+api/ takes the fields of these classes as keywords, cli/options.py makes the options of the commands from them, and
 the reference in docs/ is generated from those. Times are ns, sizes are bytes. Each class raises UsageError, naming the
 parameter, for values that cannot be meant.
 """
@@ -229,7 +229,7 @@ class SummaryOptions(JobOptions):
 
     html: Annotated[
         AnyPath | None,
-        Option("Also write the summary with its pictures, as one page that needs nothing else.", metavar="FILE.html"),
+        Option("Also write the summary and its pictures as one page that needs nothing else.", metavar="FILE.html"),
     ] = None
 
 
@@ -266,9 +266,7 @@ class CompareOptions(JobOptions):
     ] = None
     html: Annotated[
         AnyPath | None,
-        Option(
-            "Also write the comparison with its pictures, as one page that needs nothing else.", metavar="FILE.html"
-        ),
+        Option("Also write the comparison and its pictures as one page that needs nothing else.", metavar="FILE.html"),
     ] = None
 
 
