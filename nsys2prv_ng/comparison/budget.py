@@ -13,8 +13,8 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.model import BudgetRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.efficiency_model import Losses, WindowEfficiency
-from nsys2prv_ng.summary.efficiency_text import PARTS
 from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.rows.efficiency import PARTS
 
 COMPUTE = "compute"
 HOST_LATE = PARTS["host_ns"][0]

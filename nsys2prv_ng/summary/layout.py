@@ -60,6 +60,11 @@ def clean_name(name: str) -> str:
     return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
 
 
+def name_task(rank: int | None, task: str) -> str:
+    """Return how the text names a task: by its rank, or else by its name."""
+    return clean_name(task) if rank is None else f"rank {rank}"
+
+
 def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
     """Return the lines of a text, none of which ends between a number and its unit or an option and its value.
 

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 from nsys2prv_ng.paraver.event_types import (
-    PATH_CUDA_CALL,
     PATH_GAP,
     PATH_HOST,
     PATH_KINDS,
     PATH_LAUNCH,
-    PATH_MPI,
     PATH_OUTSIDE,
-    PATH_SYSTEM_CALL,
 )
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
-    NO_CALL,
-    NO_RANGE,
     clean_name,
     count_more,
     format_percent,
     make_table,
+    name_task,
     wrap,
 )
-from nsys2prv_ng.summary.path_model import PathNumbers, PathOfRank, PathPart
+from nsys2prv_ng.summary.path_model import PathNumbers, PathPart
+from nsys2prv_ng.summary.rows.path import find_main_task, list_path_rows
+from nsys2prv_ng.summary.verdict_model import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _MOST_CLASSES = 3
-_ON_HOST = [PATH_KINDS[kind] for kind in (PATH_HOST, PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_MPI)]
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
 """Classes of what is before an operation."""
 _LEAST_SHARE = 0.05
 """Part of the path from which a class is worth a word."""
-_MOST_OF_ALL = 0.9
-"""Part of a thing's time from which one task stands for all of it."""
 
 
-def format_path_verdict(path: PathNumbers | None, tasks: int, width: int) -> list[str]:
-    """Return what the critical path of a job of some tasks is in, in a sentence."""
+def make_path_verdict(path: PathNumbers | None, tasks: int) -> list[Verdict]:
+    """Return what the critical path of a job of some tasks is in, in a sentence; nothing without a path."""
     if path is None or not path.window_ns:
         return []
     shares = [
@@ -47,12 +42,13 @@ def format_path_verdict(path: PathNumbers | None, tasks: int, width: int) -> lis
     text = f"The critical path{_describe_window(path)} is {', '.join(shares)}"
     first = path.parts[0]
     if first.ns >= _LEAST_SHARE * path.window_ns:
-        where = _describe_ranks(first) if tasks > 1 else ""
+        task = find_main_task(first) if tasks > 1 else ""
+        where = f" of {task}" if task else ""
         text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
     outside = path.classes.get(PATH_KINDS[PATH_OUTSIDE], 0)
     if outside:
         text += f". It leaves the selected ranks for {format_time(outside)}"
-    return wrap(text, width)
+    return [Verdict(text, [], "critical path")]
 
 
 def _lower(name: str) -> str:
@@ -77,54 +73,37 @@ def _name_part(part: PathPart) -> str:
     return part.path_class.lower()
 
 
-def _describe_ranks(part: PathPart) -> str:
-    """Return the task that has nearly all of a part; nothing if several share it."""
-    first = part.ranks[0]
-    return f" of {_name_task(first)}" if first.ns >= _MOST_OF_ALL * part.ns else ""
-
-
-def _name_task(task: PathOfRank) -> str:
-    return task.task if task.rank is None else f"rank {task.rank}"
-
-
 def describe_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
     """Return the tables of the critical path of a job of some tasks: what it was in, and on which of them."""
     if path is None or not path.window_ns:
         return []
-    imbalance = {(name.path_class, name.name): name.imbalance_ns for name in path.names}
     has_several = tasks > 1
+    listed = list_path_rows(path)
     rows = []
-    for part in path.parts[:MOST_ROWS]:
-        won = imbalance.get((part.path_class, part.name))
-        is_on_host = part.path_class in _ON_HOST
-        row = [
-            part.path_class,
-            part.name or (NO_CALL if is_on_host else ""),
-            (part.range or NO_RANGE) if is_on_host else "",
-            format_time(part.ns),
-            format_percent(part.ns, path.window_ns),
-        ]
-        rows.append([*row, "-" if won is None else format_time(won), _list_tasks(part)] if has_several else row)
+    for row in listed[:MOST_ROWS]:
+        share = format_percent(row.ns, path.window_ns)
+        cells = [row.path_class, row.operation, row.range, format_time(row.ns), share]
+        if has_several:
+            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
+        rows.append(cells)
     titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
     caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
     if has_several:
         titles += ["imbalance", "tasks"]
         caption += " (imbalance: time on the path above the mean time on a GPU)"
-    more = count_more(len(path.parts) - len(rows), "")
+    more = count_more(len(listed) - len(rows), "")
     table = [*wrap(f"{caption}:", width), *make_table(titles, rows, width, texts=3), *more]
     return [table, _describe_tasks(path, width)]
-
-
-def _list_tasks(part: PathPart) -> str:
-    first = part.ranks[0]
-    return _name_task(first) if first.ns >= _MOST_OF_ALL * part.ns else f"{len(part.ranks)}"
 
 
 def _describe_tasks(path: PathNumbers, width: int) -> list[str]:
     """Return how the path divides between tasks, in a sentence; nothing if it stays on one."""
     if len(path.ranks) < 2:
         return []
-    shares = [f"{_name_task(task)} {format_percent(task.ns, path.window_ns)}" for task in path.ranks[:MOST_ROWS]]
+    shares = [
+        f"{name_task(task.rank, task.task)} {format_percent(task.ns, path.window_ns)}"
+        for task in path.ranks[:MOST_ROWS]
+    ]
     text = f"It changes tasks {count_noun(path.switches, 'time')}: {', '.join(shares)}"
     if path.unsure:
         text += (

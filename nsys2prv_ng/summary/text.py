@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.analysis import idle_causes
-from nsys2prv_ng.summary.efficiency_text import describe_efficiency, format_efficiency_verdict
+from nsys2prv_ng.summary.efficiency_text import describe_efficiency
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
-    NO_CALL,
-    NO_RANGE,
     WIDTH,
     choose_width,
     count_more,
@@ -18,21 +15,14 @@ from nsys2prv_ng.summary.layout import (
     make_table,
     wrap,
 )
-from nsys2prv_ng.summary.missing_payload import describe_missing_payload
-from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary, RepeatedRange
-from nsys2prv_ng.summary.path_text import describe_path, format_path_verdict
-from nsys2prv_ng.summary.verdicts import format_verdicts
+from nsys2prv_ng.summary.model import GpuNumbers, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.path_text import describe_path
+from nsys2prv_ng.summary.rows.causes import list_causes
+from nsys2prv_ng.summary.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.summary.wait_text import describe_waits
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time, shorten_range_name
 
 _MOST_GPUS = 16
-
-_CAUSES = {
-    idle_causes.QUEUED: "(already queued)",
-    idle_causes.GRAPH: "(in a CUDA graph)",
-    idle_causes.UNKNOWN: "(no launch recorded)",
-    idle_causes.CUT: "(cut by the window)",
-}
 
 
 def format_summary(summary: JobSummary) -> str:
@@ -44,12 +34,7 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
     """Return all tables that have rows, at most `width` columns wide (at least NARROWEST)."""
     sections = [
         wrap(_title(summary), width),
-        _payload(summary, width),
-        [
-            *format_efficiency_verdict(summary.efficiency, summary.steps, width),
-            *format_verdicts(summary, width),
-            *format_path_verdict(summary.critical_path, summary.tasks, width),
-        ],
+        *format_verdicts(list_verdicts(summary), width),
         _gpus(summary.gpus, width),
         _gaps(summary.gpus, width),
         _causes(summary.gpus, width),
@@ -81,12 +66,6 @@ def _title(summary: JobSummary) -> str:
     selected = sum(high - low for low, high in summary.windows_ns)
     only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
     return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z"
-
-
-def _payload(summary: JobSummary, width: int) -> list[str]:
-    """Return that payload is missing, which makes most of what follows on NCCL incomplete."""
-    count = 0 if summary.waits is None else summary.waits.reports_without_payload
-    return [line for text in describe_missing_payload(count, summary.reports) for line in wrap(f"Note: {text}", width)]
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:
@@ -167,29 +146,17 @@ def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
 
 def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     """Return what the host did while GPUs were idle, summed over all GPUs."""
-    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
-    for gpu in gpus:
-        for part in gpu.idle_causes or ():
-            key = part.cause, part.range, part.call
-            ns, gaps = sums.get(key, (0, 0))
-            sums[key] = ns + part.ns, gaps + part.gaps
-    causes = sorted((Cause(*key, *amount) for key, amount in sums.items()), key=lambda cause: -cause.ns)
+    causes = list_causes(gpus)
     if not causes:
         return []
     whole = sum(cause.ns for cause in causes)
     rows = [
-        [*_name_cause(cause), format_time(cause.ns), format_percent(cause.ns, whole), f"{cause.gaps:,}"]
+        [cause.range, cause.call, format_time(cause.ns), format_percent(cause.ns, whole), f"{cause.gaps:,}"]
         for cause in causes[:MOST_ROWS]
     ]
     titles = ["NVTX range", "call", "time", "share", "gaps"]
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation:"
     return [*wrap(caption, width), *make_table(titles, rows, width, texts=2), *count_more(len(causes) - len(rows), "")]
-
-
-def _name_cause(cause: Cause) -> tuple[str, str]:
-    if cause.cause != idle_causes.HOST:
-        return _CAUSES[cause.cause], ""
-    return cause.range or NO_RANGE, cause.call or NO_CALL
 
 
 def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:

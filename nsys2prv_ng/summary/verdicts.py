@@ -1,138 +1,37 @@
-"""Sentences on top of a summary: which tasks the others wait for, and why."""
+"""The sentences on top of a summary: what limits the job, in order."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 
-from nsys2prv_ng.summary.late_rows import MainReason, find_main_reasons, group_costs
-from nsys2prv_ng.summary.layout import clean_name, wrap
-from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
-from nsys2prv_ng.summary.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
-from nsys2prv_ng.text.formatting import format_time, format_window
-
-_MOST_VERDICTS = 3
-_LEAST_SHARE = 0.01
-"""Part of the time of all tasks that others must wait for one before it is worth a verdict."""
-_ALL = 0.95
-"""Part of the waiting for a task from which something stands for all of it."""
-_MOST = 0.5
-"""Part from which one reason, or one wait, is most of it."""
-_SOME = 0.1
-"""Part of the waiting for a task from which it is worth a word that it waited for another one itself."""
-_CLAUSES = {
-    LAUNCH: f"as it was {LAUNCH}",
-    CALL: f"as it was {CALL}",
-    DEVICE: f"as {DEVICE}",
-    DEPENDENCY: f"as it {DEPENDENCY}",
-    NOT_SELECTED: "for what is not selected",
-}
+from nsys2prv_ng.summary.efficiency_text import make_efficiency_verdict
+from nsys2prv_ng.summary.layout import wrap
+from nsys2prv_ng.summary.missing_payload import describe_missing_payload
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.path_text import make_path_verdict
+from nsys2prv_ng.summary.verdict_model import Verdict
+from nsys2prv_ng.summary.wait_verdicts import make_wait_verdicts
 
 
-def format_verdicts(summary: JobSummary, width: int) -> list[str]:
-    """Return what limits the job by waiting, in sentences for each task that does; nothing if no task does."""
-    waits = summary.waits
-    if waits is None or len(waits.ranks) < 2:
-        return []
-    window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
-    least = _LEAST_SHARE * window * len(waits.ranks)
-    limiting = sorted(
-        (rank for rank in waits.ranks if rank.all_caused_ns > least), key=lambda rank: -rank.all_caused_ns
-    )
-    main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    lines = []
-    for rank in limiting[:_MOST_VERDICTS]:
-        lines += wrap(_describe_rank(rank, waits) + _describe_reason(rank, main.get(rank.task)), width, indent=(0, 2))
-        for detail in (_describe_origin(rank, waits), _describe_longest(rank)):
-            lines += wrap(detail, width, indent=(2, 4))
-    return lines + _describe_hidden(waits, least, width)
-
-
-def _describe_hidden(waits: WaitNumbers, least: float, width: int) -> list[str]:
-    """Return for which of the tasks that are not selected the others wait most, if that is worth a verdict."""
-    shown = {rank.task for rank in waits.ranks}
-    sums: Counter[tuple[int | None, str]] = Counter()
-    for cost in waits.costs:
-        if cost.task not in shown:
-            sums[cost.rank, cost.task] += cost.ns
-    worst = [(name_task(*task), ns) for task, ns in sums.most_common(1) if ns > least]
+def list_verdicts(summary: JobSummary) -> list[Verdict]:
+    """Return what a summary says in sentences: what is not known, where the time goes, and what to look at first."""
+    lacking = 0 if summary.waits is None else summary.waits.reports_without_payload
     return [
-        line
-        for name, ns in worst
-        for line in wrap(f"the others wait {format_time(ns)} for {name}, which is {NOT_SELECTED}", width, indent=(0, 2))
+        *(Verdict(text, [], "payload") for text in describe_missing_payload(lacking, summary.reports)),
+        *make_efficiency_verdict(summary.efficiency, summary.steps),
+        *make_wait_verdicts(summary),
+        *make_path_verdict(summary.critical_path, summary.tasks),
     ]
 
 
-def name_task(rank: int | None, task: str) -> str:
-    """Return how the text names a task: by its rank, or else by its name."""
-    return task if rank is None else f"rank {rank}"
-
-
-def _describe_rank(rank: RankWaits, waits: WaitNumbers) -> str:
-    """Return how often a task is last, and how long the others wait for it."""
-    mpi = rank.mpi
-    lasts = [(rank.last, rank.collectives, "NCCL "), (mpi.last, mpi.collectives, "MPI ") if mpi else (0, 0, "")]
-    has_both = waits.nccl_collectives > 0 and waits.mpi_collectives > 0
-    where = [
-        f"{last:,} of its {whole:,} {library if has_both else ''}collectives" for last, whole, library in lasts if last
-    ]
-    name = name_task(rank.rank, rank.task)
-    begin = f"{name} is last in {' and '.join(where)}" if where else name
-    caused, in_messages = rank.all_caused_ns, rank.all_caused_in_messages_ns
-    time = format_time(caused)
-    rest = (("collectives", in_messages), ("messages", caused - in_messages))
-    kinds = [kind for kind, others in rest if format_time(others) != time]
-    place = "" if kinds == ["collectives"] else f" in {' and '.join(kinds)}"
-    together = " together" if len(waits.ranks) > 2 else ""
-    return f"{begin}: the others wait {time}{together} for it{place}"
-
-
-def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
-    """Return the main reason as the end of a sentence; nothing if it is not known."""
-    if main is None or main.reason == UNKNOWN:
-        return ""
-    row, caused = main.row, rank.all_caused_ns
-    if main.reason in ON_HOST and row.ns >= _MOST * main.ns:
-        place = f"in `{clean_name(row.range)}`" if row.range else "outside NVTX ranges"
-        doing = f"`{clean_name(row.what)}`" if row.what else "its own code"
-        part = "" if row.what_ns >= _ALL * row.ns else "mostly "
-        return f", {_describe_part(row.ns, caused)}while it was {place} ({part}{doing})"
-    mostly = ["mostly"] if row.ns < _ALL * main.ns else []
-    what = [f"`{clean_name(row.what)}`"] if row.what else []
-    where = [f"in `{clean_name(row.range)}`"] if row.range else []
-    detail = f" ({' '.join(mostly + what + where)})" if what or where else ""
-    return f", {_describe_part(main.ns, caused)}{_CLAUSES[main.reason]}{detail}"
-
-
-def _describe_part(ns: int, caused: int) -> str:
-    return "" if ns >= _ALL * caused else f"{format_time(ns)} of that "
-
-
-def _describe_origin(rank: RankWaits, waits: WaitNumbers) -> str:
-    """Return for whom a task had waited itself before others waited for it; nothing if that is little."""
-    sums: Counter[tuple[int | None, str]] = Counter()
-    for culprit in waits.culprits:
-        if culprit.task == rank.task and culprit.origin_task:
-            sums[culprit.origin_rank, culprit.origin_task] += culprit.ns
-    if not sums:
-        return ""
-    [(origin, ns)] = sums.most_common(1)
-    if ns < _SOME * rank.all_caused_ns:
-        return ""
-    part = _name_share(ns, rank.all_caused_ns)
-    return f"{part} because {name_task(rank.rank, rank.task)} had waited for {name_task(*origin)} itself"
-
-
-def _describe_longest(rank: RankWaits) -> str:
-    """Return when the longest wait was and what is left without it; nothing if it is less than half of all."""
-    longest, caused = rank.longest_wait, rank.all_caused_ns
-    if longest is None or longest.ns <= _MOST * caused:
-        return ""
-    rest = f"; {format_time(caused - longest.ns)} without it" if longest.ns < caused else ""
-    return f"{_name_share(longest.ns, caused)} in one wait (time {format_window(longest.from_ns, longest.to_ns)}){rest}"
-
-
-def _name_share(ns: int, caused: int) -> str:
-    part, whole = format_time(ns), format_time(caused)
-    if part == whole:
-        return "all of it" if ns == caused else "nearly all of it"
-    return f"{part} of the {whole}"
+def format_verdicts(verdicts: Sequence[Verdict], width: int) -> list[list[str]]:
+    """Return the paragraphs of verdicts, each as its lines: notes on what is not known, and all others."""
+    notes: list[str] = []
+    others: list[str] = []
+    for text, details, about in verdicts:
+        if about == "payload":
+            notes += wrap(f"Note: {text}", width)
+        else:
+            others += wrap(text, width, indent=(0, 2) if about == "waits" else (0, 0))
+            others += [line for detail in details for line in wrap(detail, width, indent=(2, 4))]
+    return [notes, others]

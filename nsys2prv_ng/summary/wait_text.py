@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from nsys2prv_ng.summary.late_rows import LateRow, MainReason, find_main_reasons, group_costs
-from nsys2prv_ng.summary.layout import MOST_ROWS, NO_CALL, NO_RANGE, count_more, make_table, wrap
-from nsys2prv_ng.summary.model import Bandwidth, JobSummary, MpiWaits, WaitNumbers
-from nsys2prv_ng.summary.verdicts import name_task
+from nsys2prv_ng.summary.layout import MOST_ROWS, NO_CALL, NO_RANGE, count_more, make_table, name_task, wrap
+from nsys2prv_ng.summary.model import JobSummary, MpiWaits, WaitNumbers
+from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.rows.late import LateRow, find_main_reasons, group_costs
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
 from nsys2prv_ng.text.formatting import format_bytes, format_time
 
@@ -42,7 +42,7 @@ def _tabulate_ranks(waits: WaitNumbers, late: Sequence[LateRow], width: int) -> 
     rows = [
         [
             name_task(rank.rank, rank.task),
-            _shorten_reason(main.get(rank.task)),
+            main[rank.task].label if rank.task in main else "-",
             format_time(rank.nccl_ns),
             format_time(rank.wait_ns),
             "-" if rank.exposed_wait_ns is None else format_time(rank.exposed_wait_ns),
@@ -93,15 +93,6 @@ def _describe_more(count: int) -> list[str]:
 # ---- why ranks were late ---------------------------------------------------------------------------------------------
 
 
-def _shorten_reason(main: MainReason | None) -> str:
-    """Return what made a task late, for a column: on the host the range, else the call; the operation on the GPU."""
-    if main is None:
-        return "-"
-    if main.reason in ON_HOST:
-        return main.row.range or main.row.what or NO_CALL
-    return main.row.what or f"({main.reason})"
-
-
 def _tabulate_reasons(rows: Sequence[LateRow], width: int) -> list[str]:
     """Return a table by reason of the rows that cost most; with the number and sum of the others, it adds up."""
     if not rows:
@@ -149,28 +140,21 @@ def _shorten_origins(origins: Sequence[str]) -> str:
 
 def _tabulate_bandwidth(waits: WaitNumbers, width: int) -> list[str]:
     """Return the bandwidth by function, number of ranks and size, over all communicators."""
-    groups: dict[tuple[str, int, str], list[Bandwidth]] = {}
-    for bandwidth in waits.bandwidth:
-        groups.setdefault((bandwidth.function, bandwidth.ranks, format_bytes(bandwidth.bytes)), []).append(bandwidth)
+    groups = list_bandwidth(waits.bandwidth)
     if not groups:
         return []
-    rows = []
-    largest = sorted(groups.items(), key=lambda item: -sum(part.bytes * part.count for part in item[1]))
-    for (function, ranks, size), parts in largest[:MOST_ROWS]:
-        count, ns = sum(part.count for part in parts), sum(part.ns for part in parts)
-        algorithm = sum(part.algorithm_bytes_per_s * part.ns for part in parts) / ns
-        bus = sum(part.bus_bytes_per_s * part.ns for part in parts) / ns
-        rows.append(
-            [
-                function,
-                f"{ranks:,}",
-                size,
-                f"{count:,}",
-                format_time(ns / count),
-                f"{format_bytes(algorithm)}/s",
-                f"{format_bytes(bus)}/s",
-            ]
-        )
+    rows = [
+        [
+            row.function,
+            f"{row.ranks:,}",
+            row.size,
+            f"{row.operations:,}",
+            format_time(row.mean_ns),
+            f"{format_bytes(row.algorithm_bytes_per_s)}/s",
+            f"{format_bytes(row.bus_bytes_per_s)}/s",
+        ]
+        for row in groups[:MOST_ROWS]
+    ]
     titles = ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"]
     measured = sum(bandwidth.count for bandwidth in waits.bandwidth)
     caption = (

@@ -26,9 +26,9 @@ from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.culprits import Blamed, WaitsForTasks, sum_culprits
-from nsys2prv_ng.summary.late_rows import find_main_reasons, group_costs
 from nsys2prv_ng.summary.missing_payload import NO_PAYLOAD, mark_without_payload
 from nsys2prv_ng.summary.model import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.rows.late import find_main_reasons, group_costs
 
 _MATCHING = nccl.SOURCE.name
 """The source without which kernels of NCCL are not matched over ranks."""

@@ -21,7 +21,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.critical_path import sum_critical_path
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.path_model import PathName, PathNumbers, PathOfRank, PathStep
-from nsys2prv_ng.summary.path_text import describe_path, format_path_verdict
+from nsys2prv_ng.summary.path_text import describe_path, make_path_verdict
 from tests.conftest import SAMPLES
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
@@ -95,19 +95,26 @@ def test_steps_end_where_the_next_begins() -> None:
     ]
 
 
+def describe_verdict(path: PathNumbers, tasks: int) -> str:
+    [verdict] = make_path_verdict(path, tasks)
+    return verdict.text
+
+
 def test_the_verdict() -> None:
     path = sum_path(make_path(make_steps(np.array([0, 1000, 1450]), np.zeros(3, np.int64))))
-    assert format_path_verdict(path, 2, 200) == [
+    [(text, details, about)] = make_path_verdict(path, 2)
+    assert text == (
         "The critical path of `step` 7 to 8 (1.00 us) is 55.0% host code, 29.0% compute, 9.5% moving data; "
         "most in `loading` of rank 0: 30.0%"
-    ]
-    assert format_path_verdict(None, 2, 100) == []
+    )
+    assert (details, about) == ([], "critical path")
+    assert make_path_verdict(None, 2) == []
 
 
 def test_the_verdict_says_that_the_path_leaves_the_selected_ranks() -> None:
     path = make_path()
     kind = np.where(path.kind == types.PATH_MOVING, types.PATH_OUTSIDE, path.kind)
-    assert " ".join(format_path_verdict(sum_path(path._replace(kind=kind)), 2, 80)).endswith(
+    assert describe_verdict(sum_path(path._replace(kind=kind)), 2).endswith(
         "most in `loading` of rank 0: 30.0%. It leaves the selected ranks for 95 ns"
     )
 
@@ -115,8 +122,8 @@ def test_the_verdict_says_that_the_path_leaves_the_selected_ranks() -> None:
 def test_a_path_that_stays_on_one_of_several_tasks() -> None:
     path = make_path()
     path = path._replace(row=np.zeros(path.row.size, np.int64))
-    assert "most in `loading` of rank 0: 30.0%" in " ".join(format_path_verdict(sum_path(path), 2, 100))
-    assert "most in `loading`: 30.0%" in " ".join(format_path_verdict(sum_path(path), 1, 100))
+    assert "most in `loading` of rank 0: 30.0%" in describe_verdict(sum_path(path), 2)
+    assert "most in `loading`: 30.0%" in describe_verdict(sum_path(path), 1)
 
 
 def test_one_task_has_no_imbalance() -> None:
@@ -140,7 +147,7 @@ def test_the_tables() -> None:
 def test_what_is_before_an_operation_says_so() -> None:
     path = make_path()
     path = path._replace(kind=np.where(path.kind == types.PATH_HOST, types.PATH_GAP, path.kind), name=path.name * 0)
-    assert "most in device gap before `gemm`" in " ".join(format_path_verdict(sum_path(path), 2, 100))
+    assert "most in device gap before `gemm`" in describe_verdict(sum_path(path), 2)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -148,9 +155,9 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     path = make_path()._replace(
         names=["gemm\n\x1b[31m", "AllReduce", "cuda\tMalloc"], ranges=["for\rward", "load\ning"]
     )
-    for lines in ([format_path_verdict(sum_path(path), 2, width)], describe_path(sum_path(path), 2, width)):
-        for line in (line for block in lines for line in block):
-            assert line.isprintable() and len(line) <= width
+    assert describe_verdict(sum_path(path), 2).isprintable()
+    for line in (line for block in describe_path(sum_path(path), 2, width) for line in block):
+        assert line.isprintable() and len(line) <= width
 
 
 def test_too_many_operations_and_calls_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

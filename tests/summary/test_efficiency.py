@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepNumbers,
     StepOfRank,
 )
-from nsys2prv_ng.summary.efficiency_text import describe_efficiency, format_efficiency_verdict
+from nsys2prv_ng.summary.efficiency_text import describe_efficiency, make_efficiency_verdict
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
@@ -160,20 +160,22 @@ def test_one_step_has_no_drift() -> None:
 
 
 def test_the_verdict_is_on_the_steps() -> None:
-    assert format_efficiency_verdict(rate(), describe_step_numbers(), 200) == [
+    [verdict] = make_efficiency_verdict(rate(), describe_step_numbers())
+    assert verdict.text == (
         "2 GPUs compute 40.0% of `step` 4 to 7 (40.0 ms): 25.0% is lost as NCCL waits for other ranks, 10.0% as NCCL "
         "moves data, 10.0% as the host does not launch (mostly in `layer`)"
-    ]
+    )
+    assert (verdict.details, verdict.about) == ([], "efficiency")
 
 
 def test_the_verdict_without_steps_is_on_the_whole_time() -> None:
-    [line] = format_efficiency_verdict(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None, 200)
-    assert line == (
+    [whole] = make_efficiency_verdict(rate(FOUND._replace(steps=None, in_steps=None, by_step=[])), None)
+    assert whole.text == (
         "2 GPUs compute 20.0% of the capture (100 ms): 30.0% is lost as the first operation has not begun, 20.0% as "
         "NCCL waits for other ranks, 10.0% as NCCL moves data"
     )
-    [chosen] = format_efficiency_verdict(replace(rate(), is_chosen=True, in_steps=None), None, 200)
-    assert chosen.startswith("2 GPUs compute 20.0% of the chosen time (100 ms): ")
+    [chosen] = make_efficiency_verdict(replace(rate(), is_chosen=True, in_steps=None), None)
+    assert chosen.text.startswith("2 GPUs compute 20.0% of the chosen time (100 ms): ")
 
 
 def test_the_tables() -> None:
@@ -216,7 +218,7 @@ def test_without_gpus_there_is_what_mpi_costs() -> None:
     hosts = WHOLE._replace(devices=None)
     numbers = rate(FOUND._replace(whole=hosts, steps=None, in_steps=None, by_step=[], ranges=[]))
     assert numbers.losses is None and numbers.nccl_as_useful.device is None
-    assert format_efficiency_verdict(numbers, None, 200) == [
+    assert [verdict.text for verdict in make_efficiency_verdict(numbers, None)] == [
         "2 main threads are outside of MPI 50.0% of the capture (100 ms): load balance 66.7%, communication 75.0%"
     ]
     [table, steps] = describe_efficiency(numbers, None, 80)
@@ -231,7 +233,7 @@ def test_nothing_to_rate() -> None:
     nothing = WHOLE._replace(devices=None, host=None)
     assert sum_efficiency(JOB, FOUND._replace(whole=nothing)) is None
     assert sum_steps(JOB, FOUND._replace(steps=None), WAITING) is None
-    assert format_efficiency_verdict(None, None, 80) == [] == describe_efficiency(None, None, 80)
+    assert make_efficiency_verdict(None, None) == [] == describe_efficiency(None, None, 80)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -242,6 +244,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     steps = replace(
         describe_step_numbers(), name=hostile, ranks=[StepOfRank(None, hostile, 1, 1), StepOfRank(1, "rank 1", 2, 2)]
     )
-    texts = [format_efficiency_verdict(numbers, steps, width), *describe_efficiency(numbers, steps, width)]
-    for line in (line for lines in texts for line in lines):
+    [verdict] = make_efficiency_verdict(numbers, steps)
+    assert verdict.text.isprintable()
+    for line in (line for lines in describe_efficiency(numbers, steps, width) for line in lines):
         assert line.isprintable() and len(line) <= width

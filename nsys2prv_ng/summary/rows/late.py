@@ -1,4 +1,4 @@
-"""Groups what made tasks late by reason and NVTX range, as the text shows it."""
+"""Rows on late tasks: what made them late, by reason and NVTX range, and the main reason of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.model import Culprit, LateCost
+from nsys2prv_ng.summary.layout import NO_CALL
+from nsys2prv_ng.summary.model import Culprit, LateCost, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.wait_reasons import ON_HOST
 
 
 class LateRow(NamedTuple):
@@ -33,6 +35,28 @@ class MainReason(NamedTuple):
     reason: str
     ns: int
     row: LateRow
+
+    @property
+    def label(self) -> str:
+        """What made the task late, for a column: on the host the range, else the call; the operation on the GPU."""
+        if self.reason in ON_HOST:
+            return self.row.range or self.row.what or NO_CALL
+        return self.row.what or f"({self.reason})"
+
+
+class Straggler(NamedTuple):
+    """A task, the time of all tasks that others waited for it (ns), and why; None if nobody waited for it."""
+
+    rank: RankWaits
+    ns: int
+    main: MainReason | None
+
+
+def list_stragglers(waits: WaitNumbers) -> list[Straggler]:
+    """Return all tasks, those first for which the others waited longest in NCCL and in MPI."""
+    main = find_main_reasons(group_costs(waits.costs, waits.culprits))
+    rows = [Straggler(rank, rank.all_caused_ns, main.get(rank.task)) for rank in waits.ranks]
+    return sorted(rows, key=lambda row: -row.ns)
 
 
 def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[LateRow]:
