@@ -44,4 +44,27 @@ ACTIVITIES = {
     "not_split": palette.shade(palette.COMMUNICATION, 3),
     "memory": palette.MEMORY,
     "idle": palette.IDLE,
+    "own_code": palette.GREEN,
+    "cuda": palette.HOST_API,
+    "mpi_waiting": palette.WAITING,
+    "mpi_moving": palette.COMMUNICATION,
+    "mpi_not_split": palette.MPI,
 }
+"""Hues of what GPUs and main threads do (views/per_gpu_waits, analysis/critical_path), by the key of an Activity."""
+PARTS_OF_TIME = {
+    "compute_ns": palette.COMPUTE,
+    "waiting_ns": palette.WAITING,
+    "moving_ns": palette.COMMUNICATION,
+    "not_split_ns": palette.shade(palette.COMMUNICATION, 3),
+    "memory_ns": palette.MEMORY,
+    "host_ns": palette.GREEN,
+    "queued_ns": palette.HOST_API,
+    "graph_ns": palette.shade(palette.COMPUTE, 3),
+    "unknown_ns": palette.GREY,
+    "cut_ns": palette.shade(palette.GREY, 1),
+    "before_first_ns": palette.shade(palette.GREY, 2),
+    "after_last_ns": palette.shade(palette.GREY, 3),
+    "not_captured_ns": palette.shade(palette.GREY, 4),
+    "outside_ns": palette.YELLOW,
+}
+"""Hues of the parts of the time of GPUs, by the field of Losses."""

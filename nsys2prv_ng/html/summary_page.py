@@ -2,46 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import over_time
+from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import Pictures
+from nsys2prv_ng.summary.verdict_model import About
+from nsys2prv_ng.summary.verdicts import list_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
-_DRAWN: tuple[Callable[[Pictures], Section | None], ...] = (
-    over_time.make_pace_section,
-    over_time.make_heat_map_section,
-    over_time.make_step_section,
-    over_time.make_memory_section,
-)
+_SECTIONS: dict[About, str] = {
+    "payload": "quality",
+    "efficiency": "efficiency",
+    "waits": "waits",
+    "critical path": "critical-path",
+    "advice": "efficiency",
+}
+"""The section that has the numbers of a verdict."""
+_MOST_PROGRAMS = 3
 
 
 def render_summary(summary: JobSummary, pictures: Pictures) -> str:
     """Return the page of a summary, with what `summary/pictures.py` collected of the same job."""
-    sections = [section for make in _DRAWN if (section := make(pictures)) is not None]
-    lines: list[Line] = []
+    sections = list_sections(summary, pictures)
     return render_page(
         "page.html.j2",
         title=_make_title(summary),
         subtitle=_describe_job(summary),
-        lines=lines,
+        lines=list_lines(summary, sections),
         warnings=summary.warnings,
         sections=sections,
     )
 
 
+def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
+    """Return the sections for which a job has anything to show, in their order."""
+    sections = [
+        contents.make_facts_section(summary),
+        over_time.make_pace_section(pictures),
+        over_time.make_heat_map_section(pictures),
+        over_time.make_step_section(pictures),
+        efficiency.make_path_section(summary),
+        efficiency.make_efficiency_section(summary),
+        waits.make_wait_section(summary),
+        waits.make_gap_section(summary),
+        contents.make_kernel_section(summary, pictures),
+        waits.make_bandwidth_section(summary),
+        over_time.make_memory_section(pictures),
+        contents.make_quality_section(summary, pictures),
+    ]
+    return [section for section in sections if section is not None]
+
+
+def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
+    """Return the verdicts, each with the section that has its numbers, if the page has it."""
+    known = {section.key for section in sections}
+    return [
+        Line(verdict.text, verdict.details, section if (section := _SECTIONS[verdict.about]) in known else "")
+        for verdict in list_verdicts(summary)
+    ]
+
+
 def _make_title(summary: JobSummary) -> str:
     programs = summary.facts.programs if summary.facts is not None else []
-    return f"{', '.join(programs[:3]) or 'Job'} on {count_noun(len(summary.gpus), 'GPU')}"
+    more = ", ..." if len(programs) > _MOST_PROGRAMS else ""
+    size = count_noun(len(summary.gpus), "GPU") if summary.gpus else count_noun(summary.tasks, "task")
+    return f"{', '.join(programs[:_MOST_PROGRAMS]) or 'Job'}{more} on {size}"
 
 
 def _describe_job(summary: JobSummary) -> str:
-    counts = [
-        count_noun(summary.ranks, "rank"),
-        count_noun(summary.nodes, "node"),
-        count_noun(summary.reports, "report"),
-    ]
+    numbers = {"rank": summary.ranks, "node": summary.nodes, "report": summary.reports}
+    counts = [count_noun(number, noun) for noun, number in numbers.items()]
     return f"{', '.join(counts)}: {format_time(summary.duration_ns)} from {summary.start_utc[:19]}Z"

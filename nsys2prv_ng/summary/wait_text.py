@@ -27,8 +27,7 @@ def describe_waits(summary: JobSummary, width: int) -> list[list[str]]:
         *ranks,
         _tabulate_reasons(rows, width),
         _tabulate_bandwidth(waits, width),
-        _describe_below_uncertainty(waits, width),
-        _describe_not_split(waits, width),
+        *(wrap(text, width) for text in describe_limits(waits)),
     ]
 
 
@@ -164,21 +163,18 @@ def _tabulate_bandwidth(waits: WaitNumbers, width: int) -> list[str]:
     return [*wrap(caption, width), *make_table(titles, rows, width), *count_more(len(groups) - len(rows), " sizes")]
 
 
-def _describe_below_uncertainty(waits: WaitNumbers, width: int) -> list[str]:
-    if not waits.below_uncertainty:
-        return []
-    count = f"{waits.below_uncertainty:,} of {_count_kernels(waits)}"
-    return wrap(f"Wait below the uncertainty of the clocks: {count}, which count as moving", width)
-
-
-def _describe_not_split(waits: WaitNumbers, width: int) -> list[str]:
-    """Return a line on what was not split, and why."""
-    if not waits.not_split:
-        return []
-    reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
-    parts = ", ".join(f"{count:,} ({reason})" for reason, count in reasons)
-    count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
-    return wrap(f"Not split into waiting and moving: {count}: {parts}", width)
+def describe_limits(waits: WaitNumbers) -> list[str]:
+    """Return sentences on the kernels and calls whose waiting is not known, and why."""
+    texts = []
+    if waits.below_uncertainty:
+        count = f"{waits.below_uncertainty:,} of {_count_kernels(waits)}"
+        texts.append(f"Wait below the uncertainty of the clocks: {count}, which count as moving")
+    if waits.not_split:
+        reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{count:,} ({reason})" for reason, count in reasons)
+        count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
+        texts.append(f"Not split into waiting and moving: {count}: {parts}")
+    return texts
 
 
 def _count_kernels(waits: WaitNumbers) -> str:

@@ -1,0 +1,140 @@
+"""Sections on efficiencies and on the critical path."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nsys2prv_ng.html.blocks import Block, Cell, Section, ShadedCell, Table, TermCell
+from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
+from nsys2prv_ng.html.page import format_percent
+from nsys2prv_ng.html.tables import MOST_ROWS, count_rest, make_bar
+from nsys2prv_ng.paraver.event_types import PATH_KINDS as KINDS
+from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
+from nsys2prv_ng.summary.layout import name_task
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.path_model import PathNumbers
+from nsys2prv_ng.summary.rows.efficiency import (
+    EfficiencyTable,
+    NamedWindow,
+    choose_window,
+    list_parts,
+    list_windows,
+    make_efficiency_table,
+)
+from nsys2prv_ng.summary.rows.path import list_path_rows
+from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
+
+_HUE_OF_KIND = {label: get_css(PATH_HUES[kind]) for kind, label in KINDS.items() if kind in PATH_HUES}
+
+
+def make_efficiency_section(summary: JobSummary) -> Section | None:
+    """Return the efficiencies with their trees, and where the time of the GPUs goes; None without any."""
+    efficiency = summary.efficiency
+    if efficiency is None or not efficiency.window_ns:
+        return None
+    table = make_efficiency_table(efficiency, summary.steps)
+    windows = list_windows(efficiency, summary.steps)
+    blocks: list[Block] = [_tabulate_tree(table)] if table.rows else []
+    blocks += _tabulate_parts(windows)
+    chosen = choose_window(efficiency, summary.steps)
+    lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
+    window = format_window(*efficiency.steps_ns) if chosen.title == "steps" and efficiency.steps_ns else ""
+    presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []
+    return Section("efficiency", "Efficiencies", lead, blocks, [*presets, "model/host_efficiency"], window)
+
+
+def _tabulate_tree(table: EfficiencyTable) -> Table:
+    titles = [f"{window.title} ({format_time(window.numbers.window_ns)})" for window in table.windows]
+    if table.has_conventions:
+        titles = [f"{title}, NCCL {kind}" for kind in ("is communication", "is useful") for title in titles]
+    rows: list[list[Cell]] = [
+        [TermCell(row.label, row.about, row.depth), *map(_shade, row.values)] for row in table.rows
+    ]
+    return Table("", ["", *titles], rows, below="The stronger the ground of a number, the more time is lost there.")
+
+
+def _shade(share: float | None) -> Cell:
+    return "" if share is None else ShadedCell(format_percent(share), 1 - share)
+
+
+def _tabulate_parts(windows: list[NamedWindow]) -> list[Table]:
+    """Return the time of all GPUs in each window as parts that add up to it."""
+    known = [(window, window.numbers.losses) for window in windows if window.numbers.losses is not None]
+    if not known:
+        return []
+    bars: list[list[Cell]] = []
+    labels: dict[str, str] = {}
+    for window, losses in known:
+        assert losses is not None
+        whole = losses.devices * window.numbers.window_ns
+        parts = list_parts(losses)
+        labels |= {part.key: part.label for part in parts}
+        shares = ", ".join(
+            f"{format_percent(part.ns / whole)} {part.label}" for part in parts if part.ns >= whole / 200
+        )
+        bar = make_bar([(part.label, get_css(PARTS_OF_TIME[part.key]), part.ns) for part in parts], whole)
+        bars.append([window.name.replace("`", ""), shares, bar])
+    legend = [Swatch(get_css(hue), labels[key]) for key, hue in PARTS_OF_TIME.items() if key in labels]
+    caption = f"Where the time of {count_noun(known[0][1].devices if known[0][1] else 0, 'GPU')} goes"
+    return [Table(caption, ["", "parts from 0.5% on", ""], bars, texts=2, legend=legend)]
+
+
+def make_path_section(summary: JobSummary) -> Section | None:
+    """Return the critical path by class, by rank and by what it was in; None where there is none."""
+    path = summary.critical_path
+    if path is None or not path.window_ns:
+        return None
+    lead = (
+        "What the job had to wait for, one thing after the other. A share bounds what can be gained by it: another "
+        "path may then be longer."
+    )
+    low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
+    presets = ["analysis/critical_path", "analysis/critical_path_profile"]
+    blocks = [_tabulate_path(path), _tabulate_things(path, has_several=summary.tasks > 1)]
+    return Section("critical-path", "Critical path", lead, blocks, presets, format_window(low, high))
+
+
+def _tabulate_path(path: PathNumbers) -> Table:
+    """Return the path on each task by class, as bars of one scale, and of all together."""
+    sums: dict[str, Counter[str]] = {}
+    for part in path.parts:
+        for rank in part.ranks:
+            sums.setdefault(name_task(rank.rank, rank.task), Counter())[part.path_class] += rank.ns
+    by_time = [(name_task(rank.rank, rank.task), rank.ns) for rank in path.ranks]
+    scale = max((ns for _, ns in by_time), default=0)
+    rows: list[list[Cell]] = [
+        [name, format_time(ns), format_percent(ns / path.window_ns), _draw_classes(sums.get(name, Counter()), scale)]
+        for name, ns in by_time[:MOST_ROWS]
+    ]
+    rows.append(["all", format_time(path.window_ns), "100.0%", _draw_classes(path.classes, path.window_ns)])
+    legend = [
+        Swatch(_HUE_OF_KIND[kind], f"{kind}: {format_percent(ns / path.window_ns)}")
+        for kind, ns in path.classes.items()
+    ]
+    below = count_rest(rows[:-1], by_time, "rank")
+    caption = "Time of the path on each rank, by class"
+    return Table(caption, ["", "time", "share", ""], rows, strong_last=True, below=below, legend=legend)
+
+
+def _draw_classes(classes: Counter[str] | dict[str, int], scale: int) -> Cell:
+    parts = [(kind, css, float(classes[kind])) for kind, css in _HUE_OF_KIND.items() if classes.get(kind)]
+    return make_bar(parts, scale)
+
+
+def _tabulate_things(path: PathNumbers, *, has_several: bool) -> Table:
+    whole = list_path_rows(path)
+    shown = whole[:MOST_ROWS]
+    rows: list[list[Cell]] = []
+    for row in shown:
+        cells: list[Cell] = [row.path_class, row.operation, row.range, format_time(row.ns)]
+        cells.append(format_percent(row.ns / path.window_ns))
+        if has_several:
+            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
+        rows.append(cells)
+    titles = ["class", "operation or call", "NVTX range", "time", "share"]
+    caption = "What the path was in"
+    if has_several:
+        titles += ["imbalance", "tasks"]
+        caption += " (imbalance: time on the path above the mean time on a GPU)"
+    return Table(caption, titles, rows, texts=3, below=count_rest(shown, whole))

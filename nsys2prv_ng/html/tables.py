@@ -1,0 +1,29 @@
+"""Builds tables with bars: parts of a whole beside each other, each with its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nsys2prv_ng.html.blocks import BarCell, Segment
+
+MOST_ROWS = 24
+"""Rows of a table; of more, the first are shown."""
+_LEAST = 1e-4
+"""Part of a bar from which a segment is drawn."""
+
+
+def make_bar(parts: Iterable[tuple[str, str, float]], whole: float) -> BarCell:
+    """Return parts (what, colour as CSS, amount) of a whole one after the other, as long as they are to be seen."""
+    segments, left = [], 0.0
+    for text, css, amount in parts:
+        share = amount / whole if whole else 0.0
+        if share >= _LEAST:
+            segments.append(Segment(100 * left, 100 * share, css, f"{text}: {100 * share:.1f}%"))
+        left += share
+    return BarCell(segments)
+
+
+def count_rest(shown: Sequence[object], whole: Sequence[object], noun: str = "row") -> str:
+    """Return a sentence on rows that a table does not show; an empty text if it shows all."""
+    rest = len(whole) - len(shown)
+    return f"And {rest:,} more {noun}{'' if rest == 1 else 's'}: `nsys2prv-ng summary --json` has all." if rest else ""
