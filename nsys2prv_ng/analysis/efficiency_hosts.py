@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency_times import IN_CUDA, IN_MPI, USEFUL, Totals
 from nsys2prv_ng.analysis.efficiency_windows import RangeKey, WindowPlan, load_repeated, sum_in_windows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import flatten, overlay
+from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -49,10 +49,7 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     """Measure the main threads of some reports."""
     ranges = load_repeated(job, group, plan.steps)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
-    parts = [_load_calls(job, index, main_threads[index]) for index in group]
-    row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    in_cuda, in_mpi = (flatten(*(column[value == kind] for column in (row, begin, end, value))) for kind in (1, 2))
-    flat = overlay(in_cuda, in_mpi)
+    flat = load_calls_of_hosts(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))
     for number in rows.tolist():
         low, high = np.searchsorted(flat.row, [number, number + 1])
@@ -67,6 +64,16 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     return HostPart(
         node, totals, ranges.keys, np.bincount(ranges.key, minlength=size), np.bincount(pairs[0], minlength=size)
     )
+
+
+def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
+    """Return when the main threads of some reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
+    parts = [_load_calls(job, index, main_threads[index]) for index in group]
+    row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    in_cuda, in_mpi = (
+        flatten(*(column[value == kind] for column in (row, begin, end, value))) for kind in (IN_CUDA, IN_MPI)
+    )
+    return overlay(in_cuda, in_mpi)
 
 
 def _load_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY
-from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations
+from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
@@ -141,17 +141,19 @@ class PeakMemory(NamedTuple):
 
 def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
     """Return the peak memory of each GPU with known allocations, by row."""
+    return {row: PeakMemory(*peak) for own in load_memory(job, rows) for row, peak in find_peaks(*own).items()}
+
+
+def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Yield row, time (ns) and bytes in use from then on, of all kinds of memory, of some GPUs after the others."""
     numbers = [event_type.number for event_type in types.MEMORY_LEVELS]
-    peaks: dict[int, PeakMemory] = {}
     for run in _list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
         levels = [(kind, *_get_values(records, number)) for kind, number in enumerate(numbers)]
         row, time, level = (np.concatenate([columns[i] for columns in levels]) for i in (1, 2, 3))
         kind = np.repeat([columns[0] for columns in levels], [columns[1].size for columns in levels])
         is_on_gpu = np.isin(row, list(rows))
-        on_gpus = (column[is_on_gpu] for column in (row, kind, time, level))
-        peaks |= {row: PeakMemory(*peak) for row, peak in find_peaks(*on_gpus).items()}
-    return peaks
+        yield sum_parts(*(column[is_on_gpu] for column in (row, kind, time, level)))
 
 
 def _list_runs(job: Job, name: str) -> list[Run]:

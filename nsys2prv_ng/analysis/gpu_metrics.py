@@ -1,4 +1,4 @@
-"""Means of the metrics of each GPU over the time for which their values hold.
+"""Means of the metrics of each GPU over the time for which their values hold, and these times.
 
 A value holds until the next one of its metric on the GPU, in its report and its window of the chosen time; the last one
 until the last sample there. The time from the begin of a window to its first sample does not count. Where several
@@ -25,6 +25,7 @@ from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
+from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 
 @dataclass
@@ -54,15 +55,108 @@ def measure_gpu_metrics(job: Job) -> list[MetricSums]:
 
     The records of one report are in memory for each worker.
     """
-    sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
-    groups = [
-        sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
-        for group in group_by_shared_rows([report.rows for report in sampled])
-    ]
     found: _Sums = {}
-    for sums in run_in_threads(lambda group: _measure_group(job, group), [g for g in groups if g], job.workers):
+    for sums in run_in_threads(lambda group: _measure_group(job, group), _group_sampled(job), job.workers):
         found |= sums
     return [found[key] for key in sorted(found) if found[key].ns]
+
+
+def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
+    """Measure GPUs that have reports in common."""
+    found: _Sums = {}
+    for own in _list_samples(job, group):
+        for number, weighted, (ns, low, high, samples) in _add_up(own.records, own.lines, own.begins, len(own.types)):
+            kind = own.types[number]
+            sums = found.setdefault((own.row, kind.label, kind.unit), MetricSums(own.row, kind))
+            scale = 10**kind.precision
+            sums.weighted += weighted / scale
+            sums.ns += ns
+            sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
+            sums.samples += samples
+    return found
+
+
+# ---- values over time ------------------------------------------------------------------------------------------------
+
+
+class HeldValues(NamedTuple):
+    """n values of metrics of a GPU, in their own units: index of the pattern, begin and end (ns) of the time it holds.
+
+    Values are in the order of their begins.
+    """
+
+    pattern: IntArray
+    begin: IntArray
+    end: IntArray
+    value: FloatArray
+
+
+def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
+    """Yield a row and its values of the metrics whose names match patterns, for each GPU and report.
+
+    A metric counts for the first pattern that it matches; of the metrics of a GPU that match one, the first by name
+    counts. The records of one report are in memory for each worker.
+    """
+
+    def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
+        return [(own.row, _hold(own, patterns)) for own in _list_samples(job, group)]
+
+    for parts in run_in_threads(load, _group_sampled(job), job.workers):
+        yield from parts
+
+
+def _hold(own: _Samples, patterns: Sequence[str]) -> HeldValues:
+    names = [kind.member if kind.family == SOURCE.name else "" for kind in own.types]
+    first_match = [next((n for n, text in enumerate(patterns) if match_patterns(name, text)), -1) for name in names]
+    pattern_of = np.array(first_match, np.int64)
+    records = own.records
+    columns = _list_held(records.time, records.first, records.handle, records.value, own.lines, own.begins, pattern_of)
+    chosen: dict[int, int] = {}
+    for number in sorted(np.unique(columns[0]).tolist(), key=names.__getitem__):
+        chosen.setdefault(first_match[number], number)
+    handle, begin, end, value = (column[np.isin(columns[0], list(chosen.values()))] for column in columns)
+    scale = np.array([10.0**kind.precision for kind in own.types])
+    return HeldValues(pattern_of[handle], begin, end, value / scale[handle])
+
+
+@compiled
+def _list_held(
+    time: IntArray,
+    first: IntArray,
+    handle: npt.NDArray[np.int32],
+    value: IntArray,
+    lines: IntArray,
+    begins: BoolArray,
+    pattern_of: IntArray,
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (handle, begin, end, value) of the values of types with a pattern, by begin, that hold for any time."""
+    size = 0
+    for line in lines:
+        for word in range(first[line], first[line + 1]):
+            size += pattern_of[handle[word]] >= 0
+    held = np.empty((4, size), np.int64)
+    last = np.full(pattern_of.size, -1, np.int64)  # index of the value that holds
+    count = 0
+    for i in range(lines.size):
+        now = time[lines[i]]
+        if begins[i]:
+            last[:] = -1
+        for word in range(first[lines[i]], first[lines[i] + 1]):
+            own = handle[word]
+            if pattern_of[own] >= 0:
+                if last[own] >= 0:
+                    held[2, last[own]] = now
+                held[0, count], held[1, count], held[2, count], held[3, count] = own, now, now, value[word]
+                last[own] = count
+                count += 1
+        if i + 1 == lines.size or begins[i + 1]:  # what holds ends with the last sample
+            for own in range(last.size):
+                if last[own] >= 0:
+                    held[2, last[own]] = now
+    return held[0, :count], held[1, :count], held[2, :count], held[3, :count]
+
+
+# ---- samples ---------------------------------------------------------------------------------------------------------
 
 
 class _SampledReport(NamedTuple):
@@ -82,13 +176,32 @@ def _find_sampled(job: Job, index: int) -> _SampledReport:
     return _SampledReport(index, min(first, default=0), row[row >= 0])
 
 
-def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
-    """Measure GPUs that have reports in common."""
-    found: _Sums = {}
+def _group_sampled(job: Job) -> list[list[_SampledReport]]:
+    """Return the reports with samples by group, in the order in which they began: those of a group share GPUs."""
+    sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
+    groups = [
+        sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
+        for group in group_by_shared_rows([report.rows for report in sampled])
+    ]
+    return [group for group in groups if group]
+
+
+class _Samples(NamedTuple):
+    """The samples of the GPU of a row in a report: their lines among its records, by time."""
+
+    row: int
+    types: Sequence[EventType]
+    records: Records
+    lines: IntArray
+    begins: BoolArray
+    """Marks the samples over whose begin no value holds."""
+
+
+def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Samples]:
+    """Yield the samples of GPUs that have reports in common, without those that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
     for own in group:
         records = load_source_records(job.reports[own.number], SOURCE.name, job.store)
-        types = job.reports[own.number].labels.types
         rows = job.tree.rows[own.number][records.place]
         for row in own.rows.tolist():
             lines = np.flatnonzero(rows == row)
@@ -99,15 +212,7 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
             if is_shared:
                 series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
             begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
-            for number, weighted, (ns, low, high, samples) in _add_up(records, lines, begins, len(types)):
-                kind = types[number]
-                sums = found.setdefault((row, kind.label, kind.unit), MetricSums(row, kind))
-                scale = 10**kind.precision
-                sums.weighted += weighted / scale
-                sums.ns += ns
-                sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
-                sums.samples += samples
-    return found
+            yield _Samples(row, job.reports[own.number].labels.types, records, lines, begins)
 
 
 def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:

@@ -61,8 +61,11 @@ def measure_durations(row: IntArray, time: IntArray) -> IntArray:
     return length
 
 
-def find_peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
-    """Return (highest sum, when first) of the levels of all parts of each row; a level is 0 until its first value."""
+def sum_parts(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (row, time, sum of the levels of all parts of the row from then on); a level is 0 until its first value.
+
+    The sums are in the order of rows and times, each time of a row once: all changes of a time happen at once.
+    """
     order = np.lexsort((time, part, row))
     row, part, time, level = row[order], part[order], time[order], level[order]
     change = level.copy()
@@ -72,11 +75,18 @@ def find_peaks(row: IntArray, part: IntArray, time: IntArray, level: IntArray) -
     order = np.lexsort((time, row))
     row, time, change = row[order], time[order], change[order]
     total = np.cumsum(change)
+    is_first = np.append(True, row[1:] != row[:-1])[: row.size]
+    before = (total - change)[is_first]
+    total -= np.repeat(before, np.diff(np.flatnonzero(np.append(is_first, True))))
+    is_last = np.append((row[1:] != row[:-1]) | (time[1:] != time[:-1]), True)[: row.size]
+    return row[is_last], time[is_last], total[is_last]
+
+
+def find_peaks(row: IntArray, time: IntArray, level: IntArray) -> dict[int, tuple[int, int]]:
+    """Return (highest level, when first) of each row; levels are in the order of rows and times."""
     limits = [0, *(np.flatnonzero(row[1:] != row[:-1]) + 1).tolist(), row.size] if row.size else []
     peaks = {}
     for low, high in pairwise(limits):
-        sums = total[low:high] - (total[low - 1] if low else 0)
-        is_last = np.append(time[low + 1 : high] != time[low : high - 1], True)  # all changes of a time happen at once
-        at = int(np.argmax(np.where(is_last, sums, np.iinfo(np.int64).min)))
-        peaks[int(row[low])] = int(sums[at]), int(time[low + at])
+        at = low + int(np.argmax(level[low:high]))
+        peaks[int(row[low])] = int(level[at]), int(time[at])
     return peaks

@@ -90,6 +90,24 @@ GPU_WAITS = {
 With any colour vision, waiting differs from all others by at least 29 in CIE Lab, and no two differ by less than 16.
 """
 
+ACTIVITIES: Mapping[str, Colour] = {
+    "compute": GPU_WAITS[1],
+    "compute_over_moving": GPU_WAITS[2],
+    "moving": GPU_WAITS[3],
+    "waiting": GPU_WAITS[4],
+    "waiting_hidden": GPU_WAITS[5],
+    "memory": GPU_WAITS[6],
+    "idle": GPU_WAITS[7],
+    "not_split": GPU_WAITS[8],
+    "compute_over_not_split": GPU_WAITS[9],
+    "own_code": COMPUTE,
+    "cuda": HOST_API,
+    "mpi_waiting": WAITING,
+    "mpi_moving": COMMUNICATION,
+    "mpi_not_split": shade(COMMUNICATION, 3),
+}
+"""Colours of what GPUs, and main threads where there are none, do in the pictures of a page."""
+
 LATE_REASONS = {
     0: NOTHING,
     types.LATE_LAUNCH: HOST_API,

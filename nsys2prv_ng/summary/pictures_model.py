@@ -1,19 +1,14 @@
 """What a page draws of a job, and no table of a summary holds: quantities over time, by row. Times are ns.
 
-Times are from time 0 of the trace of all time, as the option `time` takes them. Rows are GPUs or ranks, in the order of
-the trace; names in them come from reports. Of what is not known, values are NaN, and bytes 0.
+Times are from time 0 of the trace, as all times of a summary. Rows are GPUs, or tasks where there are none, in the
+order of the trace; names in them come from reports. Of what is not known, values are NaN, and bytes 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
-
-ByteArray = npt.NDArray[np.uint8]
+from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -21,7 +16,7 @@ class HeatMap:
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
     key: str
-    """Names it in the page: "busy", "moving", "waiting", "not_split", "lateness", "sm", "dram", "memory"."""
+    """Names it: "busy", "computing", "moving", "waiting", "not_split", "lateness", "sm", "dram" or "memory"."""
     title: str
     about: str
     """A sentence that defines a value."""
@@ -38,7 +33,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Activity:
-    """A kind of what a row does at a time. `key` names its colour: see paraver/palette.py."""
+    """A kind of what a row does at a time. `key` names its colour: see ACTIVITIES in paraver/palette.py."""
 
     key: str
     label: str
@@ -100,6 +95,8 @@ class Pace:
     """First begin of each step (m)."""
     end_ns: IntArray
     """Last end of each step (m)."""
+    every: int = 1
+    """Each of these is the slowest of so many consecutive steps; 1: these are all steps."""
 
 
 @dataclass(frozen=True)

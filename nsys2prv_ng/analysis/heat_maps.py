@@ -1,0 +1,159 @@
+"""Quantities over time by row, in bins of equal length: shares of states, lateness, metrics of GPUs, memory in use.
+
+Rows are those of the trace, but for lateness, whose rows are tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.efficiency_windows import WindowPlan
+from nsys2prv_ng.analysis.gpu_activity import Devices, load_memory
+from nsys2prv_ng.analysis.gpu_metrics import list_held_values
+from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.intervals.bins import sum_held, sum_states
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.step_functions import StepFunction, measure_durations, split_at_steps
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.open_job import Job
+
+
+class Map(NamedTuple):
+    """Values (r x b) of r rows, or tasks, in b bins; NaN where nothing is known."""
+
+    row: IntArray
+    value: FloatArray
+
+
+class Shares:
+    """How long rows were in some kinds of states in each bin, each kind by its key, and how long that is known (ns)."""
+
+    def __init__(self, rows: IntArray, edges: IntArray, kinds: Mapping[str, Sequence[int]], states: int) -> None:
+        """`kinds`: the states of each, from 1 to `states` - 1; `rows` are ascending."""
+        self.rows, self._edges, self._kinds, self._states = rows, edges, kinds, states
+        self.known = np.zeros((rows.size, edges.size - 1), np.int64)
+        self.ns = {key: np.zeros_like(self.known) for key in kinds}
+
+    def add(self, flat: FlatStates) -> None:
+        """Add the states of some rows, which have been added only now."""
+        own, index = np.unique(flat.row, return_inverse=True)
+        sums = sum_states(flat._replace(row=index.astype(np.int64)), self._edges, own.size, self._states)
+        at = np.searchsorted(self.rows, own)
+        self.known[at] = sums[:, :, 1:].sum(axis=2)
+        for key, states in self._kinds.items():
+            self.ns[key][at] = sums[:, :, list(states)].sum(axis=2)
+
+    def get_percent(self, key: str) -> Map:
+        """Return the part of the known time that was of a kind, in percent."""
+        return Map(self.rows, np.where(self.known > 0, 100 * self.ns[key] / np.maximum(self.known, 1), np.nan))
+
+
+# ---- lateness --------------------------------------------------------------------------------------------------------
+
+
+def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
+    """Return by how much (ns) each task was late at most, among the operations over ranks that it began in a bin.
+
+    It is 0 where nobody waited for it there, and not known where it began no operation, or only such that are not split
+    into waiting and moving. Rows are the tasks with any operation over ranks.
+    """
+    parted = np.flatnonzero(waits.has_parts & (job.new_row[waits.row] >= 0))
+    blamed = np.flatnonzero((waits.culprit >= 0) & (waits.until > waits.begin))
+    blamed = blamed[job.new_row[waits.culprit[blamed]] >= 0]
+    row = job.new_row[np.concatenate([waits.row[parted], waits.culprit[blamed]])]
+    time = np.concatenate([waits.begin[parted], waits.culprit_begin[blamed]])
+    margin = np.concatenate([np.zeros(parted.size, np.int64), waits.margin[blamed]])
+    inside = _mark_inside(job, time, edges)
+    task, margin = job.tree.task_of_row[row[inside]], margin[inside]
+    bins = np.searchsorted(edges[:-1], time[inside], "right") - 1
+    over_ranks = job.new_row[waits.row]
+    tasks = np.unique(job.tree.task_of_row[over_ranks[over_ranks >= 0]])
+    values = np.full((tasks.size, edges.size - 1), -1, np.int64)
+    known = np.isin(task, tasks)
+    np.maximum.at(values, (np.searchsorted(tasks, task[known]), bins[known]), margin[known])
+    return Map(tasks, np.where(values < 0, np.nan, values))
+
+
+def _mark_inside(job: Job, time: IntArray, edges: IntArray) -> BoolArray:
+    """Mark the times in the bins, and in the chosen windows."""
+    inside = (time >= edges[0]) & (time <= edges[-1])
+    if job.windows:
+        lows, highs = np.array(job.windows, np.int64).T
+        window = np.searchsorted(lows, time, "right") - 1
+        inside &= (window >= 0) & (time <= highs[window])
+    return np.asarray(inside, np.bool_)
+
+
+# ---- metrics of GPUs -------------------------------------------------------------------------------------------------
+
+
+def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArray) -> dict[str, Map]:
+    """Return the mean in each bin of metrics, by key, weighted by how long their values hold.
+
+    `wanted`: patterns of names; of a key with several, the means are added up where all are known. Keys that no GPU has
+    are not among the maps.
+    """
+    patterns = [pattern for own in wanted.values() for pattern in own]
+    sums: dict[int, FloatArray] = {}
+    for row, values in list_held_values(job, patterns):
+        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
+        amounts = np.ones(values.value.size), values.value
+        parts = [sum_held(flat, amount, edges, 1, len(patterns))[0] for amount in amounts]
+        sums[row] = sums.get(row, 0.0) + np.stack(parts)
+    maps: dict[str, Map] = {}
+    for key, own in wanted.items():
+        at = [patterns.index(pattern) for pattern in own]
+        rows = [row for row in sorted(sums) if (sums[row][0][:, at] > 0).any()]
+        if rows:
+            ns, weighted = np.stack([sums[row][:, :, at] for row in rows], axis=1)
+            mean = np.where(ns > 0, weighted / np.where(ns > 0, ns, 1), np.nan)
+            maps[key] = Map(np.array(rows, np.int64), mean.sum(axis=2))
+    return maps
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def find_largest_memory(job: Job, devices: Devices, plan: WindowPlan, edges: IntArray) -> Map:
+    """Return the most bytes in use on each GPU in each bin, while its reports were captured.
+
+    Rows are the GPUs with known allocations.
+    """
+    found: dict[int, FloatArray] = {}
+    for row, time, level in load_memory(job, devices.rows):
+        lasts = measure_durations(row, time)
+        for number in np.unique(row).tolist():
+            low, high = np.searchsorted(row, [number, number + 1])
+            captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [(job.first, job.last)]
+            end = time[low:high] + lasts[low:high]
+            end[-1] = max(end[-1], captures[-1][1])
+            found[number] = _find_largest(time[low:high], end, level[low:high], captures, job.windows, edges)
+    rows = sorted(found)
+    values = [found[row] for row in rows]
+    return Map(np.array(rows, np.int64), np.stack(values) if values else np.zeros((0, edges.size - 1)))
+
+
+def _find_largest(
+    begin: IntArray,
+    end: IntArray,
+    level: IntArray,
+    captures: Sequence[tuple[int, int]],
+    windows: Sequence[tuple[int, int]],
+    edges: IntArray,
+) -> FloatArray:
+    """Return the largest level of intervals, begin <= end (ns), in each bin, within captures and windows."""
+    for limits in (captures, windows):
+        if limits:
+            index, _, begin, end = cut_to_windows(begin, end, limits)
+            level = level[index]
+    index, _, begin, end = cut_to_windows(begin, end, [(int(edges[0]), int(edges[-1]))])
+    bins = StepFunction(edges[:-1], np.arange(edges.size - 1))
+    long = begin < end
+    pieces = split_at_steps(begin[long], end[long], bins)
+    largest = np.full(edges.size - 1, np.nan)
+    np.fmax.at(largest, pieces.value, level[index][long][pieces.interval])
+    return largest

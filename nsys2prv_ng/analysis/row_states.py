@@ -1,0 +1,127 @@
+"""What GPUs, or main threads where there are none, did over time: at each time of a row at most one state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nsys2prv_ng.analysis.efficiency_hosts import list_main_threads, load_calls_of_hosts
+from nsys2prv_ng.analysis.efficiency_times import IN_CUDA, IN_MPI
+from nsys2prv_ng.analysis.efficiency_windows import WindowPlan
+from nsys2prv_ng.analysis.gpu_activity import Devices, list_activity_runs
+from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT, sweep_gpu_waits
+from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
+from nsys2prv_ng.intervals.step_functions import measure_durations
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.objects.tree import group_reports_by_task
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.columns import Records
+from nsys2prv_ng.records.runs import load_chunks
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.sources.cuda import device_activity
+
+OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
+"""States of main threads. In MPI that is not split are also calls that carry out no operation over ranks."""
+GPU_STATES, HOST_STATES = COMPUTE_OVER_UNSPLIT + 1, MPI_NOT_SPLIT + 1
+"""One more than the highest state. Those of GPUs are the values of analysis/gpu_waits.py."""
+
+
+def find_gpu_rows(job: Job, devices: Devices) -> IntArray:
+    """Return the rows of the GPUs that ran operations, in any part of the time; none if their activity was not read."""
+    if device_activity.NAME not in job.reports[0].results:
+        return np.zeros(0, np.int64)
+    return np.array(sorted(row for row, device in devices.rows.items() if device.tasks), np.int64)
+
+
+def find_host_rows(job: Job) -> IntArray:
+    """Return the rows of the main threads."""
+    rows = [rows[main] for rows, main in zip(job.tree.rows, list_main_threads(job), strict=True)]
+    return np.unique(np.concatenate(rows))
+
+
+def find_span(job: Job, *, gpus: bool) -> tuple[int, int]:
+    """Return the time (ns) from the first operation of GPUs to the last, or of calls of MPI, or else all time.
+
+    Chosen windows are one span. What is before the first operation and after the last is seldom of interest.
+    """
+    if job.windows:
+        return job.first, job.last
+    limits: list[int] = []
+    if gpus:
+        for run in list_activity_runs(job):  # in which launches come before operations
+            first = next((time for records in load_chunks(run, job.store) for time in _list_first(records)), None)
+            limits += [run.facts.first if first is None else first, run.facts.last]
+    else:
+        for report in job.reports:
+            for run in report.results["mpi"].runs if "mpi" in report.results else ():
+                own = run.facts.first, run.facts.last
+                limits += own if run.on_common_clock else map(report.clock.at, own)
+    return (min(limits), max(limits)) if limits else (job.first, job.last)
+
+
+def _list_first(records: Records) -> list[int]:
+    """Return the time of the first change of the activity of GPUs, if there is any."""
+    words = np.flatnonzero(records.handle == types.GPU_ACTIVITY.number)[:1]
+    lines: IntArray = np.searchsorted(records.first, words, "right") - 1
+    return records.time[lines].tolist()
+
+
+def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:
+    """Yield the states of one group of GPUs after the other, by row of the trace and time."""
+    for changes in sweep_gpu_waits(job, waits):
+        end = changes.time + measure_durations(changes.row, changes.time)
+        known = changes.value > 0
+        yield FlatStates(changes.row[known], changes.time[known], end[known], changes.value[known])
+
+
+def list_host_states(job: Job, waits: Waits, plan: WindowPlan) -> Iterator[FlatStates]:
+    """Yield the states of the main threads of one task after the other, by row of the trace and time.
+
+    They are known while their reports were captured.
+    """
+    main = list_main_threads(job)
+    parts = _split_calls(job, waits)
+    groups = group_reports_by_task([report.places for report in job.reports], job.tree)
+    yield from run_in_threads(lambda group: _load_host_states(job, group, main, parts, plan), groups, job.workers)
+
+
+def _load_host_states(
+    job: Job, group: Sequence[int], main: Sequence[IntArray], parts: FlatStates, plan: WindowPlan
+) -> FlatStates:
+    rows = {index: job.tree.rows[index][main[index]] for index in group}
+    captured = []
+    for row in np.unique(np.concatenate(list(rows.values()))).tolist():
+        for low, high in plan.unite_captures([index for index in group if row in rows[index]]):
+            captured += [(row, low, high) for low, high in _cut(low, high, job.windows)]
+    row_of, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
+    calls = load_calls_of_hosts(job, group, main)
+    state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
+    limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(row_of).tolist()]
+    own = np.concatenate([np.zeros(0, np.int64), *(np.arange(*pair) for pair in limits)])
+    in_mpi = FlatStates(*(column[own] for column in parts))
+    return overlay(
+        FlatStates(row_of, begin, end, np.full(begin.size, OWN_CODE)), overlay(calls._replace(state=state), in_mpi)
+    )
+
+
+def _cut(low: int, high: int, windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of a span in windows; all of it without any."""
+    if not windows:
+        return [(low, high)]
+    return [(max(low, begin), min(high, end)) for begin, end in windows if max(low, begin) < min(high, end)]
+
+
+def _split_calls(job: Job, waits: Waits) -> FlatStates:
+    """Return what calls of MPI over ranks do, on rows of the trace and in the chosen time."""
+    split = np.flatnonzero(waits.is_mpi & waits.has_parts & (job.new_row[waits.row] >= 0))
+    row, begin, until, end = (column[split] for column in (job.new_row[waits.row], waits.begin, waits.until, waits.end))
+    begin, end = np.concatenate([begin, until]), np.concatenate([until, end])
+    state = np.repeat([MPI_WAITING, MPI_MOVING], split.size)
+    index = np.arange(state.size)
+    if job.windows:
+        index, _, begin, end = cut_to_windows(begin, end, job.windows)
+    return flatten(np.tile(row, 2)[index], begin, end, state[index])

@@ -1,0 +1,78 @@
+"""Counts the kernels of each name by their duration, over all reports."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
+from nsys2prv_ng.summary.pictures_model import KernelDurations
+from nsys2prv_ng.summary.totals import add_up
+
+MOST_NAMES = 20
+_PER_OCTAVE = 8
+EDGES = 2.0 ** (np.arange(63 * _PER_OCTAVE + 1) / _PER_OCTAVE)
+"""Limits of the bins (ns)."""
+_NAME = ["name", "kernel_class"]
+
+
+def count_durations(job: Job) -> list[KernelDurations]:
+    """Return the kernels, and graphs that were traced as a whole, with most time, as the summary lists them.
+
+    What takes no time is in the bin of 1 ns. The records of one report are in memory for each worker.
+    """
+    parts = list(run_in_threads(lambda index: _count_report(job, index), range(len(job.reports)), job.workers))
+    table = add_up(parts, [*_NAME, "bin"])
+    if table.empty:
+        return []
+    names = sorted(table.groupby(_NAME), key=lambda item: (-item[1]["ns"].sum(), item[0]))[:MOST_NAMES]
+    return [_make_durations(str(name), str(kernel_class), own) for (name, kernel_class), own in names]
+
+
+def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> KernelDurations:
+    """Return the counts of a name without the empty bins before the first and after the last."""
+    bins, count = (table[column].to_numpy(np.int64) for column in ("bin", "count"))
+    low, high = int(bins.min()), int(bins.max()) + 1
+    counts = np.zeros(high - low, np.int64)
+    counts[bins - low] = count
+    return KernelDurations(name, kernel_class, EDGES[low : high + 1], counts)
+
+
+def _count_report(job: Job, index: int) -> pd.DataFrame:
+    """Return name, kernel_class, bin between EDGES, count and time (ns)."""
+    kernels = load_opened_events(job.reports[index], "kernels", job.store)
+    graphs = load_opened_events(job.reports[index], "cuda_graphs", job.store)
+    parts = [
+        _count_type(kernels, types.KERNEL),
+        _count_type(kernels, types.NCCL_KERNEL),
+        _count_type(graphs, types.GRAPH_LAUNCH).assign(kernel_class=WHOLE_GRAPH),
+    ]
+    return add_up(parts, [*_NAME, "bin"])
+
+
+def _count_type(events: OpenedEvents, event_type: EventType) -> pd.DataFrame:
+    value, kernel_class = events.get_values(event_type), events.get_values(types.KERNEL_CLASS)
+    lines = np.flatnonzero(value != ABSENT)
+    length = events.length[lines]
+    bins = np.searchsorted(EDGES, np.maximum(length, 1), "right") - 1
+    columns = value[lines], kernel_class[lines], bins
+    code, first = encode_rows(*columns)
+    ns = np.zeros(first.size, np.int64)
+    np.add.at(ns, code, length)
+    own, own_class, own_bin = (column[first] for column in columns)
+    names, classes = events.get_names(event_type), events.get_names(types.KERNEL_CLASS)
+    return pd.DataFrame(
+        {
+            "name": [names.get(number, f"value {number}") for number in own.tolist()],
+            "kernel_class": [classes.get(number, f"value {number}") for number in own_class.tolist()],
+            "bin": own_bin,
+            "count": np.bincount(code, minlength=first.size),
+            "ns": ns,
+        }
+    )

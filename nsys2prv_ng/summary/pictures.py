@@ -1,0 +1,300 @@
+"""Collects what a page draws of a job: quantities over time, one typical step, how long steps and kernels took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis.efficiency_windows import WindowPlan, list_steps, make_plan
+from nsys2prv_ng.analysis.gpu_activity import Devices, list_devices
+from nsys2prv_ng.analysis.heat_maps import Map, Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges
+from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.summary.kernel_durations import count_durations
+from nsys2prv_ng.summary.pace import make_pace
+from nsys2prv_ng.summary.pictures_model import (
+    Activity,
+    HeatMap,
+    NodeClockLine,
+    Pictures,
+    RangeBar,
+    RangesOfTask,
+    TypicalStep,
+)
+from nsys2prv_ng.text.formatting import format_number_ranges
+
+_MOST_CELLS = 1_100_000
+_MOST_MAPS = 9
+_BINS = 100, 1_000
+"""Fewest and most bins of a heat map: there are as few as keep the cells of all of them below the limit."""
+
+
+def collect_pictures(job: Job, waits: Waits) -> Pictures:
+    """Return what a page draws of a job; `waits` are all of the job's.
+
+    The heat maps show the chosen time; without one, from the first operation of GPUs to the last (of calls of MPI where
+    there are no GPUs). The records of one report, or of one group of GPUs, are in memory for each worker.
+    """
+    devices, plan = list_devices(job), make_plan(job, list_steps(job))
+    rows = _find_rows(job, devices)
+    begin, end = states.find_span(job, gpus=rows.are_gpus)
+    fewest, most = _BINS
+    bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(rows.row.size, 1))))
+    edges = make_edges(begin, max(begin + 1, end), bins)
+    step = None if plan.steps is None or not rows.row.size else choose_step(plan.steps)
+    shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, rows.states)
+    longest = None if step is None else LongestStates(rows.row, step, rows.states)
+    if rows.kinds or longest is not None:
+        for flat in _list_states(job, waits, plan, rows):
+            shares.add(flat)
+            if longest is not None:
+                longest.add(flat)
+    return Pictures(
+        begin_ns=int(edges[0]) - job.origin,
+        end_ns=int(edges[-1]) - job.origin,
+        heat_maps=[
+            *_draw_shares(shares, rows),
+            *_draw_lateness(job, find_lateness(job, waits, edges)),
+            *_draw_metrics(job, devices, average_metrics(job, _METRICS, edges)),
+            *_draw_memory(job, devices, find_largest_memory(job, devices, plan, edges)),
+        ],
+        step=None if step is None or longest is None else _draw_step(job, waits, step, longest, rows),
+        pace=make_pace(job),
+        kernels=count_durations(job),
+        alignment=job.alignment.way,
+        clocks=_list_clocks(job.alignment),
+    )
+
+
+def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
+    return [
+        NodeClockLine(
+            node.name, node.reference, float(node.correction.offset), node.drift_ppm, node.bound, node.collectives
+        )
+        for node in alignment.nodes
+    ]
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """Some states that a heat map shows the share of."""
+
+    states: tuple[int, ...]
+    title: str
+    about: str
+    preset: str
+
+
+_KNOWN = "A GPU is known from the first operation of a capture to its last."
+_GPU_KINDS = {
+    "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
+    "computing": _Kind(
+        (1, 2, 5, 9), "GPU computing", f"Time in which a kernel ran that is not NCCL's. {_KNOWN}", "gpu_useful"
+    ),
+    "moving": _Kind(
+        (3,),
+        "Exposed communication: moving data",
+        f"Time in which NCCL moved data while nothing was computed. {_KNOWN}",
+        "exposed_communication",
+    ),
+    "waiting": _Kind(
+        (4,),
+        "Exposed communication: waiting",
+        f"Time in which kernels of NCCL waited for another rank while nothing was computed. {_KNOWN}",
+        "exposed_communication",
+    ),
+    "not_split": _Kind(
+        (8,),
+        "Exposed communication: not split",
+        "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited. "
+        + _KNOWN,
+        "exposed_communication",
+    ),
+}
+_CAPTURED = "A thread is known while its report was captured."
+_HOST_KINDS = {
+    "busy": _Kind(
+        (states.OWN_CODE, states.CUDA),
+        "Main thread outside of MPI",
+        f"Time in which the main thread was in no call of MPI. {_CAPTURED}",
+        "",
+    ),
+    "moving": _Kind(
+        (states.MPI_MOVING,),
+        "MPI: moving data",
+        f"Time in which calls of MPI moved data. {_CAPTURED}",
+        "nccl_waiting",
+    ),
+    "waiting": _Kind(
+        (states.MPI_WAITING,),
+        "MPI: waiting",
+        f"Time in which calls of MPI waited for another rank. {_CAPTURED}",
+        "nccl_waiting",
+    ),
+    "not_split": _Kind(
+        (states.MPI_NOT_SPLIT,),
+        "MPI: not split",
+        "Other time in MPI: in calls that are no operation over ranks, or that could not be split. " + _CAPTURED,
+        "",
+    ),
+}
+_GPU_KEYS = (
+    "compute",
+    "compute_over_moving",
+    "moving",
+    "waiting",
+    "waiting_hidden",
+    "memory",
+    "idle",
+    "not_split",
+    "compute_over_not_split",
+)
+_GPU_ACTIVITIES = [Activity(key, types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
+_HOST_ACTIVITIES = [
+    Activity("own_code", "Own code"),
+    Activity("cuda", "CUDA"),
+    Activity("mpi_waiting", "Waiting for a rank in MPI"),
+    Activity("mpi_moving", "Moving data in MPI"),
+    Activity("mpi_not_split", "MPI not split"),
+]
+"""One less than its value is the index of each state."""
+
+
+class _Rows(NamedTuple):
+    """GPUs, or main threads where there are none: their rows in the trace, names, and what is shown of them."""
+
+    row: IntArray
+    names: list[str]
+    are_gpus: bool
+    kinds: Mapping[str, _Kind]
+    activities: list[Activity]
+
+    @property
+    def states(self) -> int:
+        return len(self.activities) + 1
+
+
+def _find_rows(job: Job, devices: Devices) -> _Rows:
+    gpus = states.find_gpu_rows(job, devices)
+    if gpus.size:
+        return _Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)
+    hosts = states.find_host_rows(job)
+    names = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
+    has_mpi = any(report.results["mpi"].runs for report in job.reports if "mpi" in report.results)
+    return _Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES)
+
+
+def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
+    """Return the ranks, or else the tasks, that use each GPU, with its node and number."""
+    names = []
+    for row in rows.tolist():
+        device = devices.rows[row]
+        tasks = sorted(device.tasks)
+        ranks = sorted({rank for task in tasks if (rank := job.tree.ranks[task]) is not None})
+        users = [job.tree.model.tasks[task].name for task in tasks]
+        if ranks:
+            users = [f"rank{'s' if len(ranks) > 1 else ''} {format_number_ranges(ranks)}"]
+        names.append(", ".join([*users, f"{device.node} GPU {device.gpu.number}"]))
+    return names
+
+
+def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Iterator[FlatStates]:
+    return states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
+
+
+# ---- heat maps -------------------------------------------------------------------------------------------------------
+
+
+_COMMUNICATION = ("moving", "waiting", "not_split")
+"""Maps of jobs with communication; the last one only where some of it is not split."""
+
+
+def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
+    communicates = any(shares.ns[key].any() for key in _COMMUNICATION if key in rows.kinds)
+    for key, kind in rows.kinds.items():
+        if key in _COMMUNICATION and not communicates or key == "not_split" and not shares.ns[key].any():
+            continue
+        preset = kind.preset and f"analysis/{kind.preset}"
+        yield HeatMap(
+            key, kind.title, kind.about, "%", rows.names, shares.get_percent(key).value, highest=100.0, preset=preset
+        )
+
+
+def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
+    if np.isfinite(late.value).any():
+        yield HeatMap(
+            "lateness",
+            "Lateness",
+            "By how much the rank began an operation later than the last of the others, which waited for it: the most "
+            "of any. 0: nobody waited for what it began. Blank: it began no operation, or none that could be split.",
+            "ns",
+            [job.tree.model.tasks[task].name for task in late.row.tolist()],
+            late.value,
+            preset="analysis/lateness",
+        )
+
+
+_METRICS = {
+    "sm": ("SM* Active [*%]",),
+    "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
+}
+"""Names as the presets choose them."""
+_METRIC_TITLES = {
+    "sm": ("SMs active", "Mean share of the multiprocessors that had work.", "hwcounters/sm_active"),
+    "dram": (
+        "DRAM bandwidth",
+        "Mean share of the bandwidth of the GPU's memory in use: reads and writes together.",
+        "hwcounters/dram_bandwidth",
+    ),
+}
+
+
+def _draw_metrics(job: Job, devices: Devices, maps: Mapping[str, Map]) -> Iterator[HeatMap]:
+    for key, own in maps.items():
+        title, about, preset = _METRIC_TITLES[key]
+        names = _name_gpus(job, devices, own.row)
+        yield HeatMap(key, title, f"{about} Each sample holds until the next.", "%", names, own.value, 100.0, preset)
+
+
+def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
+    if memory.row.size:
+        yield HeatMap(
+            "memory",
+            "Memory in use",
+            "Largest sum of all memory of the GPU that its processes had allocated.",
+            "B",
+            _name_gpus(job, devices, memory.row),
+            memory.value,
+            preset="views/memory_level",
+        )
+
+
+# ---- the typical step ------------------------------------------------------------------------------------------------
+
+
+def _draw_step(job: Job, waits: Waits, step: StepSpan, longest: LongestStates, rows: _Rows) -> TypicalStep:
+    ranges = []
+    for own in list_ranges(job, waits, step):
+        columns = own.depth, own.begin - job.origin, own.end - job.origin
+        bars = [RangeBar(*bar) for bar in zip(*(column.tolist() for column in columns), own.names, strict=True)]
+        ranges.append(RangesOfTask(job.tree.model.tasks[own.task].name, bars, own.hidden))
+    return TypicalStep(
+        name=f"{step.name} {step.number}",
+        begin_ns=step.begin - job.origin,
+        end_ns=step.end - job.origin,
+        rows=rows.names,
+        activities=rows.activities,
+        values=longest.state,
+        ranges=ranges,
+    )
