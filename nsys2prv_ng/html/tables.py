@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nsys2prv_ng.html.blocks import BarCell, Segment
+from nsys2prv_ng.text.formatting import count_noun
 
-MOST_ROWS = 24
-"""Rows of a table; of more, the first are shown."""
+MOST_ROWS, MOST_RANKS = 12, 24
+"""Rows of a table, and of one with a row for each rank or GPU; of more, the first are shown."""
 _LEAST = 1e-4
 """Part of a bar from which a segment is drawn."""
 
@@ -26,4 +27,4 @@ def make_bar(parts: Iterable[tuple[str, str, float]], whole: float) -> BarCell:
 def count_rest(shown: Sequence[object], whole: Sequence[object], noun: str = "row") -> str:
     """Return a sentence on rows that a table does not show; an empty text if it shows all."""
     rest = len(whole) - len(shown)
-    return f"And {rest:,} more {noun}{'' if rest == 1 else 's'}: `nsys2prv-ng summary --json` has all." if rest else ""
+    return f"And {count_noun(rest, f'more {noun}')}." if rest else ""

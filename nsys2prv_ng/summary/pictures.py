@@ -223,7 +223,7 @@ _COMMUNICATION = ("moving", "waiting", "not_split")
 def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
     communicates = any(shares.ns[key].any() for key in _COMMUNICATION if key in rows.kinds)
     for key, kind in rows.kinds.items():
-        if key in _COMMUNICATION and not communicates or key == "not_split" and not shares.ns[key].any():
+        if (key in _COMMUNICATION and not communicates) or (key == "not_split" and not shares.ns[key].any()):
             continue
         preset = kind.preset and f"analysis/{kind.preset}"
         yield HeatMap(

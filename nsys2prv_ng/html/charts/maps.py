@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import FloatArray
+from nsys2prv_ng.arrays.types import ByteArray, FloatArray
 from nsys2prv_ng.html.charts.axes import Tick, make_time_ticks
 from nsys2prv_ng.html.charts.png import Colour, encode_png, make_data_url
 from nsys2prv_ng.html.names import clean
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
-from nsys2prv_ng.summary.pictures_model import ByteArray
 
 _LEVELS = 255
 """Indexes of values; 0 is not known."""

@@ -8,10 +8,13 @@ from nsys2prv_ng.html.blocks import Block, Cell, HistogramCell, Paragraph, Secti
 from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.page import format_percent
-from nsys2prv_ng.html.tables import MOST_ROWS, count_rest
+from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import KernelDurations, Pictures
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time
+
+MOST_KERNELS = 20
+"""Kernels of the table: those whose durations are drawn (summary/kernel_durations.py)."""
 
 
 def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -21,7 +24,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     whole = sum(kernel.total_ns for kernel in summary.kernels)
     drawn = {(own.name, own.kernel_class): own for own in pictures.kernels}
     rows: list[list[Cell]] = []
-    for kernel in summary.kernels[:MOST_ROWS]:
+    for kernel in summary.kernels[:MOST_KERNELS]:
         times = [kernel.total_ns, kernel.total_ns / kernel.count, kernel.min_ns, kernel.max_ns]
         durations = drawn.get((kernel.name, kernel.kernel_class))
         cells: list[Cell] = [kernel.name, kernel.kernel_class, f"{kernel.count:,}", *map(format_time, times)]
@@ -91,12 +94,12 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
 
 def _tabulate_clocks(pictures: Pictures) -> Table:
     rows: list[list[Cell]] = []
-    for clock in pictures.clocks[:MOST_ROWS]:
+    for clock in pictures.clocks[:MOST_RANKS]:
         bound = "-" if clock.bound_ns is None else format_time(clock.bound_ns)
         offset = f"{clock.offset_ns / 1000:,.1f} us"
         rows.append(
             [clock.node, clock.reference or "-", offset, f"{clock.drift_ppm:.2f}", bound, f"{clock.operations:,}"]
         )
     titles = ["node", "reference", "offset", "drift (ppm)", "error below", "operations compared"]
-    caption = f"Clocks of the nodes, aligned by {pictures.alignment or 'nothing'}"
+    caption = f"Clocks of the nodes (--align {pictures.alignment})"
     return Table(caption, titles, rows, texts=2, below=count_rest(rows, pictures.clocks, "node"))

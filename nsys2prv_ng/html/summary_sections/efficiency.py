@@ -8,7 +8,7 @@ from nsys2prv_ng.html.blocks import Block, Cell, Section, ShadedCell, Table, Ter
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.page import format_percent
-from nsys2prv_ng.html.tables import MOST_ROWS, count_rest, make_bar
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
 from nsys2prv_ng.paraver.event_types import PATH_KINDS as KINDS
 from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
 from nsys2prv_ng.summary.layout import name_task
@@ -105,7 +105,7 @@ def _tabulate_path(path: PathNumbers) -> Table:
     scale = max((ns for _, ns in by_time), default=0)
     rows: list[list[Cell]] = [
         [name, format_time(ns), format_percent(ns / path.window_ns), _draw_classes(sums.get(name, Counter()), scale)]
-        for name, ns in by_time[:MOST_ROWS]
+        for name, ns in by_time[:MOST_RANKS]
     ]
     rows.append(["all", format_time(path.window_ns), "100.0%", _draw_classes(path.classes, path.window_ns)])
     legend = [

@@ -7,19 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray
-from nsys2prv_ng.html.blocks import Block, Chart, Map, Section, Table
+from nsys2prv_ng.html.blocks import Chart, Map, Section, Table
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line
 from nsys2prv_ng.html.colours import ACTIVITIES, HUES, LINES, get_css
+from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
 from nsys2prv_ng.summary.pictures_model import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
 
 _MOST_LINES = len(LINES)
 """Tasks whose steps have a line each."""
-_MOST_ROWS = 24
-"""Rows of a table beside a picture."""
 _PACE_HEIGHT = 190
+_MOST_WARMUP = 4
+"""Steps of the warm-up whose times are listed."""
 
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
@@ -29,7 +30,7 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     if not maps:
         return None
     lead = (
-        "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again; the line "
+        "All maps show the same time. Drag over a map to zoom all of them, double-click to see all again. The line "
         "below a map then has the time for `--time`."
     )
     window = format_window(pictures.begin_ns, pictures.end_ns)
@@ -49,12 +50,17 @@ def make_pace_section(pictures: Pictures) -> Section | None:
     pace = pictures.pace
     if pace is None or not pace.ns.size:
         return None
-    lead = f"How long each of {count_noun(pace.numbers.size, 'step')} took on each rank"
+    count = pace.numbers.size - pace.warmup
+    lead = f"How long each of {count_noun(count, 'step')} took on each rank."
     if pace.warmup:
-        lead += f"; the first {count_noun(pace.warmup, 'step')} warmed up and count in no other number"
-    blocks: list[Block] = [_draw_pace(pace)]
-    window = format_window(int(pace.begin_ns[0]), int(pace.end_ns[-1]))
-    return Section("pace", "Pace of the steps", f"{lead}.", blocks, ["model/gpu_efficiency_by_step"], window)
+        slowest = [format_time(ns) for ns in pace.ns[:, : pace.warmup].max(axis=0, initial=0).tolist()[:_MOST_WARMUP]]
+        more = ", ..." if pace.warmup > _MOST_WARMUP else ""
+        warmup = f"{count_noun(pace.warmup, 'step')}: {', '.join(slowest)}{more}"
+        lead += f" The warm-up before them ({warmup}) is not drawn."
+    if pace.every > 1:
+        lead += f" Of {pace.every:,} consecutive steps, the slowest is drawn."
+    window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
+    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], ["model/gpu_efficiency_by_step"], window)
 
 
 def make_step_section(pictures: Pictures) -> Section | None:
@@ -110,8 +116,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
     return Table(
         "Share of the step, as drawn",
         ["", *(step.activities[k].label for k in shown)],
-        [[*row] for row in rows[:_MOST_ROWS]],
-        below=_count_rest(len(rows)),
+        [[*row] for row in rows[:MOST_RANKS]],
+        below=count_rest(rows[:MOST_RANKS], rows),
     )
 
 
@@ -144,19 +150,17 @@ def _tabulate_map(heat: HeatMap) -> Table:
     mean = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
     highest = np.where(known, heat.values, -np.inf).max(axis=1, initial=-np.inf)
     order = np.arange(len(heat.rows))
-    if order.size > _MOST_ROWS:
-        order = np.argsort(-mean, kind="stable")[:_MOST_ROWS]
+    if order.size > MOST_RANKS:
+        order = np.argsort(-mean, kind="stable")[:MOST_RANKS]
     rows: list[list[str]] = [
         [heat.rows[n], _format_value(mean[n], heat.unit), _format_value(highest[n], heat.unit)]
         if count[n]
         else [heat.rows[n], "-", "-"]
         for n in order.tolist()
     ]
-    return Table("Of the values drawn", ["", "mean", "highest"], [[*row] for row in rows], below=_count_rest(len(mean)))
-
-
-def _count_rest(rows: int) -> str:
-    return f"And {rows - _MOST_ROWS:,} more rows." if rows > _MOST_ROWS else ""
+    return Table(
+        "Of the values drawn", ["", "mean", "highest"], [[*row] for row in rows], below=count_rest(rows, heat.rows)
+    )
 
 
 def _format_value(value: float, unit: str) -> str:
@@ -172,22 +176,23 @@ def _format_value(value: float, unit: str) -> str:
 
 def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the range from the fastest to the slowest, and the slowest of all."""
-    x = _spread(pace.numbers.size)
-    ticks = make_value_ticks(float(pace.ns.max()))
+    ns = pace.ns[:, pace.warmup :]
+    x = _spread(ns.shape[1])
+    ticks = make_value_ticks(float(ns.max()))
     height = Axis(0.0, ticks[-1])
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
-        low, high = height.place(pace.ns.min(axis=0)), height.place(pace.ns.max(axis=0))
+        low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
         css = get_css(LINES[0])
         shapes = [Shape("area", css, "fastest to slowest rank", draw_area(x, low, high))]
-        shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(pace.ns, axis=0)))))
+        shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(ns, axis=0)))))
         legend = [Swatch(css, "median rank, and fastest to slowest")]
-        lines = [int(np.argmax(np.median(pace.ns[:, pace.warmup :], axis=1)))]
+        lines = [int(np.argmax(np.median(ns, axis=1)))]
     else:
         lines = list(range(len(pace.tasks)))
     for n, task in enumerate(lines):
         css = get_css(LINES[(n + len(shapes) // 2) % len(LINES)])
-        shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(pace.ns[task]))))
+        shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
     x_ticks = _label_steps(pace)
     y_ticks = [Tick(value / ticks[-1] if ticks[-1] else 0.0, format_time(value)) for value in ticks]
@@ -202,10 +207,10 @@ def _spread(count: int) -> FloatArray:
 
 
 def _label_steps(pace: Pace) -> list[Tick]:
-    count = pace.numbers.size
-    every = max(1, -(-count // 10))
-    places = _spread(count).tolist()
-    return [Tick(places[n], str(int(pace.numbers[n]))) for n in range(0, count, every)]
+    numbers = pace.numbers[pace.warmup :].tolist()
+    every = max(1, -(-len(numbers) // 10))
+    places = _spread(len(numbers)).tolist()
+    return [Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
 
 def _tabulate(pace: Pace) -> Table:
@@ -213,12 +218,12 @@ def _tabulate(pace: Pace) -> Table:
     own = pace.ns[:, pace.warmup :]
     median = np.median(own, axis=1)
     order: Sequence[int] = range(len(pace.tasks))
-    if len(pace.tasks) > _MOST_ROWS:
-        order = np.argsort(-median, kind="stable")[:_MOST_ROWS].tolist()
+    if len(pace.tasks) > MOST_RANKS:
+        order = np.argsort(-median, kind="stable")[:MOST_RANKS].tolist()
     rows = [
         [pace.tasks[n], format_time(median[n]), format_time(own[n].min()), format_time(own[n].max())] for n in order
     ]
     caption = "Steps without the warm-up"
     return Table(
-        caption, ["", "median", "shortest", "longest"], [[*row] for row in rows], below=_count_rest(len(pace.tasks))
+        caption, ["", "median", "shortest", "longest"], [[*row] for row in rows], below=count_rest(rows, pace.tasks)
     )

@@ -12,7 +12,7 @@ from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES, PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.page import format_percent
-from nsys2prv_ng.html.tables import MOST_ROWS, count_rest, make_bar
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
 from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, name_task
 from nsys2prv_ng.summary.model import Bandwidth, JobSummary, WaitNumbers
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
@@ -57,7 +57,7 @@ def _tabulate_ranks(stragglers: Sequence[Straggler]) -> Table:
     parts = [_divide(row) for row in stragglers]
     scale = max((sum(own.values()) for own in parts), default=0)
     rows: list[list[Cell]] = []
-    for row, own in list(zip(stragglers, parts, strict=True))[:MOST_ROWS]:
+    for row, own in list(zip(stragglers, parts, strict=True))[:MOST_RANKS]:
         last = row.rank.last + (row.rank.mpi.last if row.rank.mpi else 0)
         bar = make_bar([(name, _PARTS[name], ns) for name, ns in own.items()], scale)
         waiting = own["exposed waiting"] + own["waiting behind compute"]
@@ -113,7 +113,7 @@ def make_gap_section(summary: JobSummary) -> Section | None:
     if not gpus:
         return None
     worst = sorted(gpus, key=lambda gpu: -gpu.idle_ns / gpu.span_ns)
-    shown = worst[:MOST_ROWS] if len(worst) > MOST_ROWS else gpus
+    shown = worst[:MOST_RANKS] if len(worst) > MOST_RANKS else gpus
     rows: list[list[Cell]] = []
     for gpu in shown:
         users = ", ".join(f"rank {rank}" for rank in gpu.ranks[:4]) or ", ".join(gpu.tasks[:4])
