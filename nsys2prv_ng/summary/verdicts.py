@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsys2prv_ng.summary.advice import make_advice
 from nsys2prv_ng.summary.efficiency_text import make_efficiency_verdict
 from nsys2prv_ng.summary.layout import wrap
 from nsys2prv_ng.summary.missing_payload import describe_missing_payload
@@ -21,6 +22,7 @@ def list_verdicts(summary: JobSummary) -> list[Verdict]:
         *make_efficiency_verdict(summary.efficiency, summary.steps),
         *make_wait_verdicts(summary),
         *make_path_verdict(summary.critical_path, summary.tasks),
+        *make_advice(summary),
     ]
 
 
