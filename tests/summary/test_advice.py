@@ -239,6 +239,17 @@ def test_a_rank_its_reason_and_its_range() -> None:
     assert ask(make_waits(ranks, [cost_of(0, UNKNOWN, 190 * MS)], []))[1] == ", most of it for rank 0"
 
 
+def test_waits_for_others_count_against_a_reason_and_a_range() -> None:
+    """Of the 100 ms that are lost, rank 0 has 55 at least. All of the other 45 may be beside each thing of it."""
+    ranks = [make_rank(0, 45 * MS, 150 * MS), make_rank(1, 150 * MS, 45 * MS)]
+    for other, says in ((5, f" ({LAUNCH}, in `a`)"), (6, f" ({LAUNCH})"), (50, f" ({LAUNCH})")):
+        costs = [cost_of(0, LAUNCH, (150 - other) * MS, "a"), cost_of(0, LAUNCH, other * MS, "b")]
+        assert ask(make_waits(ranks, costs, [])) == ("rank 0", f", most of it for rank 0{says}")
+        costs[1] = cost_of(0, DEVICE, other * MS)
+        whole = says if other == 5 else ""
+        assert ask(make_waits(ranks, costs, [])) == ("rank 0", f", most of it for rank 0{whole}")
+
+
 def test_a_wait_before_the_steps_blames_nobody_in_them() -> None:
     """Rank 0 causes most of all waiting, but all of that in the steps may be for rank 1."""
     skew = LongestWait(800 * MS, 10 * MS, 810 * MS)
