@@ -20,5 +20,11 @@ def clean(name: str) -> str:
 
 def clean_text(text: str) -> str:
     """Return a text of any length on one line; characters that are not seen are question marks."""
-    line = _BREAKS.sub(" ", text).strip()
-    return "".join("?" if unicodedata.category(letter) in _UNSEEN else letter for letter in line)
+    return show_unseen(_BREAKS.sub(" ", text).strip())
+
+
+def show_unseen(text: str) -> str:
+    """Return a text with question marks for characters that are not seen."""
+    if text.isascii():
+        return text
+    return "".join("?" if unicodedata.category(letter) in _UNSEEN else letter for letter in text)

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nsys2prv_ng.html.names import clean, clean_text
+from nsys2prv_ng.html.names import clean, clean_text, show_unseen
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
 from nsys2prv_ng.version import __version__
 
@@ -38,6 +38,7 @@ def _load_templates() -> Environment:
         loader=PackageLoader("nsys2prv_ng.html"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -52,6 +53,11 @@ def _load_templates() -> Environment:
         "data": _dump,
     }
     return environment
+
+
+def _finalize(value: Any) -> Any:
+    """Return what a template prints of a value; markup is that of the program."""
+    return show_unseen(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def format_percent(share: float | None) -> str:

@@ -71,6 +71,7 @@ def _make_title(summary: JobSummary) -> str:
 
 
 def _describe_job(summary: JobSummary) -> str:
-    numbers = {"rank": summary.ranks, "node": summary.nodes, "report": summary.reports}
+    users = {"rank": summary.ranks} if summary.ranks else {"task": summary.tasks}
+    numbers = {**users, "node": summary.nodes, "report": summary.reports}
     counts = [count_noun(number, noun) for noun, number in numbers.items()]
     return f"{', '.join(counts)}: {format_time(summary.duration_ns)} from {summary.start_utc[:19]}Z"

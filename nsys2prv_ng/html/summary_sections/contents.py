@@ -50,7 +50,8 @@ def make_facts_section(summary: JobSummary) -> Section:
     rows: list[list[str]] = []
     if facts is not None and facts.programs:
         rows.append(["program", ", ".join(facts.programs)])
-    numbers = {"rank": summary.ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
+    ranks = {"rank": summary.ranks} if summary.ranks else {}
+    numbers = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
     rows.append(["size", ", ".join(count_noun(number, noun) for noun, number in numbers.items())])
     models: dict[str, int] = {}
     for gpu in summary.gpus:

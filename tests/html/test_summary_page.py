@@ -1,0 +1,163 @@
+"""The page of a summary, as text: its structure, its numbers against the JSON, hostile names, size."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.bundled.presets import list_presets
+from nsys2prv_ng.html.summary_page import list_sections, render_summary
+from nsys2prv_ng.text.formatting import format_time
+from tests.html.made import Page, job_of, rename, repeat_ranks
+
+KEYS = frozenset({"key", "unit", "preset", "cause", "path_class", "kernel_class", "alignment", "reason", "function"})
+"""Texts that the program sets, not the reports."""
+HOSTILE = "</script></style><img src=x onerror=hack()>\"'><b>\u202e&amp;{{7*7}}"
+
+
+def test_every_part_of_a_summary_has_a_section() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    keys = [section.key for section in list_sections(summary, pictures)]
+    assert keys == [
+        "facts", "pace", "over-time", "step", "critical-path", "efficiency", "waits", "gaps", "kernels", "bandwidth",
+        "memory", "quality",
+    ]  # fmt: skip
+
+
+def test_what_a_job_lacks_has_no_section() -> None:
+    summary, pictures = job_of("single-graph")
+    keys = [section.key for section in list_sections(summary, pictures)]
+    assert "waits" not in keys and "bandwidth" not in keys and "kernels" in keys and "gaps" in keys
+
+
+@pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4", "single-graph"])
+def test_pages_are_well_formed_and_need_nothing_else(name: str) -> None:
+    text = render_summary(*job_of(name))
+    page = Page(text)
+    assert page.faults == []
+    ids = [element.attributes["id"] for element in page.elements if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+    links = [element.attributes["href"] for element in page.elements if "href" in element.attributes]
+    assert links and all(link.startswith("#") and link[1:] in ids for link in links)
+    sources = [element.attributes["src"] for element in page.elements if "src" in element.attributes]
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not re.search(r"https?:|url\(|@import|src=.//", text)
+    assert {element.tag for element in page.elements}.isdisjoint({"link", "iframe", "object", "embed", "form"})
+
+
+def test_named_presets_exist() -> None:
+    known = {preset.name for preset in list_presets()}
+    for name in ("ddp-2x2", "mpi-4", "single-graph"):
+        for section in list_sections(*job_of(name)):
+            assert set(section.presets) <= known, section.key
+
+
+def test_tables_have_the_numbers_of_the_summary() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    cells = {tuple(row) for table in Page(render_summary(summary, pictures)).tables for row in table}
+    rows = {row[0]: row for row in cells if len(row) == 9}
+    assert summary.waits is not None and summary.critical_path is not None
+    for rank in summary.waits.ranks:
+        row = rows[f"rank {rank.rank}"]
+        both = rank.nccl_ns + (rank.mpi.mpi_ns if rank.mpi else 0)
+        assert row[2:6] == tuple(map(format_time, (both, rank.wait_ns, rank.transfer_ns, rank.unsplit_ns)))
+        assert row[7] == format_time(rank.all_caused_ns)
+    for kernel in summary.kernels[:20]:
+        expected = (kernel.name, kernel.kernel_class, f"{kernel.count:,}", format_time(kernel.total_ns))
+        assert any(row[:4] == expected for row in cells), kernel.name
+    for rank in summary.critical_path.ranks:
+        assert any(row[:2] == (f"rank {rank.rank}", format_time(rank.ns)) for row in cells)
+
+
+def test_bars_of_a_rank_add_up_to_its_path() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    path = summary.critical_path
+    assert path is not None
+    section = next(section for section in list_sections(summary, pictures) if section.key == "critical-path")
+    *bars, whole = [row[-1] for row in section.blocks[0].rows]
+    scale = max(rank.ns for rank in path.ranks)
+    for bar, rank in zip(bars, path.ranks, strict=True):
+        assert sum(segment.width for segment in bar.segments) == pytest.approx(100 * rank.ns / scale, abs=0.2)
+    assert sum(segment.width for segment in whole.segments) == pytest.approx(100, abs=0.2)
+
+
+def test_images_hold_the_values_of_the_pictures() -> None:
+    """A reader of PNG by its specification finds the indexes that the values have on their scale."""
+    summary, pictures = job_of("ddp-2x2")
+    text = render_summary(summary, pictures)
+    images = [decode(url) for url in re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", text)]
+    facts = [json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', text)]
+    drawn = [heat for heat in pictures.heat_maps if heat.key != "memory"]
+    assert pictures.step is not None
+    heats = [*drawn, *(heat for heat in pictures.heat_maps if heat.key == "memory")]
+    shown = [(image, fact) for image, fact in zip(images, facts, strict=True) if "kinds" not in fact]
+    assert len(shown) == len(heats)
+    for heat, (image, fact) in zip(heats, shown, strict=True):
+        assert image.shape == heat.values.shape and fact["rows"] == heat.rows
+        assert (fact["from"], fact["to"]) == (pictures.begin_ns, pictures.end_ns)
+        assert ((image == 0) == np.isnan(heat.values)).all()
+        share = np.where(image > 0, image - 1.0, 0) / 254
+        read = (share**2 if fact["root"] else share) * fact["top"]
+        step = fact["top"] / 254 * (2 if fact["root"] else 1)
+        assert np.nanmax(np.abs(read - heat.values), initial=0) <= 0.51 * step
+    (strips,) = [image for image, fact in zip(images, facts, strict=True) if "kinds" in fact]
+    assert (strips == pictures.step.values).all()
+
+
+def decode(base: str) -> np.ndarray:
+    data = base64.b64decode(base)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, parts = 8, {}
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        kind, content = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length]) == (zlib.crc32(kind + content),)
+        parts[kind] = content
+        at += 12 + length
+    columns, rows, depth, colours, *rest = struct.unpack(">IIBBBBB", parts[b"IHDR"])
+    assert (depth, colours, *rest) == (8, 3, 0, 0, 0)
+    lines = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(rows, columns + 1)
+    assert not lines[:, 0].any() and lines.max() < len(parts[b"PLTE"]) // 3
+    return lines[:, 1:]
+
+
+def test_hostile_names_change_no_markup() -> None:
+    """The page of names that try to be markup has the elements and attributes of one with harmless names."""
+    job = job_of("ddp-2x2")
+    pages = []
+    for name in ("harmless", HOSTILE):
+        changed = [rename(part, lambda text, name=name: f"{text} {name}" if text else text, KEYS) for part in job]
+        pages.append(render_summary(*changed))
+    harmless, hostile = map(Page, pages)
+    assert hostile.faults == [] and hostile.structure == harmless.structure
+    assert "\u202e" not in pages[1] and "49" not in re.findall(r"\{\{.*?\}\}", pages[1])
+    assert "{{7*7}}" in "".join(hostile.texts)
+    for attribute in ("style", "d", "fill", "id", "href", "src", "class"):
+        values = [[e.attributes.get(attribute) for e in page.elements] for page in (harmless, hostile)]
+        if attribute != "src":
+            assert values[0] == values[1], attribute
+
+
+def test_same_job_same_bytes() -> None:
+    assert render_summary(*job_of("mpi-4")) == render_summary(*job_of("mpi-4"))
+
+
+def test_a_page_of_1024_ranks_is_small() -> None:
+    many = repeat_ranks(job_of("ddp-2x2"), 256)
+    text = render_summary(*many)
+    assert len(text) < 2_000_000
+    assert Page(text).faults == []
+
+
+def test_a_summary_without_pictures_of_steps() -> None:
+    summary, pictures = job_of("ddp-2x2")
+    bare = replace(pictures, heat_maps=[], step=None, pace=None, kernels=[], clocks=[])
+    page = Page(render_summary(summary, bare))
+    assert page.faults == [] and not any(element.tag == "img" for element in page.elements)
