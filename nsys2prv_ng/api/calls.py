@@ -69,6 +69,7 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
         from nsys2prv_ng.html.summary_page import render_summary
 
         write_atomically(page, render_summary(summary, pictures))
+        progress.note(f"page: {page}")
     return summary
 
 
@@ -103,6 +104,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
 
     if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
         raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
+    page, progress = check_page(options.html), options.progress or Progress()
     given = [side if isinstance(side, JobSummary) else list_side(side) for side in sides]
     if len(given) < 2:
         raise UsageError("give at least two", parameter="sides")
@@ -110,7 +112,6 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     if len(labels) != len(given) or len(set(labels)) < len(labels) or not all(label.strip() for label in labels):
         raise UsageError(f"give {len(given)} names, one for each side, none twice", parameter="labels")
     refuse_restrictions(given, options)
-    page, progress = check_page(options.html), options.progress or Progress()
     traces = [] if options.traces is None else name_side_traces(Path(options.traces), labels, given)
     loaded = [  # one after the other, as each takes memory
         (side, None) if isinstance(side, JobSummary) else _load_side(label, side, options, progress)
@@ -124,6 +125,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
         from nsys2prv_ng.html.comparison_page import render_comparison
 
         write_atomically(page, render_comparison(comparison, made, [pictures for _, pictures in loaded]))
+        progress.note(f"page: {page}")
     return comparison
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from nsys2prv_ng.html.blocks import Block, Cell, HistogramCell, Paragraph, Section, Table
@@ -70,8 +72,17 @@ def make_facts_section(summary: JobSummary) -> Section:
         )
     if facts is not None:
         rows.append(["nsys", ", ".join(facts.nsys_versions) + f" (schema {', '.join(facts.schema_versions)})"])
-        rows.append(["events", ", ".join(f"{name} in {number:,}" for name, number in facts.sources.items())])
+        rows += _list_sources(facts.sources, summary.reports)
     return Section("facts", "The job", "", [Table("", ["", ""], [[*row] for row in rows], texts=2)])
+
+
+def _list_sources(sources: Mapping[str, int], reports: int) -> list[list[str]]:
+    """Return the kinds of event that all reports have, and those that some have, with the number of these."""
+    everywhere = [name for name, number in sources.items() if number == reports]
+    some = [f"{name} ({number:,})" for name, number in sources.items() if number < reports]
+    title = "events" if reports == 1 else "events in all reports"
+    rows = [[title, ", ".join(everywhere)], ["events in some reports", ", ".join(some)]]
+    return [row for row in rows if row[1]]
 
 
 def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
