@@ -33,9 +33,10 @@ def make_time_ticks(begin: int, end: int, most: int = 8) -> list[Tick]:
     return [Tick((time - begin) / (end - begin), f"{time / unit:,.{digits}f} {name}") for time in times]
 
 
-def make_value_ticks(highest: float, most: int = 5) -> list[float]:
-    """Return round values from 0 to the first that is not below `highest`."""
+def make_value_ticks(lowest: float, highest: float, most: int = 5) -> list[float]:
+    """Return round values from one that is not above `lowest` to one that is not below `highest` (at least 0)."""
     if highest <= 0:
         return [0.0]
-    step = choose_step(highest, most)
-    return [step * k for k in range(math.ceil(highest / step - 1e-9) + 1)]
+    step = choose_step((highest - lowest) or highest, most)
+    first, last = math.floor(lowest / step + 1e-9), math.ceil(highest / step - 1e-9)
+    return [step * k for k in range(first, max(last, first + 1) + 1)]

@@ -70,6 +70,16 @@ class MapFigure(NamedTuple):
     """Rows, limits of time (ns), and how an index is read."""
 
 
+def format_colour(colour: Hue | Colour) -> str:
+    """Return a colour as CSS."""
+    if len(colour) == 3:
+        return "#{:02x}{:02x}{:02x}".format(*colour)
+    return "rgb({} {} {} / {:.2f})".format(*colour[:3], colour[3] / 255)
+
+
+NOT_KNOWN = Swatch(format_colour(_UNKNOWN), "not known")
+
+
 def make_heat_map(
     key: str,
     rows: Sequence[str],
@@ -80,19 +90,21 @@ def make_heat_map(
     unit: str,
     highest: float | None,
     legend: Sequence[Swatch],
+    absent: str = "",
 ) -> MapFigure:
     """Return a heat map of values (rows, bins) between two times (ns).
 
     A value has an opacity, so that nothing is the colour of the page. Where the scale has no fixed top, it is that of
-    square roots: few large values do not hide the small ones.
+    square roots: few large values do not hide the small ones. `absent`: what NaN means, if that is known; it
+    has no colour then.
     """
     top = highest if highest is not None else float(np.nanmax(values, initial=0.0))
     root = highest is None
     share = np.clip(np.nan_to_num(values) / top, 0, 1) if top > 0 else np.zeros(values.shape)
     level = np.rint((np.sqrt(share) if root else share) * (_LEVELS - 1)).astype(np.int64) + 1
     level[np.isnan(values)] = 0
-    palette = [_UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
-    read = {"unit": unit, "top": top, "root": root}
+    palette = [(*hue, 0) if absent else _UNKNOWN, *(_fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
+    read = {"unit": unit, "top": top, "root": root, "absent": absent or NOT_KNOWN.text}
     return _make_figure(key, rows, level.astype(np.uint8), palette, limits, [*legend], read)
 
 
@@ -109,17 +121,8 @@ def make_strips(
     used = np.unique(values)
     legend = [Swatch(format_colour(hue), text) for n, (text, hue) in enumerate(kinds, 1) if n in used]
     legend += [NOT_KNOWN] if 0 in used else []
-    return _make_figure(key, rows, values, palette, limits, legend, {"kinds": [text for text, _ in kinds]}, lanes)
-
-
-def format_colour(colour: Hue | Colour) -> str:
-    """Return a colour as CSS."""
-    if len(colour) == 3:
-        return "#{:02x}{:02x}{:02x}".format(*colour)
-    return "rgb({} {} {} / {:.2f})".format(*colour[:3], colour[3] / 255)
-
-
-NOT_KNOWN = Swatch(format_colour(_UNKNOWN), "not known")
+    read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
+    return _make_figure(key, rows, values, palette, limits, legend, read, lanes)
 
 
 def make_scale(hue: Hue, texts: Sequence[str], *, root: bool) -> list[Swatch]:

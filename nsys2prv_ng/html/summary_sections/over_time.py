@@ -21,6 +21,10 @@ _MOST_LINES = len(LINES)
 _PACE_HEIGHT = 190
 _MOST_WARMUP = 4
 """Steps of the warm-up whose times are listed."""
+_ALIKE = 0.5
+"""Part of the longest step from which on all are so alike that the axis need not begin at 0."""
+_ABSENT = {"lateness": "no operation began"}
+"""What is known where a map has no value, by its key."""
 
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
@@ -137,7 +141,8 @@ def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
         hue,
         unit=heat.unit,
         highest=heat.highest,
-        legend=[*scale, *([NOT_KNOWN] if np.isnan(heat.values).any() else [])],
+        legend=[*scale, *([NOT_KNOWN] if np.isnan(heat.values).any() and heat.key not in _ABSENT else [])],
+        absent=_ABSENT.get(heat.key, ""),
     )
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))
 
@@ -178,8 +183,9 @@ def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the range from the fastest to the slowest, and the slowest of all."""
     ns = pace.ns[:, pace.warmup :]
     x = _spread(ns.shape[1])
-    ticks = make_value_ticks(float(ns.max()))
-    height = Axis(0.0, ticks[-1])
+    least, most = float(ns.min()), float(ns.max())
+    ticks = make_value_ticks(least if least > _ALIKE * most else 0.0, most)
+    height = Axis(ticks[0], ticks[-1])
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
@@ -190,16 +196,17 @@ def _draw_pace(pace: Pace) -> Chart:
         lines = [int(np.argmax(np.median(ns, axis=1)))]
     else:
         lines = list(range(len(pace.tasks)))
-    for n, task in enumerate(lines):
-        css = get_css(LINES[(n + len(shapes) // 2) % len(LINES)])
+    for n, task in enumerate(lines, len(legend)):
+        css = get_css(LINES[n])
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
     x_ticks = _label_steps(pace)
-    y_ticks = [Tick(value / ticks[-1] if ticks[-1] else 0.0, format_time(value)) for value in ticks]
+    y_ticks = [Tick(float(height.place(np.array([value]))[0]), format_time(value)) for value in ticks]
     plot = Plot(shapes, x_ticks, y_ticks, _PACE_HEIGHT)
-    return Chart(
-        "Time of each step", "by rank, with the time in which it waits for others", plot, legend, _tabulate(pace)
+    about = "by rank, with the time in which it waits for others" + (
+        " (the axis does not begin at 0)" if ticks[0] else ""
     )
+    return Chart("Time of each step", about, plot, legend, _tabulate(pace))
 
 
 def _spread(count: int) -> FloatArray:

@@ -218,8 +218,8 @@
     }
 
     describe(index) {
-      const { kinds, unit, top, root } = this.facts;
-      if (!index) return "not known";
+      const { kinds, unit, top, root, absent } = this.facts;
+      if (!index) return absent;
       if (kinds) return kinds[index - 1];
       const share = (index - 1) / 254;
       const value = (root ? share * share : share) * top;

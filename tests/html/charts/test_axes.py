@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,12 +36,17 @@ def test_steps_are_round_and_as_many_fit(span: float, most: int) -> None:
     assert span / step > most / 5.1  # a smaller one would not fit
 
 
-@given(st.floats(1e-6, 1e15))
-def test_values_begin_at_zero_and_end_above(highest: float) -> None:
-    ticks = make_value_ticks(highest)
-    assert ticks[0] == 0 and ticks[-1] >= highest * (1 - 1e-9) and ticks[-2] < highest
-    assert len(ticks) <= 7
+@given(st.floats(1e-6, 1e15), st.floats(0, 1))
+def test_values_lie_between_the_first_and_the_last(highest: float, part: float) -> None:
+    lowest = part * highest
+    ticks = make_value_ticks(lowest, highest)
+    assert ticks[0] <= lowest + 1e-6 * highest and ticks[-1] >= highest * (1 - 1e-6)
+    assert 2 <= len(ticks) <= 8
+    steps = np.diff(ticks)
+    assert steps == pytest.approx(np.full(steps.size, steps[0]))
 
 
 def test_nothing_has_a_tick_at_zero() -> None:
-    assert make_value_ticks(0) == [0.0] and make_time_ticks(5, 5) == []
+    assert make_value_ticks(0, 0) == [0.0] and make_time_ticks(5, 5) == []
+    assert make_value_ticks(0, 80) == [0, 20, 40, 60, 80]
+    assert make_value_ticks(70, 80) == [70, 72, 74, 76, 78, 80]
