@@ -42,6 +42,14 @@ class Devices:
         """Return the indices of the reports with operations on any of the GPUs of these rows."""
         return [index for index, own_rows in enumerate(self.rows_of_reports) if np.isin(own_rows, rows).any()]
 
+    def list_reports_by_row(self) -> dict[int, list[int]]:
+        """Return the indices of the reports with operations on the GPU of each row."""
+        reports: dict[int, list[int]] = {row: [] for row in self.rows}
+        for index, own_rows in enumerate(self.rows_of_reports):
+            for row in np.unique(own_rows[own_rows >= 0]).tolist():
+                reports[row].append(index)
+        return reports
+
 
 def list_devices(job: Job) -> Devices:
     """Return the GPUs that have a row in the trace."""

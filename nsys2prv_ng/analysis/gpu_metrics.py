@@ -8,8 +8,9 @@ defines gaps), and no value holds over a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -98,16 +99,21 @@ def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, H
     counts. The records of one report are in memory for each worker.
     """
 
+    @cache
+    def match(name: str) -> int:
+        return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
+
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
-        return [(own.row, _hold(own, patterns)) for own in _list_samples(job, group)]
+        return [(own.row, _hold(own, match)) for own in _list_samples(job, group)]
 
     for parts in run_in_threads(load, _group_sampled(job), job.workers):
         yield from parts
 
 
-def _hold(own: _Samples, patterns: Sequence[str]) -> HeldValues:
-    names = [kind.member if kind.family == SOURCE.name else "" for kind in own.types]
-    first_match = [next((n for n, text in enumerate(patterns) if match_patterns(name, text)), -1) for name in names]
+def _hold(own: _Samples, match: Callable[[str], int]) -> HeldValues:
+    """Return the values of metrics that `match` gives the index of a pattern, not -1."""
+    names = [kind.member for kind in own.types]
+    first_match = [match(kind.member) if kind.family == SOURCE.name else -1 for kind in own.types]
     pattern_of = np.array(first_match, np.int64)
     records = own.records
     columns = _list_held(records.time, records.first, records.handle, records.value, own.lines, own.begins, pattern_of)

@@ -34,7 +34,9 @@ def find_gpu_rows(job: Job, devices: Devices) -> IntArray:
     """Return the rows of the GPUs that ran operations, in any part of the time; none if their activity was not read."""
     if device_activity.NAME not in job.reports[0].results:
         return np.zeros(0, np.int64)
-    return np.array(sorted(row for row, device in devices.rows.items() if device.tasks), np.int64)
+    used = [row for row, device in devices.rows.items() if device.tasks]
+    active = [np.flatnonzero(run.facts.place_first <= run.facts.place_last) for run in list_activity_runs(job)]
+    return np.unique(np.concatenate([np.array(used, np.int64), *active]))
 
 
 def find_host_rows(job: Job) -> IntArray:

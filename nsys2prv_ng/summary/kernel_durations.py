@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
@@ -13,7 +17,6 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.pictures_model import KernelDurations
-from nsys2prv_ng.summary.totals import add_up
 
 MOST_NAMES = 20
 _PER_OCTAVE = 8
@@ -22,41 +25,50 @@ EDGES = 2.0 ** (np.arange(63 * _PER_OCTAVE + 1) / _PER_OCTAVE)
 _NAME = ["name", "kernel_class"]
 
 
+class _Counts(NamedTuple):
+    """n bins of names: name, class, bin between EDGES, number of kernels and their time (ns)."""
+
+    name: list[str]
+    kernel_class: list[str]
+    bin: IntArray
+    kernels: IntArray
+    ns: IntArray
+
+
 def count_durations(job: Job) -> list[KernelDurations]:
     """Return the kernels, and graphs that were traced as a whole, with most time, as the summary lists them.
 
     What takes no time is in the bin of 1 ns. The records of one report are in memory for each worker.
     """
-    parts = list(run_in_threads(lambda index: _count_report(job, index), range(len(job.reports)), job.workers))
-    table = add_up(parts, [*_NAME, "bin"])
-    if table.empty:
-        return []
-    names = sorted(table.groupby(_NAME), key=lambda item: (-item[1]["ns"].sum(), item[0]))[:MOST_NAMES]
-    return [_make_durations(str(name), str(kernel_class), own) for (name, kernel_class), own in names]
+    reports = run_in_threads(lambda index: _count_report(job, index), range(len(job.reports)), job.workers)
+    parts = [part for own in reports for part in own]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bin", "kernels", "ns")}
+    names = {name: list(chain.from_iterable(getattr(part, name) for part in parts)) for name in _NAME}
+    table = pd.DataFrame({**names, **columns})
+    by_name = sorted(table.groupby(_NAME), key=lambda item: (-item[1]["ns"].sum(), item[0]))[:MOST_NAMES]
+    return [_make_durations(str(name), str(kernel_class), own) for (name, kernel_class), own in by_name]
 
 
 def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> KernelDurations:
     """Return the counts of a name without the empty bins before the first and after the last."""
-    bins, count = (table[column].to_numpy(np.int64) for column in ("bin", "count"))
+    bins, count = (table[column].to_numpy(np.int64) for column in ("bin", "kernels"))
     low, high = int(bins.min()), int(bins.max()) + 1
     counts = np.zeros(high - low, np.int64)
-    counts[bins - low] = count
+    np.add.at(counts, bins - low, count)
     return KernelDurations(name, kernel_class, EDGES[low : high + 1], counts)
 
 
-def _count_report(job: Job, index: int) -> pd.DataFrame:
-    """Return name, kernel_class, bin between EDGES, count and time (ns)."""
+def _count_report(job: Job, index: int) -> list[_Counts]:
     kernels = load_opened_events(job.reports[index], "kernels", job.store)
-    graphs = load_opened_events(job.reports[index], "cuda_graphs", job.store)
-    parts = [
+    graphs = _count_type(load_opened_events(job.reports[index], "cuda_graphs", job.store), types.GRAPH_LAUNCH)
+    return [
         _count_type(kernels, types.KERNEL),
         _count_type(kernels, types.NCCL_KERNEL),
-        _count_type(graphs, types.GRAPH_LAUNCH).assign(kernel_class=WHOLE_GRAPH),
+        graphs._replace(kernel_class=[WHOLE_GRAPH for _ in graphs.name]),
     ]
-    return add_up(parts, [*_NAME, "bin"])
 
 
-def _count_type(events: OpenedEvents, event_type: EventType) -> pd.DataFrame:
+def _count_type(events: OpenedEvents, event_type: EventType) -> _Counts:
     value, kernel_class = events.get_values(event_type), events.get_values(types.KERNEL_CLASS)
     lines = np.flatnonzero(value != ABSENT)
     length = events.length[lines]
@@ -67,12 +79,10 @@ def _count_type(events: OpenedEvents, event_type: EventType) -> pd.DataFrame:
     np.add.at(ns, code, length)
     own, own_class, own_bin = (column[first] for column in columns)
     names, classes = events.get_names(event_type), events.get_names(types.KERNEL_CLASS)
-    return pd.DataFrame(
-        {
-            "name": [names.get(number, f"value {number}") for number in own.tolist()],
-            "kernel_class": [classes.get(number, f"value {number}") for number in own_class.tolist()],
-            "bin": own_bin,
-            "count": np.bincount(code, minlength=first.size),
-            "ns": ns,
-        }
+    return _Counts(
+        [names.get(number, f"value {number}") for number in own.tolist()],
+        [classes.get(number, f"value {number}") for number in own_class.tolist()],
+        own_bin,
+        np.bincount(code, minlength=first.size),
+        ns,
     )

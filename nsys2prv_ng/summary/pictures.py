@@ -191,7 +191,7 @@ def _find_rows(job: Job, devices: Devices) -> _Rows:
         return _Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)
     hosts = states.find_host_rows(job)
     names = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
-    has_mpi = any(report.results["mpi"].runs for report in job.reports if "mpi" in report.results)
+    has_mpi = bool(hosts.size) and any(report.results["mpi"].runs for report in job.reports)
     return _Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES)
 
 
@@ -216,14 +216,15 @@ def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Itera
 # ---- heat maps -------------------------------------------------------------------------------------------------------
 
 
-_COMMUNICATION = ("moving", "waiting", "not_split")
-"""Maps of jobs with communication; the last one only where some of it is not split."""
-
-
 def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
-    communicates = any(shares.ns[key].any() for key in _COMMUNICATION if key in rows.kinds)
+    """Yield a map of each kind; of waiting and moving, or of what is not split, only if the job has any of it."""
+    ns = shares.ns
+    is_shown = dict.fromkeys(ns, True)
+    if rows.kinds:
+        is_shown["moving"] = is_shown["waiting"] = bool(ns["moving"].any() or ns["waiting"].any())
+        is_shown["not_split"] = bool(ns["not_split"].any())
     for key, kind in rows.kinds.items():
-        if (key in _COMMUNICATION and not communicates) or (key == "not_split" and not shares.ns[key].any()):
+        if not is_shown[key]:
             continue
         preset = kind.preset and f"analysis/{kind.preset}"
         yield HeatMap(

@@ -8,7 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.step_functions import NOTHING, find_peaks, make_steps, measure_durations, split_at_steps
+from nsys2prv_ng.intervals.step_functions import (
+    NOTHING,
+    find_peaks,
+    make_steps,
+    measure_durations,
+    split_at_steps,
+    sum_parts,
+)
 
 LAST = 30
 
@@ -44,15 +51,18 @@ def test_pieces_cover_the_intervals_and_have_the_value_of_each_instant(
 @given(st.lists(st.tuples(*(st.integers(0, n) for n in (1, 2, LAST)), st.integers(0, 9)), max_size=20))
 def test_peaks_are_those_of_the_sums_at_each_instant(events: list[tuple[int, int, int, int]]) -> None:
     events = list({(row, part, time): (row, part, time, level) for row, part, time, level in events}.values())
-    expected = {}
-    for row in {event[0] for event in events}:
+    expected, levels_of = {}, []
+    for row in sorted({event[0] for event in events}):
         sums = {}
         for instant in sorted({time for r, _, time, _ in events if r == row}):
             levels = {p: level for r, p, t, level in sorted(events, key=lambda e: e[2]) if r == row and t <= instant}
             sums[instant] = sum(levels.values())
+        levels_of += [(row, instant, level) for instant, level in sums.items()]
         highest = max(sums.values())
         expected[row] = highest, min(instant for instant, level in sums.items() if level == highest)
-    assert find_peaks(*columns(events, 4)) == expected
+    found = sum_parts(*columns(events, 4))
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == levels_of
+    assert find_peaks(*found) == expected
 
 
 def test_values_last_until_the_next_of_their_row() -> None:

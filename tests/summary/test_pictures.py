@@ -1,0 +1,187 @@
+"""What a page draws, against plain SQL and the summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.summary import pace
+from nsys2prv_ng.summary.compute import compute_summary
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.pace import _choose_slowest, make_pace
+from nsys2prv_ng.summary.pictures import collect_pictures
+from nsys2prv_ng.summary.pictures_model import Pictures
+from tests.analysis.efficiency_reports import DDP, opened
+from tests.analysis.test_heat_maps import select
+from tests.conftest import REPOSITORY, Unpacked
+from tests.report_truth import Report
+
+Drawn = tuple[Job, Pictures, JobSummary]
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[Drawn]:
+    """Pictures and summary of reports of two nodes."""
+    with opened(DDP, "auto") as job:
+        waits = find_waits(job)
+        yield job, collect_pictures(job, waits), compute_summary(job, waits)
+
+
+def draw(reports: Sequence[Path]) -> Pictures:
+    with opened(reports) as job:
+        return collect_pictures(job, find_waits(job))
+
+
+def test_heat_maps(drawn: Drawn) -> None:
+    _, pictures, summary = drawn
+    maps = {own.key: own for own in pictures.heat_maps}
+    assert list(maps) == ["busy", "computing", "moving", "waiting", "not_split", "lateness", "sm", "dram", "memory"]
+    gpus = [f"rank {gpu.ranks[0]}, {gpu.node} GPU {gpu.gpu}" for gpu in summary.gpus]
+    for key, own in maps.items():
+        assert own.rows == ([f"rank {n}" for n in range(4)] if key == "lateness" else gpus)
+        assert own.values.shape == (4, 1000)
+        assert (REPOSITORY / f"cfgs/{own.preset}.cfg").exists()
+        if own.highest is not None:
+            assert np.nanmin(own.values) >= 0 and np.nanmax(own.values) <= own.highest == 100
+    begin, end = pictures.begin_ns, pictures.end_ns
+    assert 0 < begin < end <= summary.duration_ns
+    assert max(gpu.span_ns for gpu in summary.gpus) <= end - begin
+    peaks = [float(gpu.peak_memory_bytes or 0) for gpu in summary.gpus]
+    assert np.nanmax(maps["memory"].values, axis=1).tolist() == peaks
+    for n, gpu in enumerate(summary.gpus):
+        # Bins have equal lengths, but those in which the GPU is known in part.
+        share = np.nansum(maps["busy"].values[n]) / np.isfinite(maps["busy"].values[n]).sum()
+        assert share == pytest.approx(100 * gpu.busy_ns / gpu.span_ns, abs=0.3)
+
+
+def test_the_step(drawn: Drawn) -> None:
+    _, pictures, summary = drawn
+    step = pictures.step
+    assert step is not None and summary.steps is not None and pictures.pace is not None
+    assert step.rows == pictures.heat_maps[0].rows
+    assert step.values.max() <= len(step.activities) == 9
+    for value, activity in enumerate(step.activities, 1):
+        assert palette.ACTIVITIES[activity.key] == palette.GPU_WAITS[value]
+        assert activity.label == types.GPU_WAITS[value]
+    [number] = np.flatnonzero(pictures.pace.numbers == int(step.name.split()[-1]))
+    assert (step.begin_ns, step.end_ns) == (pictures.pace.begin_ns[number], pictures.pace.end_ns[number])
+    assert number >= pictures.pace.warmup
+    assert [own.label for own in step.ranges] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    for own in step.ranges:
+        assert own.bars[0].name == step.name
+        assert all(step.begin_ns <= bar.begin_ns < bar.end_ns <= step.end_ns for bar in own.bars)
+
+
+def test_the_pace_is_that_of_the_ranges(drawn: Drawn) -> None:
+    job, pictures, summary = drawn
+    own = pictures.pace
+    assert own is not None and summary.steps is not None
+    assert (own.name, own.warmup, own.every) == ("step", summary.steps.warmup, 1)
+    clocks = {node.name: node.correction for node in job.alignment.nodes}
+    begins, ends = [], []
+    for task, report in enumerate(map(Report, DDP)):
+        ranges = report.nvtx[report.nvtx["text"].str.fullmatch(r"step \d+")].sort_values("begin")
+        assert own.ns[task].tolist() == (ranges["end"] - ranges["begin"]).tolist()
+        assert [f"step {number}" for number in own.numbers] == ranges["text"].tolist()
+        clock = clocks[report.host]
+        assert not clock.drift
+        begins.append((ranges["begin"] + report.utc + clock.offset - job.start_utc).to_numpy())
+        ends.append((ranges["end"] + report.utc + clock.offset - job.start_utc).to_numpy())
+    assert own.begin_ns.tolist() == np.min(begins, axis=0).tolist()
+    assert own.end_ns.tolist() == np.max(ends, axis=0).tolist()
+
+
+def test_a_long_pace_shows_the_slowest_of_each_block(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, pictures, _ = drawn
+    whole = pictures.pace
+    assert whole is not None
+    monkeypatch.setattr(pace, "MOST_CELLS", 8)
+    monkeypatch.setattr(pace, "_FEWEST_STEPS", 1)
+    own = make_pace(job)
+    assert own is not None
+    assert (own.every, own.ns.shape) == (3, (4, 2))
+    for block, number in enumerate(own.numbers.tolist()):
+        numbers = whole.numbers[3 * block : 3 * block + 3].tolist()
+        longest = whole.ns.max(axis=0)[3 * block : 3 * block + 3].tolist()
+        at = longest.index(max(longest))
+        assert number == numbers[at]
+        assert own.ns[:, block].tolist() == whole.ns[:, 3 * block + at].tolist()
+        assert own.begin_ns[block] == whole.begin_ns[3 * block + at]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 8))
+def test_blocks(values: list[int], every: int) -> None:
+    blocks = [values[at : at + every] for at in range(0, len(values), every)]
+    expected = [n * every + block.index(max(block)) for n, block in enumerate(blocks)]
+    assert _choose_slowest(np.array(values, np.int64), every).tolist() == expected
+
+
+def test_kernels_are_counted_by_duration(drawn: Drawn) -> None:
+    _, pictures, summary = drawn
+    listed = [(own.name, own.kernel_class) for own in pictures.kernels]
+    assert listed == [(own.name, own.kernel_class) for own in summary.kernels[:20]] and len(listed) == 20
+    query = """SELECT k."end" - k.start AS ns, s.value AS name FROM CUPTI_ACTIVITY_KIND_KERNEL k
+        JOIN StringIds s ON s.id = k.shortName"""
+    lengths: dict[str, list[int]] = {}
+    for path in DDP:
+        for name, own in Report(path).sql(query).groupby("name")["ns"]:
+            lengths.setdefault(str(name), []).extend(own.tolist())
+    for own in pictures.kernels:
+        assert own.edges_ns.size == own.counts.size + 1
+        assert own.counts[0] and own.counts[-1]
+        assert np.allclose(own.edges_ns[1:] / own.edges_ns[:-1], 2 ** (1 / 8))
+        if sum(name == own.name for name, _ in listed) == sum(k.name == own.name for k in summary.kernels) == 1:
+            expected = [0] * own.counts.size
+            first = 8 * math.log2(own.edges_ns[0])
+            for ns in lengths[own.name]:
+                expected[math.floor(8 * math.log2(ns) - first + 1e-9)] += 1
+            assert own.counts.tolist() == expected
+    by_class = {(own.name, own.kernel_class): own.count for own in summary.kernels}
+    assert [int(own.counts.sum()) for own in pictures.kernels] == [by_class[key] for key in listed]
+
+
+def test_clocks(drawn: Drawn) -> None:
+    job, pictures, _ = drawn
+    assert pictures.alignment == job.alignment.way
+    table = job.alignment.to_dict()["nodes"]
+    assert [
+        (own.node, own.reference, own.offset_ns / 1000, own.drift_ppm, own.operations) for own in pictures.clocks
+    ] == [
+        (node["name"], node["reference"], node["offset_us"], node["drift_ppm"], node["collectives"]) for node in table
+    ]
+    assert all(own.operations > 0 for own in pictures.clocks) and len(pictures.clocks) == 2
+
+
+# ---- other jobs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reports", select("cpu/2024.2.3-2node"))
+def test_jobs_of_mpi_without_gpus(reports: Sequence[Path]) -> None:
+    pictures = draw(reports)
+    maps = {own.key: own for own in pictures.heat_maps}
+    assert list(maps) == ["busy", "moving", "waiting", "not_split", "lateness"]
+    total = sum(maps[key].values for key in ("busy", "moving", "waiting", "not_split"))
+    assert np.allclose(total[np.isfinite(total)], 100) and np.isfinite(total).any()
+    assert {own.rows == ["rank 0", "rank 1", "rank 2", "rank 3"] for own in maps.values()} == {True}
+    assert not pictures.kernels
+
+
+@pytest.mark.parametrize("name", ["cpu/2024.2.3-nvtx_py", "public/mapf_report1", "gpu/oneproc-4gpu"])
+def test_single_reports(name: str, shared_reports: Path, unpacked: Unpacked) -> None:
+    pictures = draw([unpacked(shared_reports / f"{name}.sqlite")])
+    assert pictures.begin_ns < pictures.end_ns
+    if name == "gpu/oneproc-4gpu":
+        rows = pictures.heat_maps[0].rows
+        assert len(rows) == len(set(rows)) == 4 and all("GPU" in row for row in rows)
+    else:
+        assert not pictures.heat_maps and not pictures.kernels
