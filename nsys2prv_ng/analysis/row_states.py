@@ -1,4 +1,4 @@
-"""What GPUs, or main threads where there are none, did over time: at each time of a row at most one state."""
+"""What GPUs and main threads did over time: at each time of a row at most one state."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def find_host_rows(job: Job) -> IntArray:
     return np.unique(np.concatenate(rows))
 
 
-def find_span(job: Job, *, gpus: bool) -> tuple[int, int]:
-    """Return the time (ns) from the first operation of GPUs to the last, or of calls of MPI, or else all time.
+def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
+    """Return the time (ns) from the first operation of GPUs, or of MPI over ranks, to the last.
+
+    Without GPUs, it is that of all calls of MPI; without these, all time.
 
     Chosen windows are one span. What is before the first operation and after the last is seldom of interest.
     """
@@ -57,6 +59,8 @@ def find_span(job: Job, *, gpus: bool) -> tuple[int, int]:
         for run in list_activity_runs(job):  # in which launches come before operations
             first = next((time for records in load_chunks(run, job.store) for time in _list_first(records)), None)
             limits += [run.facts.first if first is None else first, run.facts.last]
+        in_mpi = waits.is_mpi & (job.new_row[waits.row] >= 0)
+        limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
         for report in job.reports:
             for run in report.results["mpi"].runs if "mpi" in report.results else ():

@@ -59,14 +59,18 @@ def choose_step(steps: StepWindows) -> StepSpan:
     return StepSpan(steps.name, int(steps.number[chosen]), begin, end, steps.task[own], steps.row[own])
 
 
+def make_step_edges(step: StepSpan, rows: int) -> IntArray:
+    """Return the limits (ns) of the bins of a step: the fewer, the more rows there are."""
+    fewest, most = _BINS
+    return make_edges(step.begin, step.end, max(fewest, min(most, MOST_CELLS // max(rows, 1))))
+
+
 class LongestStates:
     """The state that each row was in for most of the time of each bin, of several the lowest; 0 for none."""
 
-    def __init__(self, rows: IntArray, step: StepSpan, states: int) -> None:
+    def __init__(self, rows: IntArray, edges: IntArray, states: int) -> None:
         """`rows` are ascending; the states are from 1 to `states` - 1."""
-        fewest, most = _BINS
-        self.rows, self._states = rows, states
-        self.edges = make_edges(step.begin, step.end, max(fewest, min(most, MOST_CELLS // max(rows.size, 1))))
+        self.rows, self.edges, self._states = rows, edges, states
         self.state: ByteArray = np.zeros((rows.size, self.edges.size - 1), np.uint8)
 
     def add(self, flat: FlatStates) -> None:

@@ -34,23 +34,6 @@ def get_css(hue: palette.Colour) -> str:
     return format_colour(hue)
 
 
-ACTIVITIES = {
-    "compute": palette.COMPUTE,
-    "compute_over_moving": palette.OVERLAP,
-    "compute_over_not_split": palette.shade(palette.OVERLAP, -2),
-    "moving": palette.COMMUNICATION,
-    "waiting": palette.WAITING,
-    "waiting_hidden": palette.shade(palette.COMPUTE, 3),
-    "not_split": palette.shade(palette.COMMUNICATION, 3),
-    "memory": palette.MEMORY,
-    "idle": palette.IDLE,
-    "own_code": palette.GREEN,
-    "cuda": palette.HOST_API,
-    "mpi_waiting": palette.WAITING,
-    "mpi_moving": palette.COMMUNICATION,
-    "mpi_not_split": palette.MPI,
-}
-"""Hues of what GPUs and main threads do (views/per_gpu_waits, analysis/critical_path), by the key of an Activity."""
 PARTS_OF_TIME = {
     "compute_ns": palette.COMPUTE,
     "waiting_ns": palette.WAITING,

@@ -100,7 +100,7 @@ ACTIVITIES: Mapping[str, Colour] = {
     "idle": GPU_WAITS[7],
     "not_split": GPU_WAITS[8],
     "compute_over_not_split": GPU_WAITS[9],
-    "own_code": COMPUTE,
+    "own_code": shade(YELLOW, 2),
     "cuda": HOST_API,
     "mpi_waiting": WAITING,
     "mpi_moving": COMMUNICATION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency_windows import WindowPlan, list_steps, make_plan
 from nsys2prv_ng.analysis.gpu_activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Map, Shares, average_metrics, find_largest_memory, find_lateness
-from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges
+from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges, make_step_edges
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
@@ -41,16 +41,47 @@ _BINS = 100, 1_000
 def collect_pictures(job: Job, waits: Waits) -> Pictures:
     """Return what a page draws of a job; `waits` are all of the job's.
 
-    The heat maps show the chosen time; without one, from the first operation of GPUs to the last (of calls of MPI where
-    there are no GPUs). The records of one report, or of one group of GPUs, are in memory for each worker.
+    The heat maps show the chosen time; without one, from the first operation of GPUs, or of MPI over ranks, to the last
+    (of all calls of MPI where there are no GPUs). The records of one report, or of one group of GPUs, are in memory for
+    each worker.
     """
     devices, plan = list_devices(job), make_plan(job, list_steps(job))
-    rows = _find_rows(job, devices)
-    begin, end = states.find_span(job, gpus=rows.are_gpus)
+    groups = _find_rows(job, devices)
+    count = sum(rows.row.size for rows in groups)
+    begin, end = states.find_span(job, waits, gpus=groups[0].are_gpus)
     fewest, most = _BINS
-    bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(rows.row.size, 1))))
+    bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
     edges = make_edges(begin, max(begin + 1, end), bins)
-    step = None if plan.steps is None or not rows.row.size else choose_step(plan.steps)
+    step = None if plan.steps is None or not count else choose_step(plan.steps)
+    step_edges = None if step is None else make_step_edges(step, count)
+    swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
+    return Pictures(
+        begin_ns=int(edges[0]) - job.origin,
+        end_ns=int(edges[-1]) - job.origin,
+        heat_maps=[
+            *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
+            *_draw_lateness(job, find_lateness(job, waits, edges)),
+            *_draw_metrics(job, devices, average_metrics(job, _METRICS, edges)),
+            *_draw_memory(job, devices, find_largest_memory(job, devices, plan, edges)),
+        ],
+        step=None if step is None else _draw_step(job, waits, step, swept),
+        pace=make_pace(job),
+        kernels=count_durations(job),
+        alignment=job.alignment.way,
+        clocks=_list_clocks(job.alignment),
+    )
+
+
+class _Swept(NamedTuple):
+    """What some rows did: over all time, and in the typical step if there is one."""
+
+    shares: Shares
+    longest: LongestStates | None
+    rows: _Rows
+
+
+def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, step: IntArray | None) -> _Swept:
+    """Sweep over the states of some rows once."""
     shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, rows.states)
     longest = None if step is None else LongestStates(rows.row, step, rows.states)
     if rows.kinds or longest is not None:
@@ -58,21 +89,7 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
             shares.add(flat)
             if longest is not None:
                 longest.add(flat)
-    return Pictures(
-        begin_ns=int(edges[0]) - job.origin,
-        end_ns=int(edges[-1]) - job.origin,
-        heat_maps=[
-            *_draw_shares(shares, rows),
-            *_draw_lateness(job, find_lateness(job, waits, edges)),
-            *_draw_metrics(job, devices, average_metrics(job, _METRICS, edges)),
-            *_draw_memory(job, devices, find_largest_memory(job, devices, plan, edges)),
-        ],
-        step=None if step is None or longest is None else _draw_step(job, waits, step, longest, rows),
-        pace=make_pace(job),
-        kernels=count_durations(job),
-        alignment=job.alignment.way,
-        clocks=_list_clocks(job.alignment),
-    )
+    return _Swept(shares, longest, rows)
 
 
 def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
@@ -172,7 +189,7 @@ _HOST_ACTIVITIES = [
 
 
 class _Rows(NamedTuple):
-    """GPUs, or main threads where there are none: their rows in the trace, names, and what is shown of them."""
+    """GPUs, or main threads: their rows in the trace, names, and what is shown of them."""
 
     row: IntArray
     names: list[str]
@@ -185,14 +202,17 @@ class _Rows(NamedTuple):
         return len(self.activities) + 1
 
 
-def _find_rows(job: Job, devices: Devices) -> _Rows:
+def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
+    """Return the GPUs, if there are any, and the main threads, if they call MPI or if there are no GPUs."""
     gpus = states.find_gpu_rows(job, devices)
-    if gpus.size:
-        return _Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)
+    groups = [_Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)] if gpus.size else []
     hosts = states.find_host_rows(job)
-    names = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
     has_mpi = bool(hosts.size) and any(report.results["mpi"].runs for report in job.reports)
-    return _Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES)
+    if has_mpi or not groups:
+        tasks = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
+        names = [f"{task}, main thread" for task in tasks] if groups else tasks
+        groups.append(_Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES))
+    return groups
 
 
 def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
@@ -284,18 +304,25 @@ def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
 # ---- the typical step ------------------------------------------------------------------------------------------------
 
 
-def _draw_step(job: Job, waits: Waits, step: StepSpan, longest: LongestStates, rows: _Rows) -> TypicalStep:
+def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) -> TypicalStep:
+    """Return the step with the rows of all groups, whose activities follow each other."""
     ranges = []
     for own in list_ranges(job, waits, step):
         columns = own.depth, own.begin - job.origin, own.end - job.origin
         bars = [RangeBar(*bar) for bar in zip(*(column.tolist() for column in columns), own.names, strict=True)]
         ranges.append(RangesOfTask(job.tree.model.tasks[own.task].name, bars, own.hidden))
+    activities: list[Activity] = []
+    values = []
+    for _, longest, rows in swept:
+        assert longest is not None
+        values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
+        activities += rows.activities
     return TypicalStep(
         name=f"{step.name} {step.number}",
         begin_ns=step.begin - job.origin,
         end_ns=step.end - job.origin,
-        rows=rows.names,
-        activities=rows.activities,
-        values=longest.state,
+        rows=[name for _, _, rows in swept for name in rows.names],
+        activities=activities,
+        values=np.concatenate(values),
         ranges=ranges,
     )

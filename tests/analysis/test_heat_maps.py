@@ -96,7 +96,7 @@ def test_shares_of_gpus_of_two_nodes(ddp: Job) -> None:
 
 def check_shares(job: Job, truth: Truth) -> None:
     waits, devices = find_waits(job), list_devices(job)
-    begin, end = states.find_span(job, gpus=True)
+    begin, end = states.find_span(job, find_waits(job), gpus=True)
     edges = make_edges(begin, end, BINS)
     shares = sum_shares(job, waits, edges)
     found = compute_efficiency(job, waits)
@@ -133,7 +133,7 @@ def test_exposed_waiting_is_that_of_single_kernels(reports: Sequence[Path]) -> N
     gpus = Truth(reports).gpus
     with opened(reports) as job:
         waits = find_waits(job)
-        edges = make_edges(*states.find_span(job, gpus=True), BINS)
+        edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), BINS)
         shares = sum_shares(job, waits, edges)
         base = job.alignment.utc_base
     for n, (kernels, gpu) in enumerate(zip(truth, sorted_by_rank(gpus, len(truth)), strict=True)):
@@ -154,10 +154,10 @@ def sorted_by_rank(gpus: dict, ranks: int) -> list:
 
 @pytest.mark.slow
 def test_only_the_chosen_time_counts(ddp: Job) -> None:
-    begin, end = (limit - ddp.first for limit in states.find_span(ddp, gpus=True))
+    begin, end = (limit - ddp.first for limit in states.find_span(ddp, find_waits(ddp), gpus=True))
     with opened(DDP, selection=Selection(window=((begin + 5 * end) // 6, end - 10**6))) as job:
         waits = find_waits(job)
-        span = states.find_span(job, gpus=True)
+        span = states.find_span(job, find_waits(job), gpus=True)
         [(low, high)] = job.windows
         assert low <= span[0] < span[1] <= high
         shares = sum_shares(job, waits, make_edges(*span, BINS))
@@ -187,7 +187,7 @@ def test_main_threads_without_gpus(reports: Sequence[Path]) -> None:
         for flat in states.list_host_states(job, waits, plan):
             shares.add(flat)
         calls = [spans for main in truth.mains for spans in [main.mpi] if len(spans)]
-        span = states.find_span(job, gpus=False)
+        span = states.find_span(job, find_waits(job), gpus=False)
         names = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[rows].tolist()]
         summary = compute_summary(job, waits)
     every = np.concatenate(calls)
@@ -234,7 +234,7 @@ def find_largest_lateness(truth: Sequence[Sequence[Kernel]], edges: IntArray, ba
 def test_lateness_is_that_of_the_last_to_begin(reports: Sequence[Path]) -> None:
     truth = find_truth(reports)
     with opened(reports) as job:
-        edges = make_edges(*states.find_span(job, gpus=True), BINS)
+        edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), BINS)
         found = find_lateness(job, find_waits(job), edges)
         base = job.alignment.utc_base
     assert found.row.tolist() == [0, 1, 2, 3]
@@ -254,7 +254,7 @@ def test_a_rank_that_is_late(samples: Path, tmp_path: Path) -> None:
     begins = [own[number][0] + Report(report).utc for own, report in zip(kernels, reports, strict=True)]
     begins[rank] += DELAY
     with opened(reports) as job:
-        edges = make_edges(*states.find_span(job, gpus=True), 1000)
+        edges = make_edges(*states.find_span(job, find_waits(job), gpus=True), 1000)
         found = find_lateness(job, find_waits(job), edges)
         base = job.alignment.utc_base
     at = int(np.searchsorted(edges, begins[rank] - base, "right")) - 1
@@ -317,7 +317,7 @@ def test_metrics_are_the_mean_of_samples(ddp: Job) -> None:
 
 def check_metrics(job: Job, reports: Sequence[Path]) -> None:
     devices, base = list_devices(job), job.alignment.utc_base
-    begin, end = states.find_span(job, gpus=True)
+    begin, end = states.find_span(job, find_waits(job), gpus=True)
     edges = make_edges((2 * begin + end) // 3, end, BINS)
     found = average_metrics(job, METRICS, edges)
     for key, names in NAMES.items():

@@ -16,7 +16,7 @@ from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis import typical_step
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows, list_steps
 from nsys2prv_ng.analysis.gpu_activity import list_devices
-from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges
+from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges, make_step_edges
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
@@ -56,7 +56,7 @@ def test_the_state_with_most_time(rows: list[tuple[int, int, int, int]], begin: 
     row, low, length, state = columns(rows, 4)
     flat = FlatStates(10 * row, low, low + length, state)
     step = StepSpan("s", 0, begin, begin + span, row, row)
-    found = LongestStates(np.array([0, 10, 20]), step, 4)
+    found = LongestStates(np.array([0, 10, 20]), make_step_edges(step, 3), 4)
     found.add(flat)
     for own in range(3):
         for b, (first, last) in enumerate(zip(found.edges, found.edges[1:], strict=False)):
@@ -90,7 +90,7 @@ def check_activities(job: Job, reports: Sequence[Path]) -> None:
     assert steps is not None
     step = choose_step(steps)
     rows = states.find_gpu_rows(job, devices)
-    longest = LongestStates(rows, step, states.GPU_STATES)
+    longest = LongestStates(rows, make_step_edges(step, rows.size), states.GPU_STATES)
     for flat in states.list_gpu_states(job, waits):
         longest.add(flat)
     check_ranges(job, step, reports)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +82,37 @@ def test_the_step(drawn: Drawn) -> None:
     for own in step.ranges:
         assert own.bars[0].name == step.name
         assert all(step.begin_ns <= bar.begin_ns < bar.end_ns <= step.end_ns for bar in own.bars)
+
+
+def test_main_threads_are_below_the_gpus_where_they_call_mpi(samples: Path) -> None:
+    """The step has their time in MPI, as the calls in the reports have it, to a bin for each of its limits."""
+    reports = sorted(samples.glob("mpi-4*.sqlite"))
+    with opened(reports) as job:
+        pictures, start = collect_pictures(job, find_waits(job)), job.start_utc
+    step = pictures.step
+    assert step is not None
+    assert step.rows[4:] == [f"rank {n}, main thread" for n in range(4)]
+    keys = {own.key for own in pictures.heat_maps if own.rows == step.rows[4:]}
+    assert keys >= {"busy", "waiting", "moving"}
+    in_mpi = [n for n, own in enumerate(step.activities, 1) if own.key.startswith("mpi_")]
+    length = (step.end_ns - step.begin_ns) / step.values.shape[1]
+    for report, values in zip(map(Report, reports), step.values[4:], strict=True):
+        calls = read_mpi_calls(report.path) + (report.utc - start)
+        calls = np.clip(calls[(calls[:, 1] > step.begin_ns) & (calls[:, 0] < step.end_ns)], step.begin_ns, step.end_ns)
+        assert len(calls) > 3
+        whole = int((calls[:, 1] - calls[:, 0]).sum())
+        assert np.isin(values, in_mpi).sum() * length == pytest.approx(whole, abs=2 * length * len(calls))
+
+
+def read_mpi_calls(path: Path) -> np.ndarray:
+    """Begin and end (ns, on the clock of the report) of the calls of MPI of a process with one thread.
+
+    nsys writes a call that waits for several requests once for each.
+    """
+    with closing(sqlite3.connect(path)) as file:
+        tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE name LIKE 'MPI_%_EVENTS'")]
+        rows = [row for table in tables for row in file.execute(f"SELECT DISTINCT start, end FROM {table}")]
+    return np.array(rows, np.int64)
 
 
 def test_the_pace_is_that_of_the_ranges(drawn: Drawn) -> None:

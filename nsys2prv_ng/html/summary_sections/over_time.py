@@ -11,8 +11,9 @@ from nsys2prv_ng.html.blocks import Chart, Map, Section, Table
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line
-from nsys2prv_ng.html.colours import ACTIVITIES, HUES, LINES, get_css
+from nsys2prv_ng.html.colours import HUES, LINES, get_css
 from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
+from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.summary.pictures_model import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
 

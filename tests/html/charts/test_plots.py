@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.html.charts.plots import Axis, draw_area, draw_histogram, draw_line, draw_points, make_log_ticks
@@ -26,6 +26,7 @@ def test_a_line_goes_through_its_points_and_breaks_where_nothing_is_known() -> N
     assert places == pytest.approx(np.array([(0, 0), (0.25, 1), (0.75, 0.3), (1, 0.2)]))
 
 
+@settings(deadline=None)
 @given(st.integers(1501, 20_000), st.integers(0, 2**32 - 1))
 def test_a_long_line_keeps_its_extremes(count: int, seed: int) -> None:
     y = np.random.default_rng(seed).random(count)
