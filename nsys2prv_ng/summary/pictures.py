@@ -116,26 +116,23 @@ class _Kind(NamedTuple):
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
     "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
-    "computing": _Kind(
-        (1, 2, 5, 9), "GPU computing", f"Time in which a kernel ran that is not NCCL's. {_KNOWN}", "gpu_useful"
-    ),
+    "computing": _Kind((1, 2, 5, 9), "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
     "moving": _Kind(
         (3,),
         "Exposed communication: moving data",
-        f"Time in which NCCL moved data while nothing was computed. {_KNOWN}",
+        "Time in which NCCL moved data while nothing was computed.",
         "exposed_communication",
     ),
     "waiting": _Kind(
         (4,),
         "Exposed communication: waiting",
-        f"Time in which kernels of NCCL waited for another rank while nothing was computed. {_KNOWN}",
+        "Time in which kernels of NCCL waited for another rank while nothing was computed.",
         "exposed_communication",
     ),
     "not_split": _Kind(
         (8,),
         "Exposed communication: not split",
-        "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited. "
-        + _KNOWN,
+        "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
         "exposed_communication",
     ),
 }
@@ -150,19 +147,19 @@ _HOST_KINDS = {
     "moving": _Kind(
         (states.MPI_MOVING,),
         "MPI: moving data",
-        f"Time in which calls of MPI moved data. {_CAPTURED}",
+        "Time in which calls of MPI moved data.",
         "nccl_waiting",
     ),
     "waiting": _Kind(
         (states.MPI_WAITING,),
         "MPI: waiting",
-        f"Time in which calls of MPI waited for another rank. {_CAPTURED}",
+        "Time in which calls of MPI waited for another rank.",
         "nccl_waiting",
     ),
     "not_split": _Kind(
         (states.MPI_NOT_SPLIT,),
         "MPI: not split",
-        "Other time in MPI: in calls that are no operation over ranks, or that could not be split. " + _CAPTURED,
+        "Other time in MPI: in calls that are no operation over ranks, or that could not be split.",
         "",
     ),
 }
