@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,14 +41,14 @@ class Devices:
 
     def find_reports(self, rows: IntArray) -> list[int]:
         """Return the indices of the reports with operations on any of the GPUs of these rows."""
-        return [index for index, own_rows in enumerate(self.rows_of_reports) if np.isin(own_rows, rows).any()]
+        return sorted({index for row in np.unique(rows).tolist() for index in self._reports_by_row.get(row, ())})
 
-    def list_reports_by_row(self) -> dict[int, list[int]]:
-        """Return the indices of the reports with operations on the GPU of each row."""
-        reports: dict[int, list[int]] = {row: [] for row in self.rows}
+    @cached_property
+    def _reports_by_row(self) -> dict[int, list[int]]:
+        reports: dict[int, list[int]] = {}
         for index, own_rows in enumerate(self.rows_of_reports):
             for row in np.unique(own_rows[own_rows >= 0]).tolist():
-                reports[row].append(index)
+                reports.setdefault(row, []).append(index)
         return reports
 
 

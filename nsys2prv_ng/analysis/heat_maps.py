@@ -124,12 +124,11 @@ def find_largest_memory(job: Job, devices: Devices, plan: WindowPlan, edges: Int
     Rows are the GPUs with known allocations.
     """
     found: dict[int, FloatArray] = {}
-    reports = devices.list_reports_by_row()
     for row, time, level in load_memory(job, devices.rows):
         lasts = measure_durations(row, time)
         for number in np.unique(row).tolist():
             low, high = np.searchsorted(row, [number, number + 1])
-            captures = plan.unite_captures(reports[number]) or [(job.first, job.last)]
+            captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [(job.first, job.last)]
             end = time[low:high] + lasts[low:high]
             end[-1] = max(end[-1], captures[-1][1])
             found[number] = _find_largest(time[low:high], end, level[low:high], captures, job.windows, edges)

@@ -167,6 +167,11 @@ def test_the_task_that_others_waited_for_most_is_shown(ddp: Job, monkeypatch: py
     few = list_ranges(ddp, waits, step)
     monkeypatch.undo()
     every = list_ranges(ddp, waits, step)
+    monkeypatch.setattr(typical_step, "DEEPEST", 2)
+    for flat, whole in zip(list_ranges(ddp, waits, step), every, strict=True):
+        assert flat.depth.tolist() == [depth for depth in whole.depth.tolist() if depth < 2]
+        assert flat.depth.max() == 1 < whole.depth.max()
+        assert flat.hidden + flat.depth.size == whole.hidden + whole.depth.size
     others = [number for number in range(4) if number != most]
     first = list(range(4))
     for count, tasks in shown.items():
