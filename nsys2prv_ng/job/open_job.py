@@ -100,6 +100,8 @@ class Job:
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
+    zero: int
+    """Time from which the option `time` counts (ns, common clock): the first record, whatever time was chosen."""
     finds_waits: bool
     """Whether the user wants to know who waits for whom."""
     operations: Operations
@@ -232,6 +234,7 @@ def _place_reports(
     spans = [report.spans() for report in reports]
     if steps is None and not selection.needs_steps:
         selection = replace(selection, skips_warmup=False)
+    zero = limits.first
     windows = choose_windows(reports, selection, steps, limits)
     rewrite_records(reports, selection, windows, store, workers)
     if windows:
@@ -261,6 +264,7 @@ def _place_reports(
         steps=steps,
         windows=windows,
         first=limits.first,
+        zero=zero,
         last=limits.last,
         joined=joined,
         warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),

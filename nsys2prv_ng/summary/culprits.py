@@ -131,12 +131,11 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
     task = job.whole.task_of_row[late.row[blamed.late]]
     order = np.lexsort((blamed.begin, task))
     task, begin, until = task[order], blamed.begin[order], blamed.until[order]
-    start = _find_start(job)
     longest = {}
     for number in np.unique(task).tolist():
         low, high = np.searchsorted(task, [number, number + 1])
         ns, first, last = _join_longest(begin[low:high], until[low:high])
-        longest[job.whole.model.tasks[number].name] = LongestWait(ns, first - start, last - start)
+        longest[job.whole.model.tasks[number].name] = LongestWait(ns, first - job.zero, last - job.zero)
     return longest
 
 
@@ -148,13 +147,3 @@ def _join_longest(begin: IntArray, until: IntArray) -> tuple[int, int, int]:
     best = int(np.argmax(ns))
     last = np.append(starts[1:], begin.size)[best] - 1
     return int(ns[best]), int(begin[starts[best]]), int(reach[last])
-
-
-def _find_start(job: Job) -> int:
-    """Return the time (ns, common clock) from which the option --time counts: the begin of the trace of all time."""
-    if not job.windows:
-        return job.first
-    if not job.selection.nvtx_range:
-        low, _ = job.selection.window or (None, None)
-        return job.windows[0][0] - (low or 0)
-    return min(int(first.min()) for first, _ in job.spans if first.size)

@@ -41,8 +41,8 @@ def make_pace(job: Job) -> Pace | None:
         numbers=steps.number[shown],
         warmup=int((shown < steps.warmup).sum()),
         ns=ns[:, shown],
-        begin_ns=first[shown] - job.origin,
-        end_ns=last[shown] - job.origin,
+        begin_ns=first[shown] - job.zero,
+        end_ns=last[shown] - job.zero,
         every=every,
     )
 

@@ -56,8 +56,8 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
     step_edges = None if step is None else make_step_edges(step, count)
     swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
     return Pictures(
-        begin_ns=int(edges[0]) - job.origin,
-        end_ns=int(edges[-1]) - job.origin,
+        begin_ns=int(edges[0]) - job.zero,
+        end_ns=int(edges[-1]) - job.zero,
         heat_maps=[
             *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
             *_draw_lateness(job, find_lateness(job, waits, edges)),
@@ -67,6 +67,7 @@ def collect_pictures(job: Job, waits: Waits) -> Pictures:
         step=None if step is None else _draw_step(job, waits, step, swept),
         pace=make_pace(job),
         kernels=count_durations(job),
+        shift_ns=job.origin - job.zero,
         alignment=job.alignment.way,
         clocks=_list_clocks(job.alignment),
     )
@@ -305,7 +306,7 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
     """Return the step with the rows of all groups, whose activities follow each other."""
     ranges = []
     for own in list_ranges(job, waits, step):
-        columns = own.depth, own.begin - job.origin, own.end - job.origin
+        columns = own.depth, own.begin - job.zero, own.end - job.zero
         bars = [RangeBar(*bar) for bar in zip(*(column.tolist() for column in columns), own.names, strict=True)]
         ranges.append(RangesOfTask(job.tree.model.tasks[own.task].name, bars, own.hidden))
     activities: list[Activity] = []
@@ -316,8 +317,8 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
         activities += rows.activities
     return TypicalStep(
         name=f"{step.name} {step.number}",
-        begin_ns=step.begin - job.origin,
-        end_ns=step.end - job.origin,
+        begin_ns=step.begin - job.zero,
+        end_ns=step.end - job.zero,
         rows=[name for _, _, rows in swept for name in rows.names],
         activities=activities,
         values=np.concatenate(values),

@@ -1,7 +1,7 @@
 """What a page draws of a job, and no table of a summary holds: quantities over time, by row. Times are ns.
 
-Times are from time 0 of the trace, as all times of a summary. Rows are GPUs, or tasks where there are none, in the
-order of the trace; names in them come from reports. Of what is not known, values are NaN, and bytes 0.
+Times count from the first record of all time, as the option `time` takes them. Rows are GPUs or tasks, in the order of
+the trace; names in them come from reports. Of what is not known, values are NaN, and bytes 0.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
+from nsys2prv_ng.text.formatting import format_window
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,12 @@ class Pictures:
     pace: Pace | None = None
     kernels: list[KernelDurations] = field(default_factory=list)
     """Those with most time first."""
+    shift_ns: int = 0
+    """Time 0 of a trace of the chosen time, from which the times of a summary count."""
     alignment: str = ""
     """How clocks were aligned (`Alignment.way`)."""
     clocks: list[NodeClockLine] = field(default_factory=list)
+
+    def format_window(self, begin: int, end: int) -> str:
+        """Return a window of the summary (ns, from time 0 of its trace) as the option `time` takes it."""
+        return format_window(begin + self.shift_ns, end + self.shift_ns)

@@ -224,7 +224,8 @@ def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, t
 def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unpacked) -> None:
     """The time of a wait can be pasted, whatever time was chosen when it was printed."""
     reports = locate(shared_reports, unpacked, "ex3a-pp1")
-    for chosen in (Selection(), Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*")):
+    nothing, later, ranges = Selection(), Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*")
+    for chosen in (nothing, later, ranges, Selection(skips_warmup=True)):
         [late] = (rank for rank in waits_in(overview_of(reports, chosen)).ranks if rank.rank == 2)
         assert late.longest_wait is not None
         pasted = parse_window(format_window(late.longest_wait.from_ns, late.longest_wait.to_ns))

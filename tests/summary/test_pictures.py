@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.summary import pace
@@ -218,3 +220,21 @@ def test_single_reports(name: str, shared_reports: Path, unpacked: Unpacked) -> 
         assert len(rows) == len(set(rows)) == 4 and all("GPU" in row for row in rows)
     else:
         assert not pictures.heat_maps and not pictures.kernels
+
+
+def test_times_are_those_that_the_option_takes(samples: Path) -> None:
+    """Whatever time was chosen, the steps are at the same times, and a window of it can be pasted."""
+    reports = sorted(samples.glob("ddp-2x2*.sqlite"))
+    whole = draw(reports).pace
+    for chosen in (Selection(window=(10**9, None)), Selection(skips_warmup=True)):
+        with opened(reports, selection=chosen) as job:
+            pictures, summary = collect_pictures(job, find_waits(job)), compute_summary(job)
+        assert pictures.pace is not None and whole is not None
+        assert pictures.pace.begin_ns.tolist() == whole.begin_ns.tolist()
+        [low, high] = parse_window(pictures.format_window(*summary.windows_ns[0]))
+        with opened(reports, selection=Selection(window=(low, high))) as job:
+            start, end = compute_summary(job).windows_ns[0]
+            begin = job.start_utc + start
+        expected = [summary.start_utc_ns + limit for limit in summary.windows_ns[0]]
+        length = expected[1] - expected[0]
+        assert [begin, begin + end - start] == pytest.approx(expected, abs=0.02 * length)

@@ -14,6 +14,7 @@ from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
 from nsys2prv_ng.summary.layout import name_task
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.path_model import PathNumbers
+from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.efficiency import (
     EfficiencyTable,
     NamedWindow,
@@ -23,12 +24,12 @@ from nsys2prv_ng.summary.rows.efficiency import (
     make_efficiency_table,
 )
 from nsys2prv_ng.summary.rows.path import list_path_rows
-from nsys2prv_ng.text.formatting import count_noun, format_time, format_window
+from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _HUE_OF_KIND = {label: get_css(PATH_HUES[kind]) for kind, label in KINDS.items() if kind in PATH_HUES}
 
 
-def make_efficiency_section(summary: JobSummary) -> Section | None:
+def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return the efficiencies with their trees, and where the time of the GPUs goes; None without any."""
     efficiency = summary.efficiency
     if efficiency is None or not efficiency.window_ns:
@@ -39,7 +40,7 @@ def make_efficiency_section(summary: JobSummary) -> Section | None:
     blocks += _tabulate_parts(windows)
     chosen = choose_window(efficiency, summary.steps)
     lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
-    window = format_window(*efficiency.steps_ns) if chosen.title == "steps" and efficiency.steps_ns else ""
+    window = pictures.format_window(*efficiency.steps_ns) if chosen.title == "steps" and efficiency.steps_ns else ""
     presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []
     return Section("efficiency", "Efficiencies", lead, blocks, [*presets, "model/host_efficiency"], window)
 
@@ -80,7 +81,7 @@ def _tabulate_parts(windows: list[NamedWindow]) -> list[Table]:
     return [Table(caption, ["", "parts from 0.5% on", ""], bars, texts=2, legend=legend)]
 
 
-def make_path_section(summary: JobSummary) -> Section | None:
+def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return the critical path by class, by rank and by what it was in; None where there is none."""
     path = summary.critical_path
     if path is None or not path.window_ns:
@@ -92,7 +93,7 @@ def make_path_section(summary: JobSummary) -> Section | None:
     low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
     presets = ["analysis/critical_path", "analysis/critical_path_profile"]
     blocks = [_tabulate_path(path), _tabulate_things(path, has_several=summary.tasks > 1)]
-    return Section("critical-path", "Critical path", lead, blocks, presets, format_window(low, high))
+    return Section("critical-path", "Critical path", lead, blocks, presets, pictures.format_window(low, high))
 
 
 def _tabulate_path(path: PathNumbers) -> Table:

@@ -15,6 +15,7 @@ from nsys2prv_ng.html.page import format_percent
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
 from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, name_task
 from nsys2prv_ng.summary.model import Bandwidth, JobSummary, WaitNumbers
+from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
@@ -107,7 +108,7 @@ def _tabulate_reasons(waits: WaitNumbers) -> Table:
 # ---- idle GPUs -------------------------------------------------------------------------------------------------------
 
 
-def make_gap_section(summary: JobSummary) -> Section | None:
+def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return what GPUs did as a whole and the causes of their gaps; None without GPUs."""
     gpus = [gpu for gpu in summary.gpus if gpu.span_ns]
     if not gpus:
@@ -119,7 +120,7 @@ def make_gap_section(summary: JobSummary) -> Section | None:
         users = ", ".join(f"rank {rank}" for rank in gpu.ranks[:4]) or ", ".join(gpu.tasks[:4])
         shares = [gpu.busy_ns, gpu.compute_ns, gpu.communication_ns, gpu.overlap_ns, gpu.memory_ns, gpu.idle_ns]
         longest = format_time(gpu.longest_gap_ns) if gpu.gaps else "-"
-        at = "" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
+        at = "" if gpu.longest_gap_at_ns is None else f"{(gpu.longest_gap_at_ns + pictures.shift_ns) / 1e9:.3f} s"
         percent = [format_percent(ns / gpu.span_ns) for ns in shares]
         rows.append(
             [f"{gpu.node} GPU {gpu.gpu}", users, format_time(gpu.span_ns), *percent, f"{gpu.gaps:,}", longest, at]
