@@ -1,12 +1,21 @@
-"""What a comparison says, as paragraphs and grids of text; text.py and markdown.py lay them out."""
+"""What a comparison says, as sentences and grids of text; text.py, markdown.py and pages lay them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nsys2prv_ng.comparison.budget import HOST_LATE, LEAST
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Table, TableRow
+from nsys2prv_ng.comparison.numbers import (
+    format_change,
+    format_count,
+    format_difference,
+    format_p,
+    format_signed,
+    format_value,
+    state_p,
+)
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.summary.layout import MOST_ROWS, format_percent
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
@@ -18,9 +27,8 @@ _MOST_CAUSES = 3
 _ALL_THE_SAME = "Parts that differ all the same"
 _MOST = 0.5
 """Part of the difference from which some rows are most of it."""
-_MOST_NAMES = 3
-_FACTOR = 10
-"""Change from which the ratio says more."""
+MOST_NAMES = 3
+"""Names that a list in a sentence has."""
 _LABEL = 14
 """Characters of a label at the head of a column."""
 
@@ -37,14 +45,61 @@ class Grid:
     """Lines under it."""
 
 
+@dataclass(frozen=True)
+class Sentences:
+    """What a comparison of two sides says in words, without the dots at the ends; empty where there is nothing."""
+
+    verdict: str
+    sides: str
+    causes: str
+
+
 def describe_pair(pair: Pair, quote: Quote, *, shows_all: bool) -> tuple[list[str], list[Grid]]:
     """Return the paragraphs and the tables of two sides. `shows_all`: also the rows that differ by noise only."""
-    paragraphs = [_state_verdict(pair, quote), _describe_sides(pair, quote), _state_causes(pair, quote)]
-    paragraphs += [f"Note: {note}" for note in pair.notes]
+    said = describe_sides(pair, quote)
+    paragraphs = [said.verdict, said.sides, said.causes, *(f"Note: {note}" for note in pair.notes)]
     labels = cut_names([pair.a.label, pair.b.label], _LABEL)
-    grids = [_lay_out_budget(pair, labels, shows_all=shows_all)]
-    grids += [_lay_out_table(table, pair, quote, shows_all=shows_all) for table in pair.tables]
+    grids = [lay_out_parts(pair, labels, shows_all=shows_all)] if pair.rows[:-1] else []
+    grids += [_lay_out_some(table, pair, quote, shows_all=shows_all) for table in pair.tables]
     return [text for text in paragraphs if text], [grid for grid in grids if grid.rows]
+
+
+def describe_sides(pair: Pair, quote: Quote) -> Sentences:
+    """Return the sentences on two sides."""
+    return Sentences(_state_verdict(pair, quote), _describe_sides(pair, quote), _state_causes(pair, quote))
+
+
+def has_times(pair: Pair) -> bool:
+    """Return whether the times of both sides are of the same: steps, or all that was read."""
+    return pair.verdict.measure == "step" or not (pair.a.per_step or pair.b.per_step)
+
+
+def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
+    """Return what adds up to the difference: parts that differ, the sum of the smaller ones, the rest; then the total.
+
+    `shows_all`: all parts instead of a sum.
+    """
+    *parts, rest = pair.rows
+    rows = [row for row in parts if shows_all or _is_shown(row, pair)]
+    hidden = [row for row in parts if row not in rows]
+    if hidden:
+        a_ns, b_ns = sum(row.a_ns for row in hidden), sum(row.b_ns for row in hidden)
+        rows.append(BudgetRow(count_noun(len(hidden), "smaller part"), a_ns, b_ns, b_ns - a_ns, None, False))
+    if rest.a_ns or rest.b_ns:
+        rows.append(rest)
+    verdict = pair.verdict
+    total = name_total(pair)
+    return [
+        *rows,
+        BudgetRow(
+            total, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, verdict.kind in ("faster", "slower")
+        ),
+    ]
+
+
+def name_total(pair: Pair) -> str:
+    """Return what the parts add up to."""
+    return "median step" if pair.verdict.measure == "step" else "capture"
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -54,13 +109,13 @@ def _state_verdict(pair: Pair, quote: Quote) -> str:
     verdict = pair.verdict
     a, b = quote(pair.a.label), quote(pair.b.label)
     what = "the time that was read"
-    if verdict.measure == "capture" and (pair.a.per_step or pair.b.per_step):
+    if not has_times(pair):
         return f"Inconclusive, {_say_what_lacks(pair)}: no times can be compared"
     if verdict.measure == "step":
         what = quote(pair.a.step_name or "step")
     times = f"{what} takes {format_time(verdict.b_ns)} instead of {format_time(verdict.a_ns)}"
-    times += f" ({_format_difference(verdict.difference_ns)}, {_format_change(verdict.change)}"
-    times += ")" if verdict.p is None else f", p {_state_p(verdict.p)})"
+    times += f" ({format_difference(verdict.difference_ns)}, {format_change(verdict.change)}"
+    times += ")" if verdict.p is None else f", p {state_p(verdict.p)})"
     if verdict.kind in ("faster", "slower"):
         return f"{b} is {verdict.kind} than {a}, within these captures: {times}"
     if verdict.kind == "below noise":
@@ -118,10 +173,10 @@ def _state_causes(pair: Pair, quote: Quote) -> str:
 
 
 def _describe_part(row: BudgetRow, pair: Pair, quote: Quote) -> str:
-    text = f"{_quote_class(row.name, quote)} {_format_difference(row.difference_ns)}"
+    text = f"{_quote_class(row.name, quote)} {format_difference(row.difference_ns)}"
     if row.name == HOST_LATE and pair.cause:
         text += f" (mostly in {quote(pair.cause)})"
-    return text if row.differs or row.p is None else f"{text} (p {_state_p(row.p)}, perhaps chance)"
+    return text if row.differs or row.p is None else f"{text} (p {state_p(row.p)}, perhaps chance)"
 
 
 def _quote_class(name: str, quote: Quote) -> str:
@@ -133,31 +188,10 @@ def _quote_class(name: str, quote: Quote) -> str:
 # ---- grids -----------------------------------------------------------------------------------------------------------
 
 
-def _lay_out_budget(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid:
-    """Return where the difference is; rows that are not shown are summed, so that the shown ones add up."""
-    *parts, rest = pair.rows
-    whole = pair.verdict.a_ns
-    shown = [row for row in parts if shows_all or _is_shown(row, pair)]
-    hidden = [row for row in parts if row not in shown]
-    rows = [_lay_out_part(row, whole) for row in shown]
-    if hidden:
-        a_ns, b_ns = sum(row.a_ns for row in hidden), sum(row.b_ns for row in hidden)
-        name = count_noun(len(hidden), "smaller part")
-        rows.append(_lay_out_part(BudgetRow(name, a_ns, b_ns, b_ns - a_ns, None, False), whole))
-    if rest.a_ns or rest.b_ns:
-        rows.append(_lay_out_part(rest, whole))
-    if not parts:
-        return Grid("", [], [])
+def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid:
+    """Return where the difference is: a row for each of `list_parts`, of which those that are shown add up."""
     is_step = pair.verdict.measure == "step"
-    total = BudgetRow(
-        "median step" if is_step else "capture",
-        pair.verdict.a_ns,
-        pair.verdict.b_ns,
-        pair.difference_ns,
-        pair.verdict.p,
-        True,
-    )
-    rows.append(_lay_out_part(total, whole))
+    rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, shows_all=shows_all)]
     has_p = any(row[-1] for row in rows)
     caption = f"Where the difference is: time of a {pair.unit}"
     caption += " in a step, mean of all" if is_step else " in the capture"
@@ -176,15 +210,28 @@ def _is_shown(row: BudgetRow, pair: Pair) -> bool:
 
 
 def _lay_out_part(row: BudgetRow, whole: int) -> list[str]:
-    change = _format_change(row.difference_ns / whole if whole else None)
-    times = [_format_signed(ns) for ns in (row.a_ns, row.b_ns)]
-    return [row.name, *times, _format_difference(row.difference_ns), change, "" if row.p is None else _format_p(row.p)]
+    change = format_change(row.difference_ns / whole if whole else None)
+    times = [format_signed(ns) for ns in (row.a_ns, row.b_ns)]
+    return [row.name, *times, format_difference(row.difference_ns), change, "" if row.p is None else format_p(row.p)]
 
 
-def _lay_out_table(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
-    """Return a table with the columns that any of its rows fills."""
+def _lay_out_some(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
+    """Return a table with the first rows that differ. `shows_all`: with all rows and all names."""
     rows = [row for row in table.rows if row.differs or shows_all]
-    shown = rows if shows_all else rows[:MOST_ROWS]
+    if shows_all:
+        return lay_out_table(table, rows, pair, quote)
+    grid = lay_out_table(table, rows[:MOST_ROWS], pair, quote, most_names=MOST_NAMES)
+    more = [f"and {len(rows) - MOST_ROWS:,} more that differ"] if len(rows) > MOST_ROWS else []
+    return replace(grid, below=grid.below + more)
+
+
+def lay_out_table(
+    table: Table, shown: Sequence[TableRow], pair: Pair, quote: Quote, most_names: int | None = None
+) -> Grid:
+    """Return some rows of a table with the columns that any of them fills.
+
+    `most_names`: most names of a side on the rows that only one side has; None: all.
+    """
     has_detail = any(row.detail for row in shown)
     has_count = any(row.count_a is not None or row.count_b is not None for row in shown)
     has_bytes = any(row.bytes_a is not None or row.bytes_b is not None for row in shown)
@@ -195,12 +242,10 @@ def _lay_out_table(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -
     lines = []
     for row in shown:
         line = [row.name, *([row.detail] if has_detail else []), *_lay_out_values(row, table.unit)]
-        line += [_format_count(row.count_a), _format_count(row.count_b)] if has_count else []
+        line += [format_count(row.count_a), format_count(row.count_b)] if has_count else []
         line += [format_bytes(row.bytes_a), format_bytes(row.bytes_b)] if has_bytes else []
         lines.append(line)
-    below = [text for row in shown for text in _list_names(row, pair, quote, shows_all=shows_all)]
-    if len(rows) > len(shown):
-        below.append(f"and {len(rows) - len(shown):,} more that differ")
+    below = [text for row in shown for text in _list_names(row, pair, quote, most_names)]
     return Grid(table.title, titles, lines, 2 if has_detail else 1, below)
 
 
@@ -208,60 +253,18 @@ def _lay_out_values(row: TableRow, unit: str) -> list[str]:
     a, b = row.a, row.b
     if a is None or b is None:
         only = f"only {'B' if a is None else 'A'}"
-        return [_format_value(a, unit), _format_value(b, unit), only, *([] if unit == "ratio" else [""])]
+        return [format_value(a, unit), format_value(b, unit), only, *([] if unit == "ratio" else [""])]
     change = b - a
     sign = "+" if change > 0 else "-" if change < 0 else ""
-    texts = [_format_value(a, unit), _format_value(b, unit), f"{sign}{_format_value(abs(change), unit)}"]
-    return texts if unit == "ratio" else [*texts, _format_change(change / a if a else None)]
+    texts = [format_value(a, unit), format_value(b, unit), f"{sign}{format_value(abs(change), unit)}"]
+    return texts if unit == "ratio" else [*texts, format_change(change / a if a else None)]
 
 
-def _list_names(row: TableRow, pair: Pair, quote: Quote, *, shows_all: bool) -> list[str]:
+def _list_names(row: TableRow, pair: Pair, quote: Quote, most_names: int | None) -> list[str]:
     """Return which names a row sums that only one side has."""
     texts = []
     for label, names in ((pair.a.label, row.only_a), (pair.b.label, row.only_b)):
-        most = len(names) if shows_all else _MOST_NAMES
+        most = len(names) if most_names is None else most_names
         listed = ", ".join(map(quote, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
         texts += [f"{quote(row.name)} only in {quote(label)}: {listed}"] if names else []
     return texts
-
-
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _format_difference(ns: float) -> str:
-    """Return a time with its sign."""
-    return f"{'+' if ns > 0 else ''}{_format_signed(ns)}"
-
-
-def _format_signed(ns: float) -> str:
-    return f"-{format_time(-ns)}" if ns < 0 else format_time(ns)
-
-
-def _format_change(change: float | None) -> str:
-    if change is None:
-        return "-"
-    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {change + 1:,.0f}"
-
-
-def _format_p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "<0.001"
-
-
-def _state_p(p: float) -> str:
-    """Return p as the rest of a sentence."""
-    text = _format_p(p)
-    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
-
-
-def _format_value(value: float | None, unit: str) -> str:
-    if value is None:
-        return "-"
-    if unit == "ns":
-        return format_time(value)
-    if unit == "bytes":
-        return format_bytes(value)
-    return format_percent(value, 1) if unit == "ratio" else f"{value:,.4g}"
-
-
-def _format_count(count: float | None) -> str:
-    return "-" if count is None else f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"

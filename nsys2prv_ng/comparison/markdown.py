@@ -23,7 +23,7 @@ def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
         blocks += [block for grid in grids for block in _format_grid(grid)]
     if comparison.scaling is not None:
         titles, *rows = list_scaling_rows(comparison.scaling)
-        blocks += _format_grid(Grid(_quote(describe_scaling(comparison.scaling)), titles, rows))
+        blocks += _format_grid(Grid(describe_scaling(comparison.scaling, _quote), titles, rows))
         blocks += map(_escape, comparison.scaling.notes)
     if comparison.traces is not None:
         blocks.append(_escape(describe_traces(comparison.traces)))

@@ -258,7 +258,7 @@ def test_the_table() -> None:
     made = scale(ONE, make_run("two", [400] * 2, 80))
     lines = format_scaling(made, 100)
     assert " ".join(lines[:2]) == (
-        "Strong scaling by steps `step`, against one; GPUs grow 2.00 times, useful time 1.00 times (ideal: "
+        "Strong scaling by steps `step`, against `one`; GPUs grow 2.00 times, useful time 1.00 times (ideal: "
         "strong 1, weak 2.00; weak above 1.41):"
     )
     assert [re.split("  +", line.strip()) for line in lines[2:]] == [

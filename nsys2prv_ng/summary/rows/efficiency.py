@@ -27,7 +27,7 @@ PARTS = {
     "outside_ns": ("outside own ranges", "as the ranges of other ranks are longer"),
 }
 """What the text calls each part of the time that is not compute: in a list, and in a verdict."""
-_DEVICE = {
+DEVICE_TERMS = {
     "parallel": (
         0,
         "Time that all GPUs compute, of the time of all GPUs: load balance x communication x orchestration",
@@ -39,7 +39,7 @@ _DEVICE = {
     ),
     "orchestration": (1, "Longest time that a GPU computes, communicates or copies, of the time of the window"),
 }
-_HOST = {
+HOST_TERMS = {
     "parallel": (
         0,
         "",
@@ -171,7 +171,7 @@ def _list_device_rows(windows: Sequence[WindowEfficiency], *, both: bool) -> lis
         EfficiencyRow(
             key, key.replace("_", " ") if depth else root, depth, about, [getattr(device, key) for device in known]
         )
-        for key, (depth, about) in _DEVICE.items()
+        for key, (depth, about) in DEVICE_TERMS.items()
     ]
 
 
@@ -187,6 +187,6 @@ def _list_host_rows(windows: Sequence[WindowEfficiency], *, both: bool) -> list[
     root = f"{count_noun(windows[0].threads, 'main thread')}, parallel"
     return [
         EfficiencyRow(key, name or root, depth, about, [*(getattr(host, key) for host in hosts), *empty])
-        for key, (depth, name, about) in _HOST.items()
+        for key, (depth, name, about) in HOST_TERMS.items()
         if (has_mpi or not key.startswith("mpi_")) and (has_offload or key != "offload")
     ]
