@@ -111,7 +111,17 @@ class Chart:
     kind = "chart"
 
 
-Block = Table | Paragraph | Map | Chart
+@dataclass(frozen=True)
+class Folded:
+    """A table that readers unfold."""
+
+    title: str
+    table: Table
+
+    kind = "folded"
+
+
+Block = Table | Paragraph | Map | Chart | Folded
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,8 @@ class Section:
     presets: Sequence[str] = ()
     window: str = ""
     """The time as the option --time takes it; empty for all of it."""
+    traces: str = ""
+    """Of which traces, in words, where the page is on several; names stand between `backquotes`."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,16 @@ def clean(name: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def quote(name: str) -> str:
+    """Return a name as a part of a sentence, which no character in it ends."""
+    return f"`{drop_quotes(clean(name))}`"
+
+
+def drop_quotes(text: str) -> str:
+    """Return a text with names in it that are not quoted, of which none begins a quotation."""
+    return text.replace("`", "'")
+
+
 def clean_text(text: str) -> str:
     """Return a text of any length on one line; characters that are not seen are question marks."""
     return show_unseen(_BREAKS.sub(" ", text).strip())
