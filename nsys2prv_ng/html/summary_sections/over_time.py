@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import FloatArray
+from nsys2prv_ng.arrays.types import ByteArray, FloatArray
 from nsys2prv_ng.html.blocks import Chart, Map, Section, Table
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
@@ -20,6 +20,8 @@ from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, f
 _MOST_LINES = len(LINES)
 """Tasks whose steps have a line each."""
 _PACE_HEIGHT = 190
+_MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
+"""Limits of the image of a step beside a longer one."""
 _MOST_WARMUP = 4
 """Steps of the warm-up whose times are listed."""
 _ALIKE = 0.5
@@ -86,14 +88,10 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     """
     length = step.end_ns - step.begin_ns
     span = max(span_ns, length)
-    values = step.values
-    if span > length:
-        empty = round(values.shape[1] * (span - length) / length)
-        values = np.concatenate([values, np.zeros((values.shape[0], empty), np.uint8)], axis=1)
     figure = make_strips(
         "step",
         step.rows,
-        values,
+        step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
         [(activity.label, ACTIVITIES[activity.key]) for activity in step.activities],
         [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges],
@@ -101,6 +99,20 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     about = f"What has most time in each {format_time(length / step.values.shape[1])}"
     about += ", below the NVTX ranges of some main threads." if step.ranges else "."
     return Map(title or step.name, about, figure, _tabulate_step(step), group)
+
+
+def _stretch(values: ByteArray, ratio: float) -> ByteArray:
+    """Return the values with nothing known behind them, so that they have 1 / ratio of the columns.
+
+    A ratio that would make a huge image makes columns longer than the bins: each has the value at its middle.
+    """
+    rows, bins = values.shape
+    columns = max(bins, min(round(bins * ratio), _MOST_COLUMNS, _MOST_PIXELS // max(1, rows)))
+    bin_of_column = ((np.arange(columns) + 0.5) * (bins * ratio / columns)).astype(np.int64)
+    known = bin_of_column < bins
+    stretched = np.zeros((rows, columns), np.uint8)
+    stretched[:, known] = values[:, bin_of_column[known]]
+    return stretched
 
 
 def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
