@@ -88,18 +88,9 @@ def list_parts(pair: Pair, *, shows_all: bool) -> list[BudgetRow]:
     if rest.a_ns or rest.b_ns:
         rows.append(rest)
     verdict = pair.verdict
-    total = name_total(pair)
-    return [
-        *rows,
-        BudgetRow(
-            total, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, verdict.kind in ("faster", "slower")
-        ),
-    ]
-
-
-def name_total(pair: Pair) -> str:
-    """Return what the parts add up to."""
-    return "median step" if pair.verdict.measure == "step" else "capture"
+    name = "median step" if verdict.measure == "step" else "capture"
+    differs = verdict.kind in ("faster", "slower")
+    return [*rows, BudgetRow(name, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, differs)]
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------
@@ -193,8 +184,9 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid
     is_step = pair.verdict.measure == "step"
     rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, shows_all=shows_all)]
     has_p = any(row[-1] for row in rows)
-    caption = f"Where the difference is: time of a {pair.unit}"
-    caption += " in a step, mean of all" if is_step else " in the capture"
+    caption = "Where the difference is"
+    if pair.unit:
+        caption += f": time of a {pair.unit} in {'a step, mean of all' if is_step else 'the capture'}"
     caption += f" (change of the {'step' if is_step else 'capture'}"
     if not shows_all:
         caption += f"; parts from {format_percent(NOISE, 1)} of it on"

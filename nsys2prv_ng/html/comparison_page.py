@@ -1,0 +1,102 @@
+"""The page of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.comparison.comparability import WARNING, Finding
+from nsys2prv_ng.comparison.content import describe_sides
+from nsys2prv_ng.comparison.model import Comparison, Side
+from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.side_traces import describe_traces
+from nsys2prv_ng.html.blocks import Line, Section
+from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section
+from nsys2prv_ng.html.comparison_sections.scaling import SCALING, make_scaling_section
+from nsys2prv_ng.html.comparison_sections.sides import SIDES, make_sides_section, make_steps_section
+from nsys2prv_ng.html.comparison_sections.traces import describe_side_traces
+from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.html.page import render_page
+from nsys2prv_ng.summary.pictures_model import Pictures
+from nsys2prv_ng.text.formatting import count_noun
+
+_DIFFERENCE, _TABLES = "difference", "tables"
+_MOST_LABELS = 4
+"""Runs that the line below the title names."""
+
+
+def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
+    """Return the page of a comparison of `sides`, with what `summary/pictures.py` collected of each.
+
+    `pictures`: None for a side that is a saved summary.
+    """
+    return render_page(
+        "page.html.j2",
+        title=_make_title(comparison),
+        subtitle=_describe_sizes(comparison),
+        lines=list_lines(comparison),
+        warnings=[f"{clean(side.label)}: {text}" for side in sides for text in side.summary.warnings],
+        sections=list_sections(comparison, sides, pictures),
+    )
+
+
+def _make_title(comparison: Comparison) -> str:
+    first, *others = comparison.pairs
+    if others:
+        return f"{len(comparison.pairs)} runs compared with {clean(first.a.label)}"
+    return f"{clean(first.b.label)} compared with {clean(first.a.label)}"
+
+
+def _describe_sizes(comparison: Comparison) -> str:
+    numbers = [comparison.pairs[0].a, *(pair.b for pair in comparison.pairs)]
+    sizes = [
+        f"{clean(side.label)}: {count_noun(side.ranks, 'rank')}, {count_noun(side.gpus, 'GPU')}"
+        for side in numbers[:_MOST_LABELS]
+    ]
+    return "; ".join([*sizes, *(["..."] if len(numbers) > _MOST_LABELS else [])])
+
+
+# ---- in short --------------------------------------------------------------------------------------------------------
+
+
+def list_lines(comparison: Comparison) -> list[Line]:
+    """Return what keeps the runs from being compared, the verdict on each pair, how they scale, and what to know."""
+    findings = comparison.comparability.findings
+    lines = [_state(own) for own in findings if own.severity == WARNING]
+    count = len(comparison.pairs)
+    for number, pair in enumerate(comparison.pairs, 1):
+        said = describe_sides(pair, quote)
+        details = [f"{text}." for text in (said.causes, *(f"Note: {note}" for note in pair.notes)) if text]
+        lines.append(Line(f"{said.verdict}.", details, make_key(_DIFFERENCE, number, count)))
+    if comparison.scaling is not None:
+        lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
+    if comparison.traces is not None:
+        files = [quote(file) for file in comparison.traces.files]
+        text = f"{describe_traces(comparison.traces).rstrip(':')}."
+        lines.append(Line(text, files, make_key(_DIFFERENCE, 1, count)))
+    return [*lines, *(_state(own) for own in findings if own.severity != WARNING)]
+
+
+def _state(finding: Finding) -> Line:
+    return Line(f"{finding.severity.capitalize()}: {drop_quotes(finding.text)}.", [], SIDES)
+
+
+# ---- sections --------------------------------------------------------------------------------------------------------
+
+
+def list_sections(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> list[Section]:
+    """Return the sections on all runs and those on each pair, in the order in which they are to be read."""
+    everywhere = describe_side_traces(sides, range(len(sides)), comparison.traces)
+    count, scaling = len(comparison.pairs), comparison.scaling
+    steps = make_steps_section(sides, pictures)
+    sections: list[Section | None] = [make_sides_section(comparison, sides, everywhere)]
+    sections.append(None if scaling is None else make_scaling_section(scaling, everywhere))
+    if count > 1:
+        sections.append(steps)
+    for number, pair in enumerate(comparison.pairs, 1):
+        where = describe_side_traces(sides, (0, number), comparison.traces)
+        difference, tables = (make_key(name, number, count) for name in (_DIFFERENCE, _TABLES))
+        sections.append(make_difference_section(pair, difference, names_run=count > 1, traces=where))
+        if count == 1:
+            sections.append(steps)
+        sections.append(make_tables_section(pair, tables, names_run=count > 1, traces=where, pairs=count))
+    return [section for section in sections if section is not None]

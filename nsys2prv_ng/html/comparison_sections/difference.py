@@ -1,0 +1,172 @@
+"""Sections on where the difference of two runs is: a waterfall that adds up, and the tables in which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, OUTSIDE_CALLS
+from nsys2prv_ng.comparison.content import (
+    MOST_NAMES,
+    describe_sides,
+    has_times,
+    lay_out_parts,
+    lay_out_table,
+    list_parts,
+)
+from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
+from nsys2prv_ng.comparison.model import Table as Quantities
+from nsys2prv_ng.comparison.numbers import format_difference, format_signed
+from nsys2prv_ng.comparison.side_traces import list_presets
+from nsys2prv_ng.html.blocks import BarCell, Block, Cell, Folded, Paragraph, Section, Segment, Table
+from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
+from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.paraver.palette import ACTIVITIES, GREY
+from nsys2prv_ng.summary.rows.efficiency import PARTS
+from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.tables import cut_middle, cut_names
+
+_HUES = {
+    COMPUTE: PARTS_OF_TIME["compute_ns"],
+    **{label: PARTS_OF_TIME[key] for key, (label, _) in PARTS.items()},
+    OUTSIDE_CALLS: ACTIVITIES["own_code"],
+    IN_CUDA: ACTIVITIES["cuda"],
+    IN_MPI: ACTIVITIES["mpi_waiting"],
+}
+"""Hue of a part of the step, by the first words of its row; sums and rests are grey."""
+_LABEL = 30
+"""Characters of a run at the head of a column, and in the title of a section."""
+_NEAR = 4
+"""The axis begins above 0 if the bars of the parts reach over less than one part in so many of it."""
+_MOST_ROWS = 300
+"""Rows of a table on the page of one pair; the JSON has all."""
+_FEWEST_ROWS = 25
+_ALL_NAMES = 25
+"""Names of each row in the table of all rows."""
+_PRESETS = {
+    "efficiencies": "model/gpu_efficiency",
+    "kernels": "basics/kernels",
+    "ranges": "basics/nvtx",
+    "nccl": "basics/nccl",
+    "collectives": "analysis/nccl_waiting",
+    "mpi": "basics/mpi",
+    "copies": "basics/memory_operations",
+    "critical_path": "analysis/critical_path",
+    "memory": "views/memory_level",
+    "gpu_metrics": "hwcounters/sm_active",
+}
+"""Preset that shows the quantities of a table, by its key."""
+
+
+def make_key(section: str, number: int, count: int) -> str:
+    """Return the key of a section on a pair: of several pairs, with the number of the pair from 1."""
+    return section if count == 1 else f"{section}-{number}"
+
+
+# ---- the waterfall ---------------------------------------------------------------------------------------------------
+
+
+def make_difference_section(pair: Pair, key: str, *, names_run: bool, traces: str) -> Section:
+    """Return the difference as parts that add up to it. `names_run`: whether the title has the name of b."""
+    said = describe_sides(pair, quote)
+    title = _make_title("Where the difference is", pair, names_run=names_run)
+    if not has_times(pair):
+        return Section(key, title, f"{said.sides}.", [Paragraph(f"{said.verdict}.")])
+    some, every = (draw_waterfall(pair, shows_all=shows_all) for shows_all in (False, True))
+    blocks: list[Block] = [some, *([Folded("All parts", every)] if len(every.rows) > len(some.rows) else [])]
+    return Section(key, title, f"{said.sides}.", blocks, list_presets([pair]), traces=traces)
+
+
+def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
+    """Return the time of a, what each part adds to it or takes from it, and the time of b.
+
+    Each bar begins where the one above it ends.
+    """
+    labels = cut_names([clean(pair.a.label), clean(pair.b.label)], _LABEL)
+    grid, grey = lay_out_parts(pair, labels, shows_all=shows_all), get_css(GREY)
+    *parts, total = list_parts(pair, shows_all=shows_all)
+    ends = [pair.verdict.a_ns]
+    for part in parts:
+        ends.append(ends[-1] + part.difference_ns)
+    low, high = _choose_limits([0, *ends] if _need_zero(ends) else ends)
+    *cells, (name, a_ns, *numbers) = grid.rows
+    bar = _draw(0, pair.verdict.a_ns, low, high, grey, f"A: {format_time(pair.verdict.a_ns)}")
+    rows: list[list[Cell]] = [[f"{name} of A", bar, a_ns, *([""] * len(numbers)), ""]]
+    for part, begin, end, own in zip(parts, ends[:-1], ends[1:], cells, strict=True):
+        css = get_css(_HUES.get(part.name.split(":")[0], GREY))
+        text = f"{part.name} {format_difference(part.difference_ns)}"
+        bar = _draw(begin, end, low, high, _stripe(css) if end < begin else css, text)
+        rows.append([own[0], bar, *own[1:], _mark(part)])
+    bar = _draw(0, pair.verdict.b_ns, low, high, grey, f"B: {format_time(pair.verdict.b_ns)}")
+    rows.append([f"{name} of B", bar, a_ns, *numbers, _mark(total)])
+    titles = [grid.titles[0], f"from {format_signed(low)} to {format_signed(high)}", *grid.titles[1:], "beyond noise"]
+    legend = [Swatch(grey, "B takes longer (+)"), Swatch(_stripe(grey), "B takes less (-)")]
+    return Table(drop_quotes(grid.caption), titles, rows, strong_last=True, legend=legend)
+
+
+def _need_zero(ends: Sequence[int]) -> bool:
+    """Return whether the bars are large enough beside the whole times to be seen."""
+    return min(ends) <= 0 or _NEAR * (max(ends) - min(ends)) >= max(ends)
+
+
+def _choose_limits(ends: Sequence[int]) -> tuple[int, int]:
+    """Return the limits of the axis: those of all ends, with some room below where it does not begin at 0."""
+    low, high = min(ends), max(ends)
+    low -= (high - low) // 10 if low > 0 else 0
+    return low, max(high, low + 1)
+
+
+def _draw(begin: int, end: int, low: int, high: int, css: str, text: str) -> BarCell:
+    """Return a bar between two times (ns) in a cell from `low` to `high`."""
+    left, right = (100 * (max(ns, low) - low) / (high - low) for ns in (min(begin, end), max(begin, end)))
+    return BarCell([Segment(left, right - left, css, text)])
+
+
+def _stripe(css: str) -> str:
+    """Return the ground of a bar that goes back: who sees no colour tells it from others by that."""
+    return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
+
+
+def _mark(part: BudgetRow) -> str:
+    return "yes" if part.differs else ""
+
+
+def _make_title(title: str, pair: Pair, *, names_run: bool) -> str:
+    return f"{cut_middle(clean(pair.b.label), _LABEL)}: {title[0].lower()}{title[1:]}" if names_run else title
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def make_tables_section(pair: Pair, key: str, *, names_run: bool, traces: str, pairs: int) -> Section | None:
+    """Return the other tables: the rows that differ, and on demand all; None where there are no tables."""
+    if not pair.tables:
+        return None
+    most = max(_FEWEST_ROWS, _MOST_ROWS // pairs)
+    blocks = [block for table in pair.tables for block in _show_table(table, pair, most)]
+    lead = f"A is {quote(pair.a.label)}, B is {quote(pair.b.label)}."
+    presets = [_PRESETS[table.key] for table in pair.tables if any(row.differs for row in table.rows)]
+    title = _make_title("What else differs", pair, names_run=names_run)
+    return Section(key, title, lead, blocks, presets, traces=traces)
+
+
+def _show_table(table: Quantities, pair: Pair, most: int) -> list[Block]:
+    differing = [row for row in table.rows if row.differs]
+    blocks: list[Block] = [
+        _lay_out(table, differing[:most], pair, MOST_NAMES, len(differing))
+        if differing
+        else Paragraph(f"{table.title}: nothing differs by more than noise.")
+    ]
+    if len(differing) < len(table.rows):
+        whole = _lay_out(table, table.rows[:most], pair, _ALL_NAMES, len(table.rows))
+        blocks.append(Folded(f"All rows: {len(table.rows):,}", whole))
+    return blocks
+
+
+def _lay_out(table: Quantities, rows: Sequence[TableRow], pair: Pair, most_names: int, count: int) -> Table:
+    grid = lay_out_table(table, rows, pair, quote, most_names)
+    below = list(grid.below)
+    if count > len(rows):
+        below.append(f"And {count - len(rows):,} more; the JSON has all")
+    cells: list[list[Cell]] = [[*map(clean, row[: grid.texts]), *row[grid.texts :]] for row in grid.rows]
+    return Table(grid.caption, grid.titles, cells, grid.texts, below=". ".join([*below, ""]).strip())

@@ -1,0 +1,198 @@
+"""Sections on all runs beside each other: what they are, how long their steps took, a typical step of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nsys2prv_ng.comparison.model import Comparison, Side, SideNumbers
+from nsys2prv_ng.html.blocks import Block, Cell, Chart, Paragraph, Section, Table, TermCell
+from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
+from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points
+from nsys2prv_ng.html.colours import LINES, get_css
+from nsys2prv_ng.html.comparison_sections.shades import make_legend, shade
+from nsys2prv_ng.html.comparison_sections.traces import describe_windows
+from nsys2prv_ng.html.names import clean, quote
+from nsys2prv_ng.html.summary_sections.over_time import draw_step
+from nsys2prv_ng.summary.efficiency_model import WindowEfficiency
+from nsys2prv_ng.summary.pictures_model import Pictures
+from nsys2prv_ng.summary.rows.efficiency import DEVICE_TERMS, HOST_TERMS
+from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.tables import cut_names
+
+SIDES, STEPS = "sides", "steps"
+"""Keys of the sections."""
+_HEIGHT = 190
+_MOST_POINTS = 300
+"""Steps of a side from which dots would cover each other."""
+_GAP = 0.06
+"""Part of a side's room in a plot that stays empty."""
+_LABELS = 72
+"""Characters of all labels under a plot."""
+_MOST_RANGES = 4
+"""Tasks whose ranges all typical steps together show: a page would be large with more."""
+
+
+def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: str) -> Section:
+    """Return the facts of all runs, and the times of their steps."""
+    numbers = [comparison.pairs[0].a, *(pair.b for pair in comparison.pairs)]
+    blocks: list[Block] = [_tabulate_facts(sides, numbers)]
+    if any(side.step_ns for side in numbers):
+        blocks.append(_draw_steps(numbers))
+    presets = ["model/gpu_efficiency", "analysis/iteration_time"]
+    return Section(SIDES, "The runs", "", blocks, presets, traces=traces)
+
+
+# ---- facts -----------------------------------------------------------------------------------------------------------
+
+
+def _tabulate_facts(sides: Sequence[Side], numbers: Sequence[SideNumbers]) -> Table:
+    """Return a column for each run; rows without anything are missing."""
+    facts = [_list_facts(*pair) for pair in zip(sides, numbers, strict=True)]
+    rows: list[list[Cell]] = [[name, *(own[name] for own in facts)] for name in facts[0]]
+    rates, in_steps = _list_efficiencies(sides)
+    shown = [row for row in [*rows, *rates] if any(row[1:])]
+    titles = ["", *(clean(side.label) for side in numbers)]
+    below = (
+        f"Efficiencies are those {'in the steps' if in_steps else 'in all of the time'}, with NCCL as communication."
+    )
+    has_rates = any(any(row[1:]) for row in rates)
+    return Table(
+        "", titles, shown, len(titles), below=below if has_rates else "", legend=make_legend() if has_rates else []
+    )
+
+
+def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
+    summary, facts = side.summary, side.summary.facts
+    models = sorted({clean(gpu.name) for gpu in summary.gpus if gpu.name})
+    low, high = numbers.step_median_low_ns, numbers.step_median_high_ns
+    steps = numbers.step_ns
+    return {
+        "captured (UTC)": summary.start_utc[:19].replace("T", " "),
+        "reports": f"{numbers.reports:,}",
+        "nodes": f"{summary.nodes:,}",
+        "ranks": f"{numbers.ranks:,}",
+        "GPUs": f"{numbers.gpus:,}",
+        "GPU model": ", ".join(models),
+        "program": "" if facts is None else ", ".join(map(clean, facts.programs)),
+        "nsys": "" if facts is None else ", ".join(map(clean, facts.nsys_versions)),
+        "only chosen": ", ".join(clean(what) for what in summary.chosen if what != "time"),
+        "time that was read": format_time(numbers.window_ns),
+        "steps": "" if numbers.step_name is None else f"{len(steps):,} of {clean(numbers.step_name)}",
+        "median step": "" if numbers.step_median_ns is None else format_time(numbers.step_median_ns),
+        "within, at 95%": "" if low is None or high is None else f"{format_time(low)} to {format_time(high)}",
+        "shortest and longest": f"{format_time(min(steps))}, {format_time(max(steps))}" if steps else "",
+    }
+
+
+def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
+    """Return the efficiencies of all runs, and whether they are those in the steps, which all must have for that."""
+    efficiencies = [side.summary.efficiency for side in sides]
+    in_steps = all(own is not None and own.in_steps is not None for own in efficiencies)
+    windows: list[WindowEfficiency | None] = [
+        own.in_steps if own is not None and in_steps else own for own in efficiencies
+    ]
+    trees = [None if window is None else window.nccl_as_communication for window in windows]
+    devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
+    rows: list[list[Cell]] = [
+        [TermCell(key.replace("_", " ") if depth else "GPUs, parallel", about, depth), *_shade_all(devices, key)]
+        for key, (depth, about) in DEVICE_TERMS.items()
+    ]
+    _, _, about = HOST_TERMS["parallel"]
+    return [*rows, [TermCell("main threads, parallel", about), *_shade_all(hosts, "parallel")]], in_steps
+
+
+def _shade_all(trees: Sequence[object], key: str) -> list[Cell]:
+    return [shade(None if tree is None else getattr(tree, key)) for tree in trees]
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
+    """Return the times of the steps of each run in its own room, one beside the other, on one axis."""
+    ticks = make_value_ticks(float(max(max(side.step_ns, default=0) for side in numbers)))
+    height = Axis(0.0, ticks[-1])
+    shapes = [
+        shape
+        for place, side in enumerate(numbers)
+        if side.step_ns
+        for shape in _draw_side(side, place, len(numbers), height)
+    ]
+    names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
+    x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+    y_ticks = [Tick(value / ticks[-1] if ticks[-1] else 0.0, format_time(value)) for value in ticks]
+    about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
+    legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
+    return Chart("Time of each step", about, Plot(shapes, x_ticks, y_ticks, _HEIGHT), legend, _tabulate_steps(numbers))
+
+
+def _describe_side(side: SideNumbers) -> str:
+    if side.step_median_ns is None:
+        return f"{side.label}: no steps"
+    return f"{side.label}: {count_noun(len(side.step_ns), 'step')}, median {format_time(side.step_median_ns)}"
+
+
+def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[Shape]:
+    css = _choose_css(place)
+    left, right = (place + _GAP) / count, (place + 1 - _GAP) / count
+    ends, times = np.array([left, right]), np.array(side.step_ns, np.float64)
+    x = np.linspace(left, right, times.size) if times.size > 1 else np.array([(left + right) / 2])
+    y = height.place(times)
+    shapes = []
+    if side.step_median_low_ns is not None and side.step_median_high_ns is not None:
+        low, high = (np.full(2, limit) for limit in (side.step_median_low_ns, side.step_median_high_ns))
+        path = draw_area(ends, height.place(low), height.place(high))
+        shapes.append(Shape("area", css, f"{side.label}: limits of the median", path))
+    if side.step_median_ns is not None:
+        median = height.place(np.full(2, side.step_median_ns))
+        shapes.append(Shape("line", css, f"{side.label}: median", draw_line(ends, median)))
+    if times.size <= _MOST_POINTS:
+        shapes.append(Shape("points", css, f"{side.label}: steps", draw_points(x, y)))
+    else:
+        shapes.append(Shape("line", css, f"{side.label}: steps", draw_line(x, y)))
+    return shapes
+
+
+def _choose_css(place: int) -> str:
+    return get_css(LINES[place % len(LINES)])
+
+
+def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
+    rows: list[list[Cell]] = [
+        [clean(side.label), *(format_time(value) for value in np.percentile(side.step_ns, (0, 25, 50, 75, 100)))]
+        for side in numbers
+        if side.step_ns
+    ]
+    return Table("", ["", "shortest", "a quarter below", "half below", "three quarters below", "longest"], rows)
+
+
+# ---- typical steps ---------------------------------------------------------------------------------------------------
+
+
+def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> Section | None:
+    """Return a typical step of each run, all on the axis of the longest; None where no run has one."""
+    known = [own.step for own in pictures if own is not None and own.step is not None]
+    if not known:
+        return None
+    longest = max(step.end_ns - step.begin_ns for step in known)
+    tasks = max(1, _MOST_RANGES // len(known))
+    blocks: list[Block] = []
+    for side, own in zip(sides, pictures, strict=True):
+        if own is None:
+            blocks.append(Paragraph(f"{quote(side.label)} is a saved summary, which holds no pictures."))
+        elif own.step is None:
+            blocks.append(Paragraph(f"No steps were found in {quote(side.label)}."))
+        else:
+            length = format_time(own.step.end_ns - own.step.begin_ns)
+            title = f"{clean(side.label)}: {clean(own.step.name)}, {length}"
+            blocks.append(draw_step(replace(own.step, ranges=own.step.ranges[:tasks]), longest, STEPS, title))
+    lead = "Of each run the step whose length is nearest to its median, all on the same axis of time"
+    lead += ": to zoom one zooms all. What follows the end of a shorter one is not known." if len(known) > 1 else "."
+    windows = [[] if own is None or own.step is None else [(own.step.begin_ns, own.step.end_ns)] for own in pictures]
+    where = f"in traces of {describe_windows([side.label for side in sides], windows)}"
+    presets = ["views/per_gpu_waits", "basics/nvtx"]
+    return Section(STEPS, "A typical step of each run", lead, blocks, presets, traces=where)
