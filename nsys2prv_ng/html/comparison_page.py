@@ -34,7 +34,7 @@ def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: S
         title=_make_title(comparison),
         subtitle=_describe_sizes(comparison),
         lines=list_lines(comparison),
-        warnings=[f"{clean(side.label)}: {text}" for side in sides for text in side.summary.warnings],
+        warnings=[],
         sections=list_sections(comparison, sides, pictures),
     )
 

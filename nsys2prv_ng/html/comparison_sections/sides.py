@@ -15,16 +15,18 @@ from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_lin
 from nsys2prv_ng.html.colours import LINES, get_css
 from nsys2prv_ng.html.comparison_sections.shades import make_legend, shade
 from nsys2prv_ng.html.comparison_sections.traces import describe_windows
-from nsys2prv_ng.html.names import clean, quote
-from nsys2prv_ng.html.summary_sections.over_time import draw_step
+from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
 from nsys2prv_ng.summary.efficiency_model import WindowEfficiency
-from nsys2prv_ng.summary.pictures_model import Pictures
+from nsys2prv_ng.summary.pictures_model import Pictures, RangesOfTask
 from nsys2prv_ng.summary.rows.efficiency import DEVICE_TERMS, HOST_TERMS
 from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.tables import cut_names
 
 SIDES, STEPS = "sides", "steps"
 """Keys of the sections."""
+_MOST_WARNINGS = 5
+"""Warnings on a run; its summary has all."""
 _HEIGHT = 190
 _MOST_POINTS = 300
 """Steps of a side from which dots would cover each other."""
@@ -32,8 +34,8 @@ _GAP = 0.06
 """Part of a side's room in a plot that stays empty."""
 _LABELS = 72
 """Characters of all labels under a plot."""
-_MOST_RANGES = 4
-"""Tasks whose ranges all typical steps together show: a page would be large with more."""
+_MOST_TASKS, _MOST_RANGES = 4, 800
+"""Tasks whose ranges all typical steps together show, and ranges: a page would be large with more."""
 
 
 def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: str) -> Section:
@@ -42,6 +44,11 @@ def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: st
     blocks: list[Block] = [_tabulate_facts(sides, numbers)]
     if any(side.step_ns for side in numbers):
         blocks.append(_draw_steps(numbers))
+    for side in sides:
+        warnings = side.summary.warnings
+        blocks += [
+            Paragraph(f"Warning on {quote(side.label)}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]
+        ]
     presets = ["model/gpu_efficiency", "analysis/iteration_time"]
     return Section(SIDES, "The runs", "", blocks, presets, traces=traces)
 
@@ -114,8 +121,10 @@ def _shade_all(trees: Sequence[object], key: str) -> list[Cell]:
 
 def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     """Return the times of the steps of each run in its own room, one beside the other, on one axis."""
-    ticks = make_value_ticks(float(max(max(side.step_ns, default=0) for side in numbers)))
-    height = Axis(0.0, ticks[-1])
+    times = [ns for side in numbers for ns in side.step_ns]
+    least, most = min(times), max(times)
+    ticks = make_value_ticks(least if least > ALIKE * most else 0.0, most)
+    height = Axis(ticks[0], ticks[-1])
     shapes = [
         shape
         for place, side in enumerate(numbers)
@@ -124,8 +133,9 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     ]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
     x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
-    y_ticks = [Tick(value / ticks[-1] if ticks[-1] else 0.0, format_time(value)) for value in ticks]
+    y_ticks = [Tick(float(height.place(np.array([value]))[0]), format_time(value)) for value in ticks]
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
+    about += " The axis does not begin at 0." if ticks[0] else ""
     legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
     return Chart("Time of each step", about, Plot(shapes, x_ticks, y_ticks, _HEIGHT), legend, _tabulate_steps(numbers))
 
@@ -173,26 +183,38 @@ def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
 # ---- typical steps ---------------------------------------------------------------------------------------------------
 
 
-def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> Section | None:
-    """Return a typical step of each run, all on the axis of the longest; None where no run has one."""
+def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> Section:
+    """Return a typical step of each run, all on the axis of the longest, and which runs have none."""
     known = [own.step for own in pictures if own is not None and own.step is not None]
-    if not known:
-        return None
-    longest = max(step.end_ns - step.begin_ns for step in known)
-    tasks = max(1, _MOST_RANGES // len(known))
+    longest = max((step.end_ns - step.begin_ns for step in known), default=0)
     blocks: list[Block] = []
     for side, own in zip(sides, pictures, strict=True):
         if own is None:
-            blocks.append(Paragraph(f"{quote(side.label)} is a saved summary, which holds no pictures."))
+            blocks.append(Paragraph(f"Of {quote(side.label)} only a summary was given, which holds no pictures."))
         elif own.step is None:
             blocks.append(Paragraph(f"No steps were found in {quote(side.label)}."))
         else:
             length = format_time(own.step.end_ns - own.step.begin_ns)
             title = f"{clean(side.label)}: {clean(own.step.name)}, {length}"
-            blocks.append(draw_step(replace(own.step, ranges=own.step.ranges[:tasks]), longest, STEPS, title))
-    lead = "Of each run the step whose length is nearest to its median, all on the same axis of time"
-    lead += ": to zoom one zooms all. What follows the end of a shorter one is not known." if len(known) > 1 else "."
+            step = replace(own.step, ranges=_choose_ranges(own.step.ranges, len(known)))
+            blocks.append(draw_step(step, longest, STEPS, title))
+    title = "A typical step of each run"
+    if not known:
+        return Section(STEPS, title, "", blocks)
+    lead = "Of each run the step whose length is nearest to its median"
+    lead += ", all on one axis: to zoom one zooms all. What follows a shorter one is shown as not known."
     windows = [[] if own is None or own.step is None else [(own.step.begin_ns, own.step.end_ns)] for own in pictures]
     where = f"in traces of {describe_windows([side.label for side in sides], windows)}"
-    presets = ["views/per_gpu_waits", "basics/nvtx"]
-    return Section(STEPS, "A typical step of each run", lead, blocks, presets, traces=where)
+    return Section(STEPS, title, lead, blocks, ["views/per_gpu_waits", "basics/nvtx"], traces=where)
+
+
+def _choose_ranges(ranges: Sequence[RangesOfTask], steps: int) -> list[RangesOfTask]:
+    """Return the longest ranges of the first tasks, as many as each of so many steps may show."""
+    chosen = ranges[: max(1, _MOST_TASKS // steps)]
+    most = _MOST_RANGES // (steps * max(1, len(chosen)))
+    kept = []
+    for own in chosen:
+        longest = sorted(own.bars, key=lambda bar: bar.begin_ns - bar.end_ns)[:most]
+        bars = sorted(longest, key=lambda bar: (bar.begin_ns, bar.depth))
+        kept.append(RangesOfTask(own.label, bars, own.hidden + len(own.bars) - len(bars)))
+    return kept

@@ -24,7 +24,7 @@ _MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
 """Limits of the image of a step beside a longer one."""
 _MOST_WARMUP = 4
 """Steps of the warm-up whose times are listed."""
-_ALIKE = 0.5
+ALIKE = 0.5
 """Part of the longest step from which on all are so alike that the axis need not begin at 0."""
 _ABSENT = {"lateness": "no operation began"}
 """What is known where a map has no value, by its key."""
@@ -197,7 +197,7 @@ def _draw_pace(pace: Pace) -> Chart:
     ns = pace.ns[:, pace.warmup :]
     x = _spread(ns.shape[1])
     least, most = float(ns.min()), float(ns.max())
-    ticks = make_value_ticks(least if least > _ALIKE * most else 0.0, most)
+    ticks = make_value_ticks(least if least > ALIKE * most else 0.0, most)
     height = Axis(ticks[0], ticks[-1])
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
