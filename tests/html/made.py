@@ -70,15 +70,11 @@ def repeat_ranks(job: Job, times: int) -> Job:
         for heat in pictures.heat_maps
     ]
     step, pace = pictures.step, pictures.pace
-    big = Pictures(
-        pictures.begin_ns,
-        pictures.end_ns,
-        maps,
-        replace(step, rows=names(step.rows), values=np.tile(step.values[:, :: max(1, times // 4)], (times, 1))),
-        replace(pace, tasks=names(pace.tasks), ns=np.tile(pace.ns, (times, 1))),
-        pictures.kernels,
-        pictures.alignment,
-        pictures.clocks,
+    big = replace(
+        pictures,
+        heat_maps=maps,
+        step=replace(step, rows=names(step.rows), values=np.tile(step.values[:, :: max(1, times // 4)], (times, 1))),
+        pace=replace(pace, tasks=names(pace.tasks), ns=np.tile(pace.ns, (times, 1))),
     )
     ranks = [replace(rank, task=f"{rank.task} {n}") for n in range(times) for rank in waits.ranks]
     many = replace(summary, gpus=summary.gpus * times, waits=replace(waits, ranks=ranks), ranks=summary.ranks * times)
