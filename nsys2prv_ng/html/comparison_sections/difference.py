@@ -56,6 +56,8 @@ _PRESETS = {
     "gpu_metrics": "hwcounters/sm_active",
 }
 """Preset that shows the quantities of a table, by its key."""
+_ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency"}
+"""What shows the same of runs without GPUs."""
 
 
 def make_key(section: str, number: int, count: int) -> str:
@@ -146,6 +148,8 @@ def make_tables_section(pair: Pair, key: str, *, names_run: bool, traces: str, p
     blocks = [block for table in pair.tables for block in _show_table(table, pair, most)]
     lead = f"A is {quote(pair.a.label)}, B is {quote(pair.b.label)}."
     presets = [_PRESETS[table.key] for table in pair.tables if any(row.differs for row in table.rows)]
+    if not (pair.a.gpus or pair.b.gpus):
+        presets = [_ON_HOSTS.get(preset, preset) for preset in presets]
     title = _make_title("What else differs", pair, names_run=names_run)
     return Section(key, title, lead, blocks, presets, traces=traces)
 

@@ -49,7 +49,8 @@ def make_sides_section(comparison: Comparison, sides: Sequence[Side], traces: st
         blocks += [
             Paragraph(f"Warning on {quote(side.label)}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]
         ]
-    presets = ["model/gpu_efficiency", "analysis/iteration_time"]
+    presets = ["model/gpu_efficiency" if any(side.gpus for side in numbers) else "model/host_efficiency"]
+    presets += ["analysis/iteration_time"] if any(side.step_ns for side in numbers) else []
     return Section(SIDES, "The runs", "", blocks, presets, traces=traces)
 
 
@@ -63,9 +64,8 @@ def _tabulate_facts(sides: Sequence[Side], numbers: Sequence[SideNumbers]) -> Ta
     rates, in_steps = _list_efficiencies(sides)
     shown = [row for row in [*rows, *rates] if any(row[1:])]
     titles = ["", *(clean(side.label) for side in numbers)]
-    below = (
-        f"Efficiencies are those {'in the steps' if in_steps else 'in all of the time'}, with NCCL as communication."
-    )
+    kind = ", with NCCL as communication" if any(own.gpus for own in numbers) else ""
+    below = f"Efficiencies are those in {'the steps' if in_steps else 'all of the time'}{kind}."
     has_rates = any(any(row[1:]) for row in rates)
     return Table(
         "", titles, shown, len(titles), below=below if has_rates else "", legend=make_legend() if has_rates else []
@@ -203,8 +203,12 @@ def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None
         return Section(STEPS, title, "", blocks)
     lead = "Of each run the step whose length is nearest to its median"
     lead += ", all on one axis: to zoom one zooms all. What follows a shorter one is shown as not known."
-    windows = [[] if own is None or own.step is None else [(own.step.begin_ns, own.step.end_ns)] for own in pictures]
-    where = f"in traces of {describe_windows([side.label for side in sides], windows)}"
+    drawn = [
+        (side.label, [(own.step.begin_ns, own.step.end_ns)])
+        for side, own in zip(sides, pictures, strict=True)
+        if own is not None and own.step is not None
+    ]
+    where = f"in traces of {describe_windows(*zip(*drawn, strict=True))}"
     return Section(STEPS, title, lead, blocks, ["views/per_gpu_waits", "basics/nvtx"], traces=where)
 
 
