@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -58,6 +59,32 @@ class Rank:
         return list(moved.sort_values("begin", kind="stable").itertuples(index=False))
 
     @cached_property
+    def _nccl_by_begin(self) -> dict[int, list[Any]]:
+        found = defaultdict(list)
+        for row in self.operations:
+            if str(row.name).startswith("nccl"):
+                found[row.begin].append(row)
+        return found
+
+    @cached_property
+    def _by_end(self) -> tuple[list[int], list[int]]:
+        """Ends of the operations, sorted, and the place in `operations` of each."""
+        order = sorted(range(len(self.operations)), key=lambda i: self.operations[i].end)
+        return [self.operations[i].end for i in order], order
+
+    def find_nccl(self, begin: int) -> Any:
+        """Return the kernel of NCCL that begins at a time."""
+        [kernel] = self._nccl_by_begin[begin]
+        return kernel
+
+    def list_near(self, row: Any) -> list[Any]:
+        """Return the operations of its GPU and process that began before another and ended as it began, by begin."""
+        ends, order = self._by_end
+        low, high = bisect_left(ends, row.begin - BEFORE), bisect_right(ends, row.begin + AFTER)
+        near = [self.operations[i] for i in sorted(order[low:high])]
+        return [other for other in near if other.begin < row.begin and other[3:5] == row[3:5]]
+
+    @cached_property
     def graph_nodes(self) -> set[int]:
         """UTC at which nodes of graphs begin."""
         found: set[int] = set()
@@ -91,6 +118,17 @@ class Rank:
             for part in (calls, ranges)
         )
 
+    @cached_property
+    def mpi_calls(self) -> list[Any]:
+        """Begin (UTC) and tid of the calls of MPI."""
+        parts = [
+            self.report.sql(f"SELECT start AS begin, globalTid AS tid FROM {table}")
+            for table in sorted(self.report.tables)
+            if table.startswith("MPI_") and table.endswith("_EVENTS")
+        ]
+        calls = pd.concat(parts)
+        return list(calls.assign(begin=calls["begin"] + self.report.utc).itertuples())
+
     def pieces(self, tid: int) -> list[Piece]:
         """What a thread was in; where it is in no range or waits for another thread, the main thread counts."""
         if tid not in self._pieces:
@@ -113,10 +151,12 @@ class Rank:
 
     def within(self, tid: int, low: int, high: int) -> Iterator[Piece]:
         """Yield the pieces of a thread from low to high; where these are equal, the one then, without length."""
-        for piece in self.pieces(tid):
-            overlaps = piece.begin < high and piece.end > low
-            if overlaps or (low == high and piece.begin <= low < piece.end):
-                yield piece._replace(begin=max(low, piece.begin), end=min(high, piece.end))
+        pieces = self.pieces(tid)
+        for i in range(bisect_right(pieces, low, key=lambda piece: piece.end), len(pieces)):
+            piece = pieces[i]
+            if piece.begin >= high and not low == high == piece.begin:
+                break
+            yield piece._replace(begin=max(low, piece.begin), end=min(high, piece.end))
 
     def main(self, tid: int, low: int, high: int) -> tuple[list[str], list[str]]:
         """Return the ranges that cover most of a time, of equal length, and the calls that do in them."""
@@ -150,16 +190,15 @@ def explain(rank: Rank, begin: int, *, is_mpi: bool, waits: Sequence[tuple[int, 
     median = sorted(low for low, _ in waits)[len(waits) // 2]
     total = sum(high - low for low, high in waits)
     if is_mpi:
-        tids = {row.tid for row in mpi_calls(rank) if row.begin == begin}
+        tids = {row.tid for row in rank.mpi_calls if row.begin == begin}
         assert len(tids) == 1
         return _explain_host(rank, begin - median, CALL, tids.pop(), begin, median, waits)
-    [kernel] = [row for row in rank.operations if row.begin == begin and str(row.name).startswith("nccl")]
+    kernel = rank.find_nccl(begin)
     launch = rank.launches.get((stream_of(kernel), begin))
     if launch is not None and launch[1] > median and launch[1] - median >= begin - launch[1]:
         return _explain_host(rank, begin - median, LAUNCH, *launch, median, waits)
     if launch is not None or begin in rank.graph_nodes:
-        near = [row for row in rank.operations if begin - BEFORE <= row.end <= begin + AFTER and row.begin < begin]
-        near = [row for row in near if row[3:5] == kernel[3:5]]
+        near = rank.list_near(kernel)
         own = [row for row in near if stream_of(row) == stream_of(kernel)]
         for reason, candidates in ((DEVICE, own), (DEPENDENCY, near)):
             if candidates:
@@ -189,14 +228,3 @@ def _explain_host(
                 left -= part
         costs[then.range, then.call] += left
     return Explained(lateness, reason, ranges, calls, "", -1, costs)
-
-
-def mpi_calls(rank: Rank) -> list[Any]:
-    """Return begin (UTC) and tid of the calls of MPI."""
-    parts = [
-        rank.report.sql(f"SELECT start AS begin, globalTid AS tid FROM {table}")
-        for table in sorted(rank.report.tables)
-        if table.startswith("MPI_") and table.endswith("_EVENTS")
-    ]
-    calls = pd.concat(parts)
-    return list(calls.assign(begin=calls["begin"] + rank.report.utc).itertuples())

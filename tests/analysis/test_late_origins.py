@@ -192,20 +192,13 @@ class RealRank:
     def __init__(self, path: Path) -> None:
         self.report = Report(path)
         self.rank = truth.Rank(self.report)
-        self.by_end = sorted(self.rank.operations, key=lambda row: row.end)
         self.at_begin = {(truth.stream_of(row), row.begin): row for row in self.rank.operations}
 
     def find(self, begin: int) -> Any:
-        [row] = [row for row in self.rank.operations if row.begin == begin and str(row.name).startswith("nccl")]
-        return row
+        return self.rank.find_nccl(begin)
 
     def last_ended(self, row: Any) -> Any | None:
-        near = [
-            other
-            for other in self.by_end
-            if row.begin - truth.BEFORE <= other.end <= row.begin + truth.AFTER and other.begin < row.begin
-        ]
-        near = [other for other in near if other[3:5] == row[3:5]]
+        near = sorted(self.rank.list_near(row), key=lambda other: other.end)
         own = [other for other in near if truth.stream_of(other) == truth.stream_of(row)]
         return (own or near or [None])[-1]
 

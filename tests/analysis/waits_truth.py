@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from pathlib import Path
 
 _FUNCTIONS = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
@@ -150,7 +152,9 @@ def _unite(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _overlap(union: list[tuple[int, int]], begin: int, end: int) -> int:
-    return sum(max(0, min(end, high) - max(begin, low)) for low, high in union if low < end and high > begin)
+    first = bisect_right(union, begin, key=lambda interval: interval[1])
+    near = takewhile(lambda interval: interval[0] < end, islice(union, first, None))
+    return sum(min(end, high) - max(begin, low) for low, high in near if end > begin)
 
 
 def make_table(ranks: Sequence[Sequence[Kernel]]) -> list[str]:

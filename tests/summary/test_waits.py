@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import lru_cache
+from itertools import accumulate, islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nsys2prv_ng.job.selection import Selection
@@ -260,18 +263,24 @@ def test_waiting_in_ranges(shared_reports: Path, unpacked: Unpacked, name: str) 
             assert task.rank is not None
             report = Report(reports[task.rank])
             waiting = [(k.begin - report.utc, k.until - report.utc) for k in truth[task.rank] if k.wait]
-            pieces = subtract(waiting, list_compute(report))
+            pieces = np.array(subtract(waiting, list_compute(report)), np.int64).reshape(-1, 2)
             own = report.nvtx[report.nvtx["text"].str.fullmatch(rf"{repeated.name}( \d+)?")]
             ranges = list(zip(own["begin"].tolist(), own["end"].tolist(), own["tid"].tolist(), strict=True))
             assert task.total_ns == sum(end - begin for begin, end, _ in ranges)
-            assert task.gpu_waiting_ns == sum(clip(*piece, begin, end) for begin, end, _ in ranges for piece in pieces)
+            assert task.gpu_waiting_ns == sum(measure_within(pieces, begin, end) for begin, end, _ in ranges)
             calls = list_blocking_calls(report)
             in_calls = 0
             for begin, end, tid in ranges:
                 for low, high in calls.get(tid, []):
-                    in_calls += sum(clip(*piece, max(low, begin), min(high, end)) for piece in pieces)
+                    if clip(low, high, begin, end):
+                        in_calls += measure_within(pieces, max(low, begin), min(high, end))
             assert (task.waiting_ns, task.unsplit_ns) == (in_calls, 0)
             assert in_calls <= task.gpu_waiting_ns
+
+
+def measure_within(pieces: np.ndarray, low: int, high: int) -> int:
+    """Return how much of intervals (a row each) is between two times."""
+    return int(np.maximum(np.minimum(pieces[:, 1], high) - np.maximum(pieces[:, 0], low), 0).sum())
 
 
 def list_compute(report: Report) -> list[tuple[int, int]]:
@@ -296,10 +305,13 @@ def list_blocking_calls(report: Report) -> dict[int, list[tuple[int, int]]]:
 def subtract(intervals: list[tuple[int, int]], others: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The parts of intervals in which none of others is; both by begin."""
     pieces = []
+    latest = list(accumulate((high for _, high in others), max))  # the latest end so far
     for begin, end in intervals:
         at = begin
-        for low, high in others:
-            if high > at and low < end:
+        for low, high in islice(others, bisect_right(latest, begin), None):
+            if low >= end:
+                break
+            if high > at:
                 if low > at:
                     pieces.append((at, low))
                 at = max(at, high)
