@@ -1,11 +1,14 @@
-"""What all tests share: real reports, profiles of Hypothesis, the fast tier, and the worker that each test runs on."""
+"""What all tests share: real reports, profiles of Hypothesis, the fast tier, and workers: their tests and cores."""
 
 from __future__ import annotations
 
 import fcntl
+import gc
 import lzma
+import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -146,15 +149,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take fewer examples in the fast tier, unless a profile was chosen."""
+    """Take fewer examples in the fast tier, unless a profile was chosen; share the cores among the workers."""
+    if worker := getattr(config, "workerinput", None):
+        _use_own_cores(int(worker["workerid"].removeprefix("gw")), int(worker["workercount"]))
     if config.getoption("markexpr") == "not slow" and not config.getoption("hypothesis_profile", None):
         settings.load_profile("dev")
 
 
+def _use_own_cores(worker: int, workers: int) -> None:
+    """Let a worker use its share of the cores, so that jobs do not fork more readers than there are cores for them."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[worker::workers] or [cores[worker % len(cores)]])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of later searches for garbage, and in one copy for forked readers."""
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all real reports but a few, and the long ones, from the fast tier."""
+    """Keep all real reports but a few, the long ones, and further cases of a test from the fast tier."""
+    cases: Counter[str] = Counter()
     for item in items:
+        limit = item.get_closest_marker("fast_cases")
+        if limit is not None and item.get_closest_marker("slow") is None:
+            function = item.nodeid.partition("[")[0]
+            cases[function] += 1
+            if cases[function] > limit.args[0]:
+                item.add_marker(pytest.mark.slow)
         of_reports = _OF_REPORTS.search(item.nodeid)
         is_large = of_reports is not None and of_reports.group() not in (*FAST_SETS, *FAST_REPORTS)
         is_large |= "ddplong-2x2" in item.nodeid

@@ -52,6 +52,7 @@ def test_events_of_each_source_and_nodes_and_tasks_are_so_many_times(
     assert [COPIES * count for count in counts(one)] == counts(many)
 
 
+@pytest.mark.slow
 def test_what_tells_reports_apart_differs(jobs: tuple[list[Path], list[Path]]) -> None:
     _, made = jobs
     processes = values(made, "SELECT DISTINCT globalTid >> 24 & 0xFFFFFF FROM CUPTI_ACTIVITY_KIND_RUNTIME")

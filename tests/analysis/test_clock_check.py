@@ -183,6 +183,7 @@ def test_the_wrong_one_of_four_nodes_is_named(wrong: int, tmp_path: Path) -> Non
     assert all(pair.startswith(f"{'abcd'[wrong]} is up to 5.0") for pair in shown)
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_is_named(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """A jump of 1 ms before the last fifth of a run, which takes longer to move data: causality still holds."""
     sources = locate(shared_reports, unpacked, "ex2b-overlap")
@@ -196,6 +197,7 @@ def test_a_clock_that_jumps_is_named(shared_reports: Path, unpacked: Unpacked, t
     assert ": gpunode02 is up to 1.0" in warning and warning.endswith(": trust no shorter wait between them")
 
 
+@pytest.mark.slow
 def test_where_no_wait_is_shown_nothing_is_checked(tmp_path: Path) -> None:
     wrong = Error(5 * MS)
     copies = put_into(list_reports("samples/ddp-2x2"), [Error(), Error(), wrong, wrong], tmp_path / "wrong")

@@ -121,6 +121,7 @@ def compare(seed: int, folder: Path, latency: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_longest_path_through_reports(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert sum(compare(seed, tmp_path_factory.mktemp("job"), 9_000) for seed in range(5)) >= 3
 
@@ -151,6 +152,7 @@ def read_path(
         return list(zip(begin, found.kind.tolist(), names, strict=True))
 
 
+@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize(
     ("call", "kind", "memory", "waits"),
     [
@@ -172,6 +174,7 @@ def test_copies_that_wait(call: str, kind: int, memory: tuple[int, int], waits: 
     assert read_path(capture, tmp_path) == [(0, CUDA, "cudaGetDevice"), (100, HOST, ""), *rest[::-1]]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("call", "waits"), [("cudaFree", True), ("cudaFreeAsync", False), ("cudaFreeHost", True)])
 def test_calls_that_wait_by_their_names(call: str, waits: bool, tmp_path: Path) -> None:
     capture = Capture()
@@ -208,6 +211,7 @@ def test_a_thread_that_sleeps_before_it_asks_again(tmp_path: Path) -> None:
     assert found == [(0, LAUNCH, "kernel"), (5_000, COMPUTE, "kernel"), (80_000, CUDA, "cudaEventQuery")]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("begins", [(1_000, 90_000), (79_500,)])
 def test_a_thread_that_asks_now_and_then(begins: Sequence[int], tmp_path: Path) -> None:
     """As PyTorch's allocators do: the operation ends between two queries, or within one, by chance."""
@@ -262,6 +266,7 @@ def test_events_that_a_stream_without_operations_passes_on(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("queued", "waits"), [(1_050, True), (900, False)])
 def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: bool, tmp_path: Path) -> None:
     """The host is far ahead of the device: a call returns as an operation ends, since the queue was full."""
@@ -280,6 +285,7 @@ def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: b
     assert found[-3:] == [(3_005_000, HOST, ""), (3_006_000, LAUNCH, "kernel"), (3_008_000, COMPUTE, "kernel")]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_worker_thread_begins_where_it_is_created(recorded: bool, tmp_path: Path) -> None:
     """Without calls of the operating system, the main thread is taken for its creator, at its first event."""
@@ -303,6 +309,7 @@ def test_a_worker_thread_begins_where_it_is_created(recorded: bool, tmp_path: Pa
     ]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("shown", ["wait", "no wait", "nothing"])
 def test_a_thread_that_hands_over(shown: str, tmp_path: Path) -> None:
     """The main thread makes no calls for long, while a worker launches kernels: it waited, or was busy itself.
@@ -343,6 +350,7 @@ def make_late_rank(folder: Path) -> list[Path]:
     return [capture.write(folder / f"rank{capture.rank}.sqlite") for capture in captures]
 
 
+@pytest.mark.slow
 def test_a_window_that_ends_while_a_rank_waits(tmp_path: Path) -> None:
     """The path is on the rank that it waits for, though that is late only after the window."""
     with found_path(make_late_rank(tmp_path), tmp_path, Selection(window=(0, 50_000))) as (job, found):
@@ -351,12 +359,14 @@ def test_a_window_that_ends_while_a_rank_waits(tmp_path: Path) -> None:
         assert list(zip(names, rank, strict=True))[-2:] == [("compute", 1), ("compute", 1)]
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_not_selected(tmp_path: Path) -> None:
     with found_path(make_late_rank(tmp_path), tmp_path, Selection(ranks=frozenset({0}))) as (_, found):
         last = [(found.kind[i], int(found.length[i])) for i in (-3, -2, -1)]
         assert last == [(GAP, 2_000), (OUTSIDE, 62_000), (types.PATH_MOVING, 18_000)]
 
 
+@pytest.mark.slow
 def test_a_window_after_a_collective(tmp_path: Path) -> None:
     """What the window cuts on the row of a kernel of NCCL that ended before is no communication."""
     captures = [Capture(rank, 2) for rank in range(2)]

@@ -42,7 +42,9 @@ from tests.spans import list_report_sets
 from tests.translated import changed
 
 
-@pytest.fixture(scope="module", params=[pytest.param(DDP, id="ddp-2x2"), *list_report_sets(SETS)])
+@pytest.fixture(
+    scope="module", params=[pytest.param(DDP, id="ddp-2x2", marks=pytest.mark.slow), *list_report_sets(SETS)]
+)
 def made(request: pytest.FixtureRequest) -> Made:
     return make([unpack(path) for path in request.param])
 
@@ -116,6 +118,7 @@ def test_losses_add_up_to_the_window_times_the_gpus(made: Made) -> None:
             )
 
 
+@pytest.mark.slow
 def test_compute_has_the_class_of_the_kernel_that_began_first(made: Made) -> None:
     if made.numbers is None or made.numbers.losses is None:
         return
@@ -172,6 +175,7 @@ TABLE = {
 """Sums that others made over the same reports, with SQL and numpy, as they printed them."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ddp-2x2", ("ddp-2x2", "ex2b-manual", "ex2b-overlap")))
 def test_numbers_that_others_printed(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = DDP
@@ -206,6 +210,7 @@ PARTS = ("parallel", "load_balance", "communication")
 # ---- other jobs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_gpu_of_two_processes_is_one_gpu(tmp_path: Path) -> None:
     """Its windows are those of both, and so are its users' operations."""
     same = ["UPDATE TARGET_INFO_CUDA_DEVICE SET gpuId = 1 - gpuId WHERE gpuId < 2"]
@@ -219,6 +224,7 @@ def test_a_gpu_of_two_processes_is_one_gpu(tmp_path: Path) -> None:
     test_every_ns_of_a_gpu_has_one_class(made)
 
 
+@pytest.mark.slow
 def test_time_between_captures_is_not_captured(tmp_path: Path, samples: Path) -> None:
     """A process with two capture ranges, ten seconds apart, is one task with one GPU."""
     first = samples / "single-graph.sqlite"
@@ -253,6 +259,7 @@ def test_a_graph_after_the_capture_is_in_the_whole_time(tmp_path: Path, samples:
     test_every_ns_of_a_gpu_has_one_class(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "cut"), [((1_200_000_000, 1_700_000_000), False), ((1_400_000_000, 1_778_000_000), True)]
 )
@@ -278,6 +285,7 @@ def test_a_chosen_time_is_the_window(limits: tuple[int, int], cut: bool) -> None
     assert (found.steps.number.tolist(), found.steps.warmup) == (whole, 0)
 
 
+@pytest.mark.slow
 def test_chosen_ranks() -> None:
     with opened(DDP, selection=Selection(ranks=frozenset({1, 3}))) as job:
         numbers = sum_efficiency(job, compute_efficiency(job, find_waits(job)))

@@ -29,6 +29,7 @@ IDLE_SETS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reports", [pytest.param(DDP, id="ddp-2x2"), *list_report_sets({n: SETS[n] for n in IDLE_SETS.split()})]
 )
@@ -65,6 +66,7 @@ def check_idle(times: WindowTimes, expected: dict[tuple[str, str], int], *, has_
         assert times.idle_by_range == {name: ns for (cause, name), ns in expected.items() if cause == "host"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex1a-slow", ("ex1a-slow", "ex1a-fast", "ex3a-pp1")))
 def test_waiting_and_moving_in_every_window(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """Compared on one node, where times are exact."""
@@ -133,6 +135,7 @@ def test_kernels_of_several_streams_at_a_time(tmp_path: Path) -> None:
     assert sum_pieces(pieces, [made.truth.capture]) == made.numbers.losses.compute_by_class
 
 
+@pytest.mark.slow
 def test_kernels_of_ranks_that_were_not_chosen(tmp_path: Path) -> None:
     """A GPU that two ranks share computes for both, but only the kernels of one have been read."""
     same = ["UPDATE TARGET_INFO_CUDA_DEVICE SET gpuId = 1 - gpuId WHERE gpuId < 2"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.analysis import efficiency_truth as plain
 from tests.analysis.efficiency_reports import check_window, make
 from tests.translated import changed
 
 
+@pytest.mark.slow
 def test_calls_of_cuda_within_mpi_are_mpi(tmp_path: Path, samples: Path) -> None:
     """As MPI makes them for buffers on GPUs."""
     within = """INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, nameId, returnValue)

@@ -77,6 +77,7 @@ def test_each_gap_has_its_causes(made: Made) -> None:
         assert sum(each.gaps for each in gpu.idle_causes if each.cause != "host") <= gpu.gaps
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("rank", range(4))
 def test_peak_memory_is_that_of_a_running_sum(samples: Path, rank: int) -> None:
     report = Report(samples / f"ddp-2x2.rank{rank}.sqlite")

@@ -93,6 +93,7 @@ def make_report(path: Path, samples: Sequence[tuple[int, int, int, int | None]])
     return export(path, [], tables)
 
 
+@pytest.mark.slow
 def test_a_later_report_fills_gaps(tmp_path: Path) -> None:
     first = make_report(tmp_path / "1.sqlite", [(t, 0, 0, v) for t, v in ((0, 10), (100, 20), (200, 30), (300, 40))])
     again = make_report(tmp_path / "2.sqlite", [(t, 0, 0, v) for t, v in ((250, 999), (1000, 5), (1100, 7))])
@@ -100,6 +101,7 @@ def test_a_later_report_fills_gaps(tmp_path: Path) -> None:
     assert measure([first, again]) == measure([again, first]) == expected
 
 
+@pytest.mark.slow
 def test_the_same_report_twice_counts_once(tmp_path: Path) -> None:
     samples = [(t, 0, 0, t // 7 % 5) for t in range(0, 500, 10)]
     reports = [make_report(tmp_path / f"{n}.sqlite", samples) for n in range(2)]

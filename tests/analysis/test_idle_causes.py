@@ -140,6 +140,7 @@ def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
         assert {(each.cause, each.range, each.call): (each.ns, each.gaps) for each in gpu.idle_causes} == causes
 
 
+@pytest.mark.slow
 def test_the_sets_have_every_cause(shared_reports: Path) -> None:
     reports = ("single-node.sqlite", "um-1.sqlite")
     found = [gpu for name in reports for gpu in overview_of([shared_reports / "gpu" / name]).gpus]

@@ -290,6 +290,7 @@ def test_each_origin_is_what_loops_over_the_reports_find(reports: str, least: in
 # ---- a planted delay -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_late_send_is_the_origin_of_a_late_all_reduce(tmp_path: Path) -> None:
     """Rank 0 is late to send to rank 2, which then is late in an all-reduce with rank 3.
 

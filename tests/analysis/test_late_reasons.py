@@ -103,6 +103,7 @@ def test_each_reason_is_what_a_look_at_it_shows(reports: str, tmp_path: Path) ->
     assert reasons.costs["ns"].sum() == waits.wait[waits.culprit >= 0].sum()
 
 
+@pytest.mark.slow
 def test_slow_loading_of_data_is_named(tmp_path: Path) -> None:
     """The others wait 7.17 s for rank 0 (plain loops over the reports), most of it while it loads data by itself."""
     with reasons_of(list_reports("exercises/ex1a-slow"), tmp_path) as (_, _, reasons):
@@ -246,6 +247,7 @@ def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own
 # ---- what is not known -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["launch_lines", "cuda_api"])
 def test_without_launches_and_calls_nothing_is_known(missing: str, tmp_path: Path) -> None:
     sources = [source.name for source in select_sources(None, derived=False) if source.name != missing]

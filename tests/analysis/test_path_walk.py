@@ -37,6 +37,7 @@ def check(seed: int, latency: int) -> bool:
     return longest.pieces is not None
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("latency", [0, 9_000])
 def test_the_longest_path(latency: int) -> None:
     assert sum(check(seed, latency) for seed in range(60)) > 40

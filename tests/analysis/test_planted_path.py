@@ -58,6 +58,7 @@ def sum_kinds(pieces: Sequence[Piece]) -> Counter[int]:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_host_that_sleeps(samples: Path, tmp_path: Path, rank: int) -> None:
     """Before a launch call of one rank: all others wait for it in the collective."""
@@ -75,6 +76,7 @@ STRETCHED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("samples/single-graph", STRETCHED))
 def test_what_the_path_is_in_takes_longer(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Kernels, host code, calls and moving: the piece is longer, and the rest of the path as it was.
@@ -150,6 +152,7 @@ def check_slower_link(reports: Sequence[Path], folder: Path) -> None:
 # ---- what is known of programs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rank_that_loads_data(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """ex1a-slow: nearly all of the path is the loading of data of rank 0."""
     pieces = read_path(locate(shared_reports, unpacked, "ex1a-slow"), tmp_path)

@@ -66,6 +66,7 @@ def find_late(kernels: list[tuple[int, int, int]], compute: list[tuple[int, int,
     raise AssertionError("no such collective")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "cause"),
     [
@@ -109,6 +110,7 @@ def read_waits(reports: Sequence[Path], folder: Path) -> list[list[tuple[int, in
     return rows
 
 
+@pytest.mark.slow
 def test_kernels_of_graphs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Four ranks with graphs traced by node: rank r begins r x 100 ns before rank 0 in each kernel of a graph."""
     (source, *_) = locate(shared_reports, unpacked, "tpgraph-1x4")
@@ -133,6 +135,7 @@ def test_kernels_of_graphs(shared_reports: Path, unpacked: Unpacked, tmp_path: P
     assert (waits.margin[in_graph] == 100).all()
 
 
+@pytest.mark.slow
 def test_a_rank_with_other_graphs_matches_nothing(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Only rank 0's graphs were traced by node: its kernels in them are counted, and not split."""
     reports = locate(shared_reports, unpacked, "tpgraph-1x4")
@@ -157,6 +160,7 @@ def test_a_rank_without_a_report(samples: Path, tmp_path: Path) -> None:
     assert (waits.wait == 0).all() and (waits.culprit == rules.NOBODY).all()
 
 
+@pytest.mark.slow
 def test_exports_without_payload(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """All-reduces of both stages agree in order and name, and are of two communicators: one on each node."""
     reports = locate(shared_reports, unpacked, "ex3a-pp2-plain")
@@ -183,6 +187,7 @@ def read_utc(report: Path) -> int:
         return int(database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0])
 
 
+@pytest.mark.slow
 def test_payload_that_is_dropped_on_one_node(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """One communicator, as causality shows: kernels are split by their order as they are with payload."""
     reports = locate(shared_reports, unpacked, "ex3a-pp1")
@@ -194,6 +199,7 @@ def test_payload_that_is_dropped_on_one_node(shared_reports: Path, unpacked: Unp
     assert with_payload == without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kernels"), [("h100_2gpu_1s", 0), ("mfu_2gpu_before", 66)])
 def test_public_reports(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str, kernels: int) -> None:
     """Without payload, groups of sends and receives match nothing; each kernel is counted once."""
@@ -203,6 +209,7 @@ def test_public_reports(shared_reports: Path, unpacked: Unpacked, tmp_path: Path
     assert count(waits) == ({rules.NOT_MATCHED: kernels} if kernels else {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1_000_000, pytest.param(20_000_000, marks=pytest.mark.slow)])
 def test_a_clock_that_jumps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, size: int) -> None:
     """A node's clock jumps before the last fifth of a run: no fit follows it, but the uncertainty includes it.

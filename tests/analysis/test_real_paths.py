@@ -206,6 +206,7 @@ def test_each_segment_is_what_the_reports_show(reports: Sequence[Path], unpacked
         check_segments(job, found, paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMPTY)
 def test_reports_without_calls_and_operations_have_no_path(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = sorted(REPORTS.glob(f"{name}*")) or [REPORTS / f"{name}.sqlite"]
@@ -227,6 +228,7 @@ def locate(name: str, unpacked: Unpacked) -> list[Path]:
     return [unpacked(path) for path in paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", slow_but("samples/single-graph", (*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"))
 )
@@ -248,6 +250,7 @@ def test_windows_of_time(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
 RANGES = {"samples/mpi-4": "halo exchange", "samples/ddp-2x2": "backward*", "exercises/ex3a-pp2": "layer3*"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("samples/mpi-4", RANGES))
 def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     paths = locate(name, unpacked)
@@ -256,6 +259,7 @@ def test_windows_of_ranges(name: str, unpacked: Unpacked, tmp_path: Path) -> Non
         check_segments(job, found, paths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("samples/mpi-4", ("samples/mpi-4", "samples/ddp-2x2", "exercises/ex3a-pp2")))
 def test_chosen_ranks(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """The path stays on the chosen ranks, and leaves them only within what waits for others."""

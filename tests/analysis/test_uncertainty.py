@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ part = st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30), st.b
 bound = st.sampled_from([0.0, 2.0, 10.0, np.inf])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(400))
 @given(st.lists(st.lists(part, min_size=1, max_size=5), max_size=6), st.tuples(bound, bound, bound))
 def test_errors_by_their_definition(

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,6 +101,7 @@ operation = st.tuples(
 bound = st.sampled_from([0.0, 2.0, 3.5, 10.0, np.inf])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(400))
 @given(operations=st.lists(operation, min_size=1, max_size=5), bounds=st.tuples(bound, bound, bound))
 def test_operations_by_their_definition(

@@ -81,6 +81,7 @@ def check_readme(shared_reports: Path, name: str, truth: list[list[Kernel]]) -> 
         assert f"| {name} | {' - '.join(make_table(truth))} |" in readme.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex3a-pp2", TWO_NODES))
 def test_two_nodes_to_the_uncertainty(shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str) -> None:
     """All reports have one clock, so that what the translator is off by is known; it says by how much it may be."""

@@ -201,6 +201,7 @@ def test_ranks_that_fail(cluster: Cluster, expected) -> None:
     assert "warning: no report of ranks 2-3 of 4 (by RANK)" in output
 
 
+@pytest.mark.slow
 def test_no_report_at_all(cluster: Cluster) -> None:
     cluster.behave(lost=True)
     code, output = cluster.run(two_by_two())

@@ -41,6 +41,7 @@ def test_sides_have_dashes_between_them(saved: list[Path]) -> None:
     assert verdicts_of(before, after, "--label", "old", "--label", "new") == [("old", "new", "faster")]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -76,6 +77,7 @@ def test_files_that_are_no_side(saved: list[Path], tmp_path: Path) -> None:
         assert message in done.stderr
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("names", "limit", "code"),
     [

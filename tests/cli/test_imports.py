@@ -36,11 +36,13 @@ def run(*arguments: object, cwd: Path) -> tuple[int, set[str]]:
     return done.returncode, LIBRARIES & set(imported.split())
 
 
+@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["cfgs"], ["slurm"]])
 def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: list[str]) -> None:
     assert run(*arguments, cwd=tmp_path) == (0, set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -58,6 +60,7 @@ def test_errors_of_usage_import_no_library(tmp_path: Path, arguments: list[str])
     assert run(*arguments, cwd=tmp_path) == (2, set())
 
 
+@pytest.mark.slow
 def test_comparing_saved_summaries_imports_no_library(tmp_path: Path) -> None:
     for name in ("a", "b"):
         make_summary([{"compute_ns": 4}] * 6).save(tmp_path / f"{name}.json")
@@ -65,6 +68,7 @@ def test_comparing_saved_summaries_imports_no_library(tmp_path: Path) -> None:
         assert run("compare", "a.json", "b.json", *how, cwd=tmp_path) == (0, set())
 
 
+@pytest.mark.slow
 def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
     trace = TraceFiles().write(tmp_path)
     cfg = typed("window_filter_module evt_type 1 9600").write(tmp_path)

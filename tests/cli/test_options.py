@@ -107,6 +107,7 @@ def test_remedies_name_the_option_or_the_keyword() -> None:
     assert str(error) == "out.prv: exists already (see force, jobs)"
 
 
+@pytest.mark.slow
 def test_only_the_command_line_spells_options() -> None:
     """Errors and warnings below cli/ name keywords (`see`), so that they suit the calls in Python as well."""
     flags = {option.get_flag(name) for kind in CLASSES.values() for name, (_, option) in list_options(kind).items()}

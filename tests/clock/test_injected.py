@@ -107,6 +107,7 @@ def test_a_short_window_claims_no_drift(short_set: list[Path], tmp_path: Path) -
     assert before > 100 and (after, checked) == (0, 122 + MESSAGES)  # some ranks waited for more than 5 ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "collectives"])
 def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> None:
     result = aligned(short_set, short_set, tmp_path, source="kernels", align=way)
@@ -150,6 +151,7 @@ def test_without_payloads_the_sequence_tells(short_set: list[Path], tmp_path: Pa
 FOUR = [Error(0, 0, "a"), Error(1 * MS, 0, "b"), Error(-1 * MS, 0, "c"), Error(1 * MS, 0, "d")]
 
 
+@pytest.mark.slow
 def test_mpi_ranks_as_four_hosts(mpi_set: list[Path], tmp_path: Path) -> None:
     copies = put_into(mpi_set, FOUR, tmp_path)
     result = aligned(mpi_set, copies, tmp_path, source="mpi")
@@ -256,6 +258,7 @@ def test_a_name_that_begins_like_mpi_init(mpi_set: list[Path], tmp_path: Path) -
     assert result.worst_us == plain.worst_us < 5
 
 
+@pytest.mark.slow
 def test_no_collectives_keep_utc(mpi_set: list[Path], tmp_path: Path) -> None:
     copies = put_into(mpi_set, FOUR, tmp_path, without=["MPI_COLLECTIVES_EVENTS"])
     summary = translate(copies, tmp_path / "none.prv", TranslationPlan(sources=select_sources("mpi")))

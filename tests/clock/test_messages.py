@@ -70,6 +70,7 @@ def test_the_measured_delays(measured: dict[tuple[int, int], np.ndarray]) -> Non
 # ---- real reports ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_nodes_that_share_only_messages(pipeline: list[Path], tmp_path: Path) -> None:
     wrong = Error(37 * MS, 12 * PPM)
     copies = put_into(pipeline, [Error(), Error(), wrong, wrong], tmp_path)
@@ -131,6 +132,7 @@ def test_collectives_of_different_communicators(
     assert warning.startswith("384 collectives") and "--include-blobs=true" in warning and "--include-json" in warning
 
 
+@pytest.mark.slow
 def test_kernels_without_payload_are_matched_within_nodes(plain_pipeline: list[Path], tmp_path: Path) -> None:
     """The k-th all-reduce of both ranks of a stage, as plain SQL orders them."""
     with open_job(plain_pipeline, tmp_path, ReadOptions(), Progress()) as job:
@@ -206,6 +208,7 @@ def find_errors(alignment: Alignment, offset: np.ndarray, drift: np.ndarray, sec
 NAMES = ["a", "b", "c", "d"]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("seconds", "messages"), [(0.3, 400), (30.0, 4000)])
 @pytest.mark.parametrize(("late", "most"), [(0.0, 80 * US), (0.3, 85 * US), (0.7, 100 * US)])
 @pytest.mark.parametrize("link", LINKS)

@@ -194,6 +194,7 @@ def test_a_run_does_not_differ_from_itself(samples: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_reports_without_steps_are_compared_as_a_whole(shared_reports: Path) -> None:
     reports = [shared_reports / f"cpu/2024.2.3-nccl_mimic_rank{rank}.sqlite" for rank in range(2)]
     summary = nsys2prv_ng.summarize(reports, jobs=1)

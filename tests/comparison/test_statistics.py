@@ -108,6 +108,7 @@ def test_median_is_an_integer() -> None:
     assert find_median([10**15 + 1, 10**15 + 3]) == 10**15 + 2
 
 
+@pytest.mark.slow
 def test_limits_of_many_values() -> None:
     """From 400 values on they are approximated: within one of the values that are counted out."""
     for n in (401, 600, 1001):

@@ -129,6 +129,7 @@ def seen(report: Path) -> tuple[Sql, InspectedReport]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("report", list(list_single_reports()))
 def test_numbers_are_those_of_sql(report):
     sql, found = seen(report)
@@ -304,6 +305,7 @@ def fake(monkeypatch, tmp_path) -> Fake:
     return made
 
 
+@pytest.mark.slow
 def test_reports_are_exported_and_nothing_is_left(fake, tmp_path):
     folder = tmp_path / "reports"
     folder.mkdir()
@@ -324,6 +326,7 @@ def test_reports_are_exported_and_nothing_is_left(fake, tmp_path):
     assert len(fake.exports()) == 2 and files(folder) == ["r0.nsys-rep", "r0.sqlite", "r1.nsys-rep"]
 
 
+@pytest.mark.slow
 def test_an_export_that_cannot_be_made_or_read_is_named_by_its_report(fake, tmp_path):
     """The message does not name the temporary export, which is gone by then."""
     fake.offer_folders(CUPTI + "RUNTIME")  # alike for all reports, and with rows of damaged columns
@@ -434,6 +437,7 @@ def test_payloads_that_the_export_left_out(tmp_path):
         assert untranslated == ([(2, True)] if blobs == "false" else [])
 
 
+@pytest.mark.slow
 def test_a_missing_column_is_an_obstacle_for_its_sources(tmp_path):
     report = tmp_path / "a.sqlite"
     shutil.copy(SAMPLE, report)
@@ -568,6 +572,7 @@ def cells(line: str) -> list[str]:
     return re.split(r"  +", line.strip())
 
 
+@pytest.mark.slow
 def test_tables_show_the_numbers():
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     found = look_at(*reports)
@@ -695,6 +700,7 @@ def test_reports_are_not_touched(tmp_path):
     assert ((tmp_path / "a.sqlite").read_bytes(), (tmp_path / "a.sqlite").stat().st_mtime_ns) == before
 
 
+@pytest.mark.slow
 def test_a_report_called_inspect(tmp_path):
     shutil.copy(SAMPLE, tmp_path / "inspect")
     assert "cuda_api" in run("inspect", "inspect", cwd=tmp_path).stdout

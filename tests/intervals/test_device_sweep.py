@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ def test_nothing_is_nothing() -> None:
     assert sweep([]).time.size == 0
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(300))
 @given(intervals_of_devices, st.lists(st.integers(0, LAST + 10), min_size=2, max_size=6, unique=True))
 @example([(0, 0, 0, COMPUTE), (0, 0, 1, IN_FLIGHT), (0, 2, 0, COMPUTE)], [0, 1])  # a flight ends with the window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def paint(flat: FlatStates) -> np.ndarray:
     return canvas
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(ANY, ANY)
 def test_what_is_laid_over_wins_everywhere_and_nothing_else_changes(below, above):
@@ -58,6 +60,7 @@ def nested(draw):
     return draw(st.permutations(found))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(nested())
 def test_the_innermost_state_shows(states):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def test_depth_is_the_number_of_intervals_that_are_open(rows: list[tuple[int, in
         assert depths[i] == around
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(INTERVALS, POINTS)
 def test_the_innermost_interval_is_the_last_to_begin_around_a_point(

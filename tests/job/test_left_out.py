@@ -96,6 +96,7 @@ def test_strict_ends_with_the_error(tmp_path: Path) -> None:
             assert files(tmp_path) == ["cut.sqlite"]
 
 
+@pytest.mark.slow
 def test_strict_does_not_ask_for_all_ranks(tmp_path: Path) -> None:
     _, said = translated(RANKS[1:3], tmp_path / "out", "--strict", *FEW)
     assert warnings(said) == ["no report of ranks 0, 3 of 4 (by RANK)"]

@@ -219,6 +219,7 @@ def test_congestion_is_none_of_a_metrics_values(tmp_path: Path) -> None:
     assert (get_account(summary, NAME).written, get_account(summary, NAME).dropped) == (13, {})
 
 
+@pytest.mark.slow
 def test_parts_of_one_name_are_told_by_their_ids(tmp_path: Path) -> None:
     """One report has both cores, the others one each: names that each report numbered would mix them."""
 
@@ -256,6 +257,7 @@ def plugin(path: Path, pid: int, times: range) -> Path:
     return export(path, ["plug", "work"], tables)
 
 
+@pytest.mark.slow
 def test_plugins_of_each_report_are_their_own(tmp_path: Path) -> None:
     """Each rank starts its own, whose values none of the others has; capture ranges of one run have the same."""
     reports = [

@@ -41,6 +41,7 @@ def test_real_reports(reports: Sequence[Path], unpacked: Unpacked, tmp_path: Pat
     assert sorted(by_row) == sorted((own.begin, own.end) for own in truth.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS_WITH_STEPS)
 def test_repetitions_are_the_steps_of_the_program(
     name: str, shared_reports: Path, unpacked: Unpacked, tmp_path: Path
@@ -66,6 +67,7 @@ def find_step(report: Report, begin: int) -> int:
     return number
 
 
+@pytest.mark.fast_cases(50)
 @pytest.mark.parametrize("seed", range(200))
 def test_stretches_of_texts_made_by_chance(seed: int) -> None:
     """A period between letters by chance, most of which come several times in it."""
@@ -114,11 +116,13 @@ def test_a_repetition_ends_where_the_next_begins(tmp_path: Path) -> None:
     assert find(tmp_path, make_rank(0, 4)) == [[(1, 0, 8_300), (2, 8_300, 8_300), (3, 16_600, 8_300)]]
 
 
+@pytest.mark.slow
 def test_ranks_that_repeat_as_often(tmp_path: Path) -> None:
     found = find(tmp_path, make_rank(0, 4), make_rank(1, 4, 11_000))
     assert found is not None and [own[0][1] for own in found] == [0, 1_000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [(5, 10_000), (4, 20_000)])
 def test_ranks_that_do_not_agree(tmp_path: Path, other: tuple[int, int]) -> None:
     """One repeats more often, or at another time."""

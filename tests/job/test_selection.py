@@ -55,6 +55,7 @@ def opened(trace, event_type):
     return events[(events["type"] == event_type) & (events["value"] != 0)]
 
 
+@pytest.mark.slow
 def test_ranks(ddp, tmp_path):
     _, trace = translated(ddp, tmp_path, ranks=frozenset({1, 2}))
     assert trace.names["TASK"] == ["rank 1", "rank 2"]
@@ -168,6 +169,7 @@ def test_min_duration(ddp, tmp_path):
     assert len(opened(trace, 9650)) == marks, "points have no length"
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("domains", "kept"), [(("default",), {0}), (("NC*",), {1}), (("NCCL", "default"), {0, 1})])
 def test_nvtx_domains(ddp, tmp_path, domains, kept):
     _, trace = translated(ddp[:1], tmp_path, "nvtx", SourceOptions(nvtx_domains=domains))

@@ -181,6 +181,7 @@ STEPS = [f"step {number}" for number in range(4)]
 Find = Callable[..., "Found | None"]
 
 
+@pytest.mark.slow
 def test_the_last_rank_to_begin_and_to_end(find: Find) -> None:
     found = find(make_rank(0, STEPS, 1_000, 1_500), make_rank(1, STEPS, 1_100, 1_200))
     assert found == Found("step", [0, 1, 2, 3], [1_100, 3_100, 5_100, 7_100], [2_500, 4_500, 6_500, 8_500], "rank 0")
@@ -214,6 +215,7 @@ def test_the_ranges_that_cover_most_time(find: Find) -> None:
     assert found is not None and found.name == "step"
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     "others",
     [
@@ -230,6 +232,7 @@ def test_ranks_whose_ranges_differ(find: Find, others: Sequence[str]) -> None:
     assert find(make_rank(0, STEPS), make_rank(1, others)) is None
 
 
+@pytest.mark.slow
 def test_a_rank_without_numbered_ranges(find: Find) -> None:
     """It may have other ranges, or none."""
     found = find(make_rank(0, STEPS), make_rank(1, ["train"]))
@@ -251,6 +254,7 @@ def test_ranges_that_overlap(find: Find) -> None:
     assert find(make_rank(0, STEPS, length=2_500)) is None
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("numbers", [range(0, 40, 2), range(3)])
 def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
     """PyTorch numbers all operations: those of one name have gaps, or a vanishing part of the time."""
@@ -269,6 +273,7 @@ def test_ranges_of_start_and_end(find: Find) -> None:
     assert find(capture) is None
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("open_ranks", "expected"),
     [((0, 1), [0, 1, 2, 3]), ((0,), [0, 1, 2, 3]), ((), [0, 1, 2, 3, 4])],
@@ -286,6 +291,7 @@ def test_the_capture_ends_within_a_step(find: Find, open_ranks: Sequence[int], e
 # ---- ranges that the user names --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ranges_without_a_number_count_from_0(find: Find) -> None:
     captures = [make_rank(rank, ["train"] * 3, 1_000 + rank) for rank in (0, 1)]
     assert find(*captures, step="train") == Found(
@@ -302,6 +308,7 @@ def test_named_ranges_with_a_number(find: Find) -> None:
     assert found is not None and (found.name, found.number) == ("forward", [7, 8, 9])
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -320,6 +327,7 @@ def test_named_ranges_that_are_no_steps(find: Find, texts: Sequence[Sequence[str
 # ---- steps that the user chooses -------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize(
     ("selection", "limits"),
     [
@@ -343,6 +351,7 @@ def test_chosen_steps(selection: Selection, limits: tuple[int, int], tmp_path: P
     assert (low + shift, high + shift) == limits
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("texts", "selection", "parameter", "message"),
     [

@@ -111,6 +111,7 @@ def test_the_order_of_reports_that_say_the_same_changes_no_byte(samples: Path, t
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_pid_on_two_hosts_is_two_tasks(samples: Path, tmp_path: Path) -> None:
     sample = samples / "mpi-4.rank0.sqlite"
     other = changed(sample, tmp_path / "other.sqlite", [*as_rank(1), *moved("elsewhere", 0.25)])
@@ -127,6 +128,7 @@ def test_one_pid_on_two_hosts_is_two_tasks(samples: Path, tmp_path: Path) -> Non
     assert check_trace(trace.path).problems == []
 
 
+@pytest.mark.slow
 def test_one_host_name_and_two_boots_are_two_nodes(samples: Path, tmp_path: Path) -> None:
     """Hosts of cloud machines share a name: what differs is when their clocks started."""
 
@@ -148,6 +150,7 @@ def test_one_host_name_and_two_boots_are_two_nodes(samples: Path, tmp_path: Path
     assert node_names(trace) == ["vm", "vm (2)", "vm"]
 
 
+@pytest.mark.slow
 def test_processes_that_claim_one_rank_stay_apart(samples: Path, tmp_path: Path) -> None:
     sample = samples / "mpi-4.rank0.sqlite"
     pid = Report(sample).value("SELECT globalTid >> 24 & 0xFFFFFF FROM MPI_RANKS")
@@ -197,6 +200,7 @@ def test_ranks_of_one_report_are_those_of_nccl(shared_reports: Path, unpacked: U
         assert streams and all(row.startswith(f"CUDA-D{rank}.") for row in streams)
 
 
+@pytest.mark.slow
 def test_a_process_without_gpu_is_a_child_of_its_rank(samples: Path, tmp_path: Path) -> None:
     """A loader of data has ranges and no GPU: its task follows the ranks and carries the name of its own."""
     sample = samples / "mpi-4.rank0.sqlite"
@@ -263,6 +267,7 @@ def test_repeated_captures_of_one_process_are_one_task(samples: Path, tmp_path: 
     assert len(translated.trace.communications) == repeats * len(once.trace.communications)
 
 
+@pytest.mark.slow
 def test_captures_that_overlap_are_not_of_one_process(samples: Path, tmp_path: Path) -> None:
     sample = samples / "mpi-4.rank0.sqlite"
     other = changed(sample, tmp_path / "other.sqlite", moved("vm", 0.1))
@@ -274,6 +279,7 @@ def test_captures_that_overlap_are_not_of_one_process(samples: Path, tmp_path: P
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_streams_are_named_by_the_physical_gpu(samples: Path, tmp_path: Path) -> None:
     """The process of rank 2 sees two of the four GPUs, and calls the third one 0."""
     reports = sorted(samples.glob("ddp-2x2.*"))

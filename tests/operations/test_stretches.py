@@ -33,6 +33,7 @@ def list_pairs(one: Sequence, other: Sequence) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(150))
 @given(
     n=st.integers(320, 640),

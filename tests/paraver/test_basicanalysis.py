@@ -77,6 +77,7 @@ def test_samples_are_recognised(tmp_path: Path, job: str, devices: int, has_nccl
     assert read_kept_labels(tmp_path / "trace.pcf").types["NCCL kernel"] == NCCL_KERNEL
 
 
+@pytest.mark.slow
 def test_a_compressed_trace_has_the_same_labels(tmp_path: Path) -> None:
     reports = [SAMPLES / "single-graph.sqlite"]
     translate(reports, tmp_path / "plain.prv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def of_everything(times: list[tuple[int, int, int]], clock: ClockMap) -> Records
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(300))
 @given(
     times=st.lists(

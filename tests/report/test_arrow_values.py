@@ -154,6 +154,7 @@ SQLITE = {
 }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_any_values_are_read_as_from_sqlite(tmp_path_factory, data):

@@ -75,6 +75,7 @@ def _make_read_only(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int = e
 # ---------------------------------------------------------------------------------------------------- finding nsys
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("output", "version", "release"),
     [
@@ -135,6 +136,7 @@ def test_path_wins_over_the_install_folders(tmp_path: Path, monkeypatch: pytest.
     assert find_nsys() == Nsys(on_path.path, "2022.4.2.1")
 
 
+@pytest.mark.slow
 def test_what_does_not_run_is_no_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Fake(tmp_path / "opt/fails/bin", version="2026.1.1.1", version_code=1)
     Fake(tmp_path / "opt/says-nothing/bin", version="no version here 1.2.3")
@@ -242,6 +244,7 @@ def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) 
     assert len(fake.exports()) == 1
 
 
+@pytest.mark.fast_cases(2)
 @pytest.mark.parametrize(
     "made_by", ["2024.2.2.38", "2024.3.3.38", "2023.2.3.38", "2024.2.30.38", "2024.2", "", None, "2025.3.2.0"]
 )
@@ -298,6 +301,7 @@ def _foreign_other_database(path: Path) -> None:
         database.execute("CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT)")
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("foreign", [_foreign_text, _foreign_empty, _foreign_database, _foreign_other_database])
 @pytest.mark.parametrize("seconds", [0, 200])
 def test_foreign_file_is_never_overwritten(report: Path, fake: Fake, tmp_path: Path, foreign, seconds: float) -> None:  # type: ignore[no-untyped-def]
@@ -384,6 +388,7 @@ def test_no_report(tmp_path: Path, fake: Fake) -> None:
 # ------------------------------------------------------------------------------------------------ read-only folders
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM])
 def test_read_only_folder(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     _make_read_only(report.parent, monkeypatch, code)
@@ -465,6 +470,7 @@ NEWER_2024 = "Processing [==========100%]\r\nThe report is from a newer version.
 NEWER_2022 = "Exporting\rFATAL ERROR: Version number is invalid\nstd::exception::what: FileVersionException\n"
 
 
+@pytest.mark.fast_cases(4)
 @pytest.mark.parametrize(
     ("behaviour", "parts"),
     [
@@ -603,6 +609,7 @@ def test_two_exports_at_once_never_show_half_a_file(report: Path, fake: Fake, tm
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.sqlite"))
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_real_exports_are_recognised(tmp_path: Path, fake: Fake, sample: Path) -> None:
     with contextlib.closing(sqlite3.connect(f"{sample.as_uri()}?mode=ro&immutable=1", uri=True)) as database:

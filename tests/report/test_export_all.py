@@ -95,6 +95,7 @@ def test_what_nsys_prints_is_shown_while_it_runs(fake: Fake, tmp_path: Path) -> 
     assert any(sum(seen.done[:i]) == 80 for i in range(len(seen.done))), seen.done
 
 
+@pytest.mark.slow
 def test_good_exports_are_not_counted(fake: Fake, tmp_path: Path) -> None:
     reports = _reports(tmp_path, 3)
     write_export(reports[1].with_suffix(".sqlite"))

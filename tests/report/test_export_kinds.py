@@ -78,6 +78,7 @@ def _pairs(path: Path, table: str) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------ which one is made
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("offered", "name"),
     [
@@ -96,6 +97,7 @@ def test_best_kind_that_is_offered(report: Path, fake: Fake, tmp_path: Path, off
     Database(made).close()
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("kind", ["parquetdir", "arrowdir"])
 def test_folder_is_what_nsys_wrote_and_what_it_left_out(report: Path, fake: Fake, tmp_path: Path, kind: str) -> None:
     fake.behave(help=HELP_2023 if kind == "parquetdir" else HELP_2023.replace("parquetdir", "arrows"))

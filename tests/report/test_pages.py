@@ -63,6 +63,7 @@ def test_generated_databases(tmp_path):
     assert outcomes[True] > examples(100) and outcomes[False] > examples(20)  # so that both were tried
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(("reserved", "auto_vacuum"), [(0, 0), (0, 1), (32, 0), (32, 1)])
 def test_page_sizes(tmp_path, reserved, auto_vacuum):
     """All of 512 bytes, and half of the others so that every two values of the three meet."""
@@ -89,6 +90,7 @@ KEYS = ["none", "alias", "alias, lower case", "alias, last", "descending", "inde
 CHANGES = [(), ("delete",), ("delete", "vacuum"), ("add", "insert"), ("update", "insert")]
 
 
+@pytest.mark.fast_cases(8)
 @pytest.mark.parametrize(("i", "key"), list(enumerate(KEYS)))
 @pytest.mark.parametrize(("j", "operations"), list(enumerate(CHANGES)))
 def test_keys_and_changes_are_read(tmp_path, i, key, j, operations):
@@ -154,6 +156,7 @@ def test_names_that_need_quotes(tmp_path):
     assert by_pages(path, ["select", 'c "d'], 'a "b').tolist() == [[2], [1]]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     "report",
     [
@@ -288,6 +291,7 @@ def test_a_file_that_changes(tmp_path):
         assert PageReader(path).read(connection, "EVENTS", ["start"], NULL) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 5000, None])
 def test_a_file_that_is_cut_or_written_meanwhile(tmp_path, monkeypatch, size):
     path = large_export(tmp_path / "a.sqlite", 150_000)

@@ -76,6 +76,7 @@ def test_columns_are_those_of_the_file(tmp_path, kind):
         database.read(Table("EVENTS", ("start", "a", "b")), "3.1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "sqlite"])
 def test_texts_by_block(tmp_path, monkeypatch, kind):
     """All texts in their order, and of no more than some at once anything is in memory."""
@@ -219,6 +220,7 @@ def no_exports(parent: Path) -> dict[Path, str]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_no_export_ends_in_one_line_and_leaves_nothing(tmp_path):
     (tmp_path / "out").mkdir()
     for path, says in no_exports(tmp_path).items():
@@ -332,6 +334,7 @@ def test_exports_of_one_report_are_refused_together(tmp_path):
     assert locate_exports([report, elsewhere], tmp_path, Progress()) == [report, elsewhere]
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path):
     folder = folder_of(SAMPLE, tmp_path, "parquet")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

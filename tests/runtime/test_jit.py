@@ -172,6 +172,7 @@ def test_another_numba_uses_its_own_cache(module, monkeypatch):
     jit.load_numba()
 
 
+@pytest.mark.slow
 def test_importing_leaves_the_environment_alone(tmp_path):
     code = "import os; before = dict(os.environ); import nsys2prv_ng.runtime.jit; print(dict(os.environ) == before)"
     assert python(code, tmp_path, XDG_CACHE_HOME="relative", HOME="").communicate(timeout=60)[0] == "True\n"

@@ -82,6 +82,7 @@ def numbers_in(value: Any, name: str = "") -> list[tuple[str, int | float]]:
     return [(name, value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
+@pytest.mark.slow
 def test_prints_every_table(printed: str) -> None:
     for table in TABLES:
         assert table in printed
@@ -142,6 +143,7 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
     } | set(WAIT_KEYS)
 
 
+@pytest.mark.slow
 def test_leaves_no_file(samples: Path, tmp_path: Path) -> None:
     before = files(samples)
     done = run("summary", samples / "mpi-4.rank0.sqlite", "-q", cwd=tmp_path)
@@ -178,6 +180,7 @@ def test_of_few_sources(ddp: list[Path], tmp_path: Path) -> None:
 # ---- reports that lack things ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_a_gpu(samples: Path, tmp_path: Path) -> None:
     report = without(samples / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%")
     done = run("summary", report, "-q")
@@ -194,6 +197,7 @@ def test_with_nothing_at_all(samples: Path, tmp_path: Path) -> None:
     assert "Not in these reports: GPU operations" in done.stdout and "NCCL, MPI" in done.stdout
 
 
+@pytest.mark.slow
 def test_without_calls_the_causes_are_not_known(samples: Path, tmp_path: Path) -> None:
     report = without(samples / "ddp-2x2.rank0.sqlite", tmp_path / "no-calls.sqlite", "CUPTI_ACTIVITY_KIND_RUNTIME")
     [gpu] = json.loads(run("summary", report, "-q", "--json").stdout)["gpus"]
@@ -201,6 +205,7 @@ def test_without_calls_the_causes_are_not_known(samples: Path, tmp_path: Path) -
     assert (cause["cause"], cause["ns"], cause["gaps"]) == ("unknown", gpu["idle_ns"], gpu["gaps"])
 
 
+@pytest.mark.slow
 def test_reports_that_cannot_be_read(ddp: list[Path], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.sqlite"
     damaged.write_bytes(b"SQLite format 3\0" + bytes(100))

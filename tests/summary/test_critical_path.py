@@ -160,6 +160,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
         assert line.isprintable() and len(line) <= width
 
 
+@pytest.mark.slow
 def test_too_many_operations_and_calls_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     report = SAMPLES / "mpi-4.rank0.sqlite"
     with closing(sqlite3.connect(report)) as database:
@@ -180,6 +181,7 @@ def read_iterations(report: Path) -> list[tuple[str, int, int]]:
         ).fetchall()
 
 
+@pytest.mark.slow
 def test_every_division_of_a_real_path_adds_up() -> None:
     reports = [SAMPLES / f"mpi-4.rank{rank}.sqlite" for rank in range(4)]
     summary = summarize([str(report) for report in reports])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,11 +23,11 @@ from nsys2prv_ng.summary.waits import compute_waits
 from nsys2prv_ng.text.formatting import format_window
 from tests.analysis import late_truth
 from tests.analysis.test_planted_waits import copy_to_one_node
-from tests.analysis.waits_truth import Kernel, find_truth
+from tests.analysis.waits_truth import Kernel
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.summary.made import overview_of
-from tests.summary.test_waits import check_sums, clip, locate, waits_in
+from tests.summary.test_waits import check_sums, clip, find_truth, locate, summed, waits_in
 
 MS = 10**6
 
@@ -61,7 +62,7 @@ def list_costs(
     if late.rank not in chosen or late.begin > high:
         wanted = wanted._replace(reason=late_truth.UNKNOWN, operation="")
     elif cut:
-        launched = rank.launches[late_truth.stream_of(of_begin(rank, late.begin)), late.begin]
+        launched = rank.launches[late_truth.stream_of(rank.find_nccl(late.begin)), late.begin]
         assert launched[1] > low, "the window shows the launch"
     if wanted.reason != late_truth.LAUNCH:
         is_known = wanted.reason != late_truth.UNKNOWN
@@ -79,11 +80,13 @@ def list_costs(
         yield (LATE_REASONS[wanted.reason], then.range, then.call, ""), left
 
 
-def of_begin(rank: late_truth.Rank, begin: int) -> object:
-    [kernel] = [row for row in rank.operations if row.begin == begin and str(row.name).startswith("nccl")]
-    return kernel
+@lru_cache(maxsize=1)
+def read_ranks(reports: tuple[Path, ...]) -> list[late_truth.Rank]:
+    """Return the reports of all ranks; they keep what was read of them."""
+    return [late_truth.Rank(Report(path)) for path in reports]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("time", "chosen"),
     [
@@ -103,7 +106,7 @@ def test_costs_are_those_of_plain_loops(
     )
     found = overview_of(reports, selection)
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
-    ranks = [late_truth.Rank(Report(path)) for path in reports]
+    ranks = read_ranks(reports)
     costs: Counter[tuple[object, ...]] = Counter()
     for late in list_late(find_truth(reports)):
         for what, ns in list_costs(ranks, late, low, high, frozenset(chosen)):
@@ -124,6 +127,7 @@ def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     check_sums(found)
 
 
+@pytest.mark.slow
 def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
     """Made up here: task 1 was delayed by task 3 in every other of its late calls, task 0 by task 1 in all."""
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
@@ -153,12 +157,13 @@ def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
 # ---- collectives and messages ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", [":", pytest.param("300ms:320ms", marks=pytest.mark.slow)])
 def test_collectives_and_messages_of_a_rank(
     shared_reports: Path, unpacked: Unpacked, tmp_path: Path, time: str
 ) -> None:
     """A pipeline of two stages, each with a communicator of its own; here they are on one node, with one clock."""
-    reports = copy_to_one_node(locate(shared_reports, unpacked, "ex3a-pp2"), tmp_path)
+    reports = tuple(copy_to_one_node(locate(shared_reports, unpacked, "ex3a-pp2"), tmp_path))
     found = overview_of(reports, Selection(window=None if time == ":" else parse_window(time)))
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     truth = find_truth(reports)
@@ -198,13 +203,14 @@ def find_longest(late: list[Late], rank: int, low: int = 0, high: int = 1 << 62)
     return max(stretches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "time"),
     [("ex3a-pp1", ":"), *(pytest.param("ex1a-slow", t, marks=pytest.mark.slow) for t in (":", "5s:9s"))],
 )
 def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, time: str) -> None:
     reports = locate(shared_reports, unpacked, name)
-    whole = overview_of(reports)
+    whole = summed(*reports)
     found = whole if time == ":" else overview_of(reports, Selection(window=parse_window(time)))
     low, high = (found.start_utc_ns + t for t in found.windows_ns[0]) if found.windows_ns else (0, 1 << 62)
     late, start = list_late(find_truth(reports)), whole.start_utc_ns

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nsys2prv_ng.summary.gpu_metrics_model import GpuMetricNumbers
 from tests.analysis.test_gpu_metrics import make_report
 from tests.summary.made import overview_of
@@ -18,6 +20,7 @@ def test_numbers_of_metrics(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ranks_that_used_the_gpu(samples: Path) -> None:
     numbers = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
     gpus = {(gpu.node, gpu.gpu): gpu.ranks for gpu in numbers.gpus}

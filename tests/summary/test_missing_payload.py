@@ -49,6 +49,7 @@ def test_exports_without_payload(shared_reports: Path, unpacked: Unpacked, names
     check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", [1, 0])
 def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
     """Rank 0 sends to rank 1, which sends to nobody; the kernel of the report with payload has no counterpart."""

@@ -25,6 +25,7 @@ def test_a_saved_summary_is_the_same_when_loaded(summary: JobSummary, tmp_path: 
     assert json.loads((tmp_path / "job.json").read_text()) == json.loads(json.dumps(summary.to_dict()))
 
 
+@pytest.mark.slow
 def test_a_dict_that_was_not_saved(summary: JobSummary) -> None:
     """asdict keeps tuples, JSON makes lists of them."""
     windows = replace(summary, windows_ns=[(0, 5), (7, 9)])
@@ -35,6 +36,7 @@ def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
     assert JobSummary.from_dict(json.loads(json.dumps(summary.to_dict())) | {"from the future": 1}) == summary
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("key", "value"),
     [

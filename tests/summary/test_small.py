@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.model import Cause, JobSummary
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, SIZE, Call, Kernel, write_nccl_report
@@ -51,6 +53,7 @@ def causes(found: JobSummary) -> list[Cause]:
     return sorted(gpu.idle_causes, key=lambda each: (each.cause, each.range, each.call))
 
 
+@pytest.mark.slow
 def test_of_operations_that_begin_together_the_first_that_was_launched_ends_the_gap(tmp_path: Path) -> None:
     path = report(
         tmp_path / "a.sqlite",
@@ -86,6 +89,7 @@ def test_a_launch_that_returned_before_the_gap_is_not_the_hosts(tmp_path: Path) 
     assert causes(overview_of([path])) == [Cause("queued", "", "", 100, 1)]
 
 
+@pytest.mark.slow
 def test_innermost_range_and_outermost_call_of_each_moment(tmp_path: Path) -> None:
     path = report(
         tmp_path / "a.sqlite",
@@ -108,6 +112,7 @@ def test_innermost_range_and_outermost_call_of_each_moment(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_a_gap_that_a_window_cuts(tmp_path: Path) -> None:
     """The trace begins with the first call: the window is from 190 to 250, then to 350."""
     path = report(
@@ -155,6 +160,7 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert (gpu.busy_ns, gpu.span_ns, gpu.idle_ns) == (170, 170, 0)
 
 
+@pytest.mark.slow
 def test_the_rate_is_of_the_kernels_whose_bytes_are_known(tmp_path: Path) -> None:
     payload = {COMMUNICATOR: 5, SIZE: 4096, OPERATION: 0}
     path = write_nccl_report(

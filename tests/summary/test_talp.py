@@ -108,6 +108,7 @@ def check_region(region: dict[str, Any], times: Times) -> None:
             assert region[key] == pytest.approx(value, rel=1e-12, abs=0), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("mpi-4", SETS))
 def test_regions_are_sums_over_the_reports(name: str, tmp_path: Path) -> None:
     reports, summary = summarized(name)
@@ -150,6 +151,7 @@ def make_hostile(summary: JobSummary, *, turned: bool = False) -> JobSummary:
     return replace(summary, efficiency=replace(summary.efficiency, ranges=ranges))
 
 
+@pytest.mark.slow
 def test_names_are_safe_and_distinct(tmp_path: Path) -> None:
     summary = summarized("single-graph")[1]
     regions = saved(make_hostile(summary), tmp_path / "a")["Application"]
@@ -200,6 +202,7 @@ def test_the_begin_of_a_damaged_report_is_unknown(tmp_path: Path) -> None:
         assert file.name == "1-processes-1-gpus-unknown-time.json" and "timestamp" not in json.loads(file.read_text())
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     done = run("summary", report, "--talp", "talp/run", cwd=tmp_path)
@@ -211,6 +214,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert JobSummary.from_dict(json.loads(again.stdout)).save_talp(tmp_path / "talp/run") == file
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     report = SAMPLES / "single-graph.sqlite"
@@ -228,6 +232,7 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
 # ---- reports that lack things ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_gpus_and_ranges(tmp_path: Path) -> None:
     report = without(SAMPLES / "mpi-4.rank0.sqlite", tmp_path / "cpu.sqlite", "CUPTI%", "CUDA%", "NVTX%")
     summary = nsys2prv_ng.summarize(report)

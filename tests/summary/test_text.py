@@ -47,6 +47,7 @@ def test_of_many_gpus_the_most_idle_are_shown(found: JobSummary) -> None:
     assert shown[-3].split()[-2:] == format_time(whole).split()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) -> None:
     """The largest numbers of a long job, in tasks without a rank."""

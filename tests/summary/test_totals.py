@@ -153,6 +153,7 @@ def test_mpi(made: tuple[JobSummary, list[Report]]) -> None:
             assert not each.sent_bytes and not each.received_bytes
 
 
+@pytest.mark.slow
 def test_calls_that_tell_no_bytes_are_not_said_to_have_none(shared_reports: Path) -> None:
     found = overview_of(sorted((shared_reports / "cpu").glob("2022.4.2-ompi_rank?.sqlite")))
     assert found.mpi and all(each.sent_bytes is each.received_bytes is None for each in found.mpi)
@@ -223,6 +224,7 @@ def measured(request: pytest.FixtureRequest, shared_reports: Path, unpacked: Unp
     return shared_reports, name, overview_of([unpacked(shared_reports / files[name])], demangled_names=True)
 
 
+@pytest.mark.slow
 def test_kernels_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> None:
     folder, name, found = measured
     expected = {

@@ -303,6 +303,7 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
 # ---- planted causes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rank_whose_host_is_late(tmp_path: Path) -> None:
     """Rank 1 launches each of its four kernels 2 ms after rank 0; both kernels end together."""
     reports = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from functools import lru_cache
+from functools import cache
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import pytest
 
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.model import JobSummary, WaitNumbers
-from tests.analysis.waits_truth import Kernel, find_truth
+from tests.analysis import waits_truth
+from tests.analysis.waits_truth import Kernel
 from tests.conftest import Unpacked, slow_but
 from tests.report_truth import Report
 from tests.spans import list_report_sets
@@ -28,9 +29,15 @@ def locate(shared_reports: Path, unpacked: Unpacked, name: str) -> tuple[Path, .
     return tuple(unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4))
 
 
-@lru_cache(maxsize=2)
+@cache
 def summed(*reports: Path) -> JobSummary:
     return overview_of(reports)
+
+
+@cache
+def find_truth(reports: tuple[Path, ...]) -> list[list[Kernel]]:
+    """Return the kernels of each rank, which no test changes."""
+    return waits_truth.find_truth(reports)
 
 
 def waits_in(found: JobSummary) -> WaitNumbers:
@@ -88,6 +95,7 @@ def check_sums(found: JobSummary) -> None:
         assert rank.reason == (max(by_reason, key=by_reason.__getitem__) if by_reason else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE))
 def test_ranks_of_one_node(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)
@@ -135,6 +143,7 @@ def test_a_window_counts_what_is_in_it(shared_reports: Path, unpacked: Unpacked)
     assert waits_in(found).split == sum(cut)
 
 
+@pytest.mark.slow
 def test_a_window_counts_the_operations_in_it(shared_reports: Path, unpacked: Unpacked) -> None:
     """Kernels of this job carry out one collective, or one message, each; every kernel that is seen counts one."""
     reports = locate(shared_reports, unpacked, "ex3a-pp2")
@@ -216,6 +225,7 @@ def test_all_time_in_kernels_waits_moves_or_is_not_split(any_set: tuple[Path, ..
 # ---- bandwidth -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex3a-pp1", ONE_NODE))
 def test_bandwidth_of_all_reduces(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     """The time of an operation is that from its last begin to its last end."""
@@ -254,6 +264,7 @@ def test_bandwidth_of_all_reduces(shared_reports: Path, unpacked: Unpacked, name
 # ---- waiting in ranges -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex3a-pp1", ("ex1a-slow", "ex3a-pp1")))
 def test_waiting_in_ranges(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     reports = locate(shared_reports, unpacked, name)

@@ -178,12 +178,14 @@ def test_ranges_have_a_path_each(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_derived_unasked(tmp_path: Path) -> None:
     plain = make(tmp_path, MPI_4, derived=False)
     assert PATH not in plain.trace.types and plain.path.empty and plain.lines.empty
     assert not {"critical_path", "path_lines"} & {account.name for account in plain.result.sources}
 
 
+@pytest.mark.slow
 def test_all_else_keeps_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_path = make(tmp_path, MPI_4)
     lines = (tmp_path / "x.prv").read_text().splitlines()
@@ -226,6 +228,7 @@ def list_events(records: Records, origin: int) -> list[tuple[int, int, int, int]
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
     """Row 0 is of rank 0, which is not selected. Pieces of one kind that touch are one interval."""
     options = ReadOptions(selection=Selection(ranks=frozenset({3})))
@@ -260,6 +263,7 @@ def test_rows_that_are_not_in_the_trace_are_dropped(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_path_beside_the_trace_declares_nothing(tmp_path: Path) -> None:
     with open_job(MPI_4, tmp_path, ReadOptions(selection=Selection(ranks=frozenset({1}))), Progress()) as job:
         labels = Labels()

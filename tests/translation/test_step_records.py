@@ -40,6 +40,7 @@ def list_gpu_rows(translated: Translated) -> dict[int, int]:
     return {row: translated.trace.task_of_row[row] - 1 for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reports", "name"), [(DDP, "step"), (MPI_4, "iteration")])
 def test_steps_of_main_threads_and_gpus(reports: list[Path], name: str, tmp_path: Path) -> None:
     translated = translated_set(reports, tmp_path)
@@ -80,6 +81,7 @@ def test_windows_cut_steps(tmp_path: Path) -> None:
     assert account.read == account.written + sum(account.dropped.values()) and account.dropped
 
 
+@pytest.mark.slow
 def test_no_steps_where_nothing_is_derived(tmp_path: Path) -> None:
     translate(DDP, tmp_path / "x.prv", derived=False)
     assert STEP not in read_trace(tmp_path / "x.prv").types
@@ -103,6 +105,7 @@ def test_repeated_kernels(shared_reports: Path, unpacked: Unpacked, tmp_path: Pa
         assert sorted(zip(own["name"], own["begin"], own["end"], strict=True)) == expected
 
 
+@pytest.mark.slow
 def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
     """Kernels alone: the steps of each rank are on the GPUs that it uses, also if some of them are not chosen."""
     paths = []

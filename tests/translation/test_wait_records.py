@@ -190,6 +190,7 @@ def test_parts_of_a_window_are_cut_from_those_of_the_whole(tmp_path: Path) -> No
     assert account.read == account.written + sum(account.dropped.values()) and account.written >= 0
 
 
+@pytest.mark.slow
 def test_nothing_is_derived_unasked(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     plain = make(tmp_path, reports, derived=False)

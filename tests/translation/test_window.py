@@ -201,6 +201,7 @@ def shown(cuts: list[Cut]) -> list[Cut]:
     return found
 
 
+@pytest.mark.slow
 def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window
@@ -280,6 +281,7 @@ def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> N
     assert list((tmp_path / "trace").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> None:
     last = "(SELECT MAX(start) FROM NVTX_EVENTS WHERE text LIKE 'iteration %')"
     statement = f'UPDATE NVTX_EVENTS SET "end" = NULL WHERE start = {last}'

@@ -201,6 +201,7 @@ def test_rows_of_nodes_and_cpus(tmp_path: Path) -> None:
         assert all(map(str.startswith, found, (wanted.rstrip("*") for wanted in expected)))
 
 
+@pytest.mark.slow
 def test_a_chain_of_many_windows_is_checked_at_once(tmp_path: Path) -> None:
     """Each window derives twice from the one before: 2 to the power of their number are the ways to the first."""
     derived = [

@@ -106,6 +106,7 @@ def test_each_rank_has_the_level_of_its_gpu(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_threads_are_those_of_the_calls(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_memory,cuda_api")
@@ -239,6 +240,7 @@ def _gpu(uuid: str, process: int) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_gpu(tmp_path: Path) -> None:
     """The level of a GPU is that of both processes, each with a report of its own; brute force over all changes."""
     rng = random.Random(3)

@@ -147,6 +147,7 @@ def test_without_derived_data_nothing_of_it_is_there(samples: Path, tmp_path: Pa
     assert not any(name.startswith("Metrics") for name in trace.names["THREAD"])
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> None:
     """Reports of two ranks that share the GPU: an interval in which either runs is busy."""
     sample = samples / "mpi-4.rank0.sqlite"
@@ -178,6 +179,7 @@ def test_operations_of_sources_that_are_not_chosen_do_not_count(samples: Path, t
     assert time_in(activity, COMPUTE) and not time_in(activity, MEMORY)
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("begin_and_end", ["0, 0", "start, start - 10", "-9223372036854775000, 5"])
 def test_a_damaged_call_launches_nothing(samples: Path, tmp_path: Path, begin_and_end: str) -> None:
     begin, end = begin_and_end.split(", ")
@@ -245,6 +247,7 @@ def test_a_gpu_is_not_idle_between_two_captures(samples: Path, tmp_path: Path, l
     assert stretch["value"].max() == longest
 
 
+@pytest.mark.slow
 def test_of_a_window_the_activity_is_that_of_the_whole(samples: Path, tmp_path: Path) -> None:
     report = samples / "ddp-2x2.rank0.sqlite"
     whole = translated_set([report], tmp_path / "whole", SOURCES)

@@ -287,6 +287,7 @@ def test_ranks_share_the_numbers_of_functions_but_not_of_addresses(tmp_path: Pat
     assert trace.values[MODULE] == {1: "libcuda.so.1", 2: "prog"}
 
 
+@pytest.mark.slow
 def test_a_large_table_is_read_in_blocks(tmp_path: Path) -> None:
     """Frames of a chain are in two blocks, and rows are in no order."""
     count, levels = 40_000, 6

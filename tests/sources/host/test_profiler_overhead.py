@@ -62,6 +62,7 @@ def _overhead(path: Path) -> tuple[int, pd.DataFrame, set[int]]:
     return utc, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(), callers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _with_overhead())
 def test_overhead_of_a_report_is_all_there(path: Path, tmp_path: Path) -> None:
     utc, rows, callers = _overhead(path)

@@ -202,6 +202,7 @@ def test_only_what_met_is_matched(run: Run) -> None:
     assert sum(result.dropped.values()) == unmatched_ends - no_end
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         partial(simulate, any_source=0.0),

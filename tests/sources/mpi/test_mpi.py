@@ -300,6 +300,7 @@ def test_calls_that_nsys_counts(samples: Path, shared_reports: Path, tmp_path: P
     assert get_account(summary, "mpi").dropped == {"merged into another row of the same call": merged}
 
 
+@pytest.mark.slow
 def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> None:
     """Ranks 0 and 1 of four: what went to and fro between them is known, and the rest is counted."""
     reports = sorted((shared_reports / "cpu").glob("2023.4.4-2node_rank?.sqlite"))
@@ -325,6 +326,7 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
     assert counts.read == counts.written + 30
 
 
+@pytest.mark.slow
 def test_reports_before_2023_show_calls(shared_reports: Path, tmp_path: Path) -> None:
     """They hold MPI as ranges of the NVTX domain MPI, which are calls then, and no NVTX beside them."""
     reports = sorted((shared_reports / "cpu").glob("2022.4.2-ompi_rank?.sqlite"))

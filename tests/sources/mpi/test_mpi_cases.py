@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.sources.small_reports import UTC, export, get_account, translate_reports
 from tests.trace_reader import Trace, pair_intervals
@@ -341,6 +343,7 @@ def test_members_that_one_rank_tells(tmp_path: Path) -> None:
     assert trace.values[COMMUNICATOR][2] == "communicator 2: ranks ? 0"
 
 
+@pytest.mark.slow
 def test_constants_of_mpich_and_open_mpi(tmp_path: Path) -> None:
     """-1 is any source for Open MPI and no process for MPICH, -2 the other way round."""
     for handle, any_source, nobody in ((WORLD, -1, -2), (0x44000000, -2, -1)):
@@ -375,6 +378,7 @@ def test_mrecv_may_have_taken_anything(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_reports_on_clocks_of_their_own(tmp_path: Path) -> None:
     """One began 1000 ns after the other, so that its times are smaller; handles of the world differ."""
     messages = ([message("MPI_Send", 5000, 5010, 0, 1)], [message("MPI_Recv", 4005, 4020, 1, 0, communicator=55)])
@@ -388,6 +392,7 @@ def test_reports_on_clocks_of_their_own(tmp_path: Path) -> None:
     assert trace.communicators == ["c:1:1:2:1:2"]
 
 
+@pytest.mark.slow
 def test_two_processes_of_one_rank_are_no_partners(tmp_path: Path) -> None:
     """Reports of two jobs: who is meant by rank 1 is not known."""
     reports = [

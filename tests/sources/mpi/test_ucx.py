@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.sources.small_reports import MAIN, WORKER, export, get_account, translate_reports
 from tests.trace_reader import pair_intervals
@@ -17,6 +18,7 @@ HERE, THERE, ELSEWHERE = 0x11, 0x22, -2
 """Uids of workers: of this report's process, of the other's, and of one that no report is of."""
 
 
+@pytest.mark.slow
 def test_calls_and_what_they_send(tmp_path: Path) -> None:
     tables = {
         "UCP_EVENTS": (CALLS, [(10, 30, MAIN, 0), (50, None, MAIN, 0)]),
@@ -64,6 +66,7 @@ def test_calls_and_what_they_send(tmp_path: Path) -> None:
     assert counts.dropped == {"no start or end": 1, "partly overlaps another call on its thread": 1}
 
 
+@pytest.mark.slow
 def test_a_worker_that_several_tasks_have_is_no_task(tmp_path: Path) -> None:
     owned = {"UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)])}
     sent = {"UCP_SUBMIT_EVENTS": (MESSAGES, [(12, 14, MAIN, 1, 0, 4096, HERE, 7)])}

@@ -180,6 +180,7 @@ def test_a_kernel_that_does_not_say_its_function_has_the_calls_of_the_group(tmp_
     assert sums(payloads(tmp_path, calls, [kernel(0, GENERIC)]), truth.BYTES) == [3]
 
 
+@pytest.mark.slow
 def test_devices_of_a_process_share_equal_calls(tmp_path: Path) -> None:
     """Two devices make the same two calls, in whatever order; kernels are launched in the reverse order of devices."""
     by_device = [all_reduce(10, 1), all_reduce(20, 2), all_reduce(30, 1), all_reduce(40, 2)]
@@ -192,6 +193,7 @@ def test_devices_of_a_process_share_equal_calls(tmp_path: Path) -> None:
         assert (sums(in_trace, truth.BYTES), sums(in_trace, truth.CALLS)) == ([3, 3], [2, 2])
 
 
+@pytest.mark.slow
 def test_devices_of_a_process_have_consecutive_messages(tmp_path: Path) -> None:
     calls = group([message(10 * i, "ncclSend", peer, 1 << i) for i, peer in enumerate((1, 2, 3, 0), 1)])
     kernels = [kernel(0, SEND_RECEIVE, device=1), kernel(1, SEND_RECEIVE, device=0)]

@@ -98,6 +98,7 @@ def peers(trace: Trace, event_type: int) -> list[tuple[int, str]]:
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_nth_send_to_a_rank_is_its_nth_receive(tmp_path: Path) -> None:
     calls = [[init(1, 0, 2), send(10, 1, 1), send(30, 1, 2)], [init(1, 1, 2), receive(20, 0, 9), receive(40, 0, 9)]]
     trace, messages = translated(write(tmp_path, calls), tmp_path / "trace.prv")
@@ -110,6 +111,7 @@ def test_the_nth_send_to_a_rank_is_its_nth_receive(tmp_path: Path) -> None:
     assert sorted(values) == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_messages_go_between_kernels_where_there_are_any(tmp_path: Path) -> None:
     calls = [[init(1, 0, 2), send(10, 1)], [init(1, 1, 2), receive(10, 0)]]
     kernels = {1: [Kernel(100, 150, "ncclDevKernel_SendRecv", 12)]}
@@ -132,6 +134,7 @@ def test_only_kernels_wait(tmp_path: Path, with_kernel: Sequence[int]) -> None:
         assert not np.isin(waits.row, job.whole.host_rows).any()
 
 
+@pytest.mark.slow
 def test_ranks_of_a_communicator_need_not_be_those_of_the_job(tmp_path: Path) -> None:
     calls = [[init(1, 1, 2), send(10, 0)], [init(1, 0, 2), receive(20, 1)]]
     trace, messages = translated(write(tmp_path, calls), tmp_path / "trace.prv")
@@ -141,6 +144,7 @@ def test_ranks_of_a_communicator_need_not_be_those_of_the_job(tmp_path: Path) ->
     assert messages.dropped == {}
 
 
+@pytest.mark.slow
 def test_members_are_ranks_in_task_order_where_none_is_missing(tmp_path: Path) -> None:
     """Of four ranks, 1 and 3 have a communicator that was made before the capture."""
     calls = [[all_reduce(5, 9)], [send(10, 1)], [all_reduce(5, 9)], [receive(20, 0)]]
@@ -188,6 +192,7 @@ def test_what_has_no_other_end_is_counted(tmp_path: Path) -> None:
     assert peers(trace, truth.RECEIVE_PEER)[-1] == (1, "rank 1")
 
 
+@pytest.mark.slow
 def test_communicators_do_not_mix(tmp_path: Path) -> None:
     calls = [
         [init(1, 0, 2), init(2, 0, 2, 3), send(10, 1, 1, 1), send(20, 1, 2, 2)],
@@ -224,6 +229,7 @@ def test_messages_beyond_the_window_are_counted(tmp_path: Path) -> None:
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_communicators_are_numbered_by_size_tasks_and_first_use(tmp_path: Path) -> None:
     """Their ids are random, so that two runs of a program have the same numbers only if ids do not matter."""
     pair_a, pair_b, world, world_again = 2**63 + 3, 3, 2**63 + 17, 17
@@ -251,6 +257,7 @@ def test_a_communicator_has_the_size_that_its_calls_tell(tmp_path: Path) -> None
     assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (8 ranks)"}
 
 
+@pytest.mark.slow
 def test_the_order_of_reports_does_not_matter(tmp_path: Path) -> None:
     calls = [[send(10, 1), all_reduce(20, 7)], [receive(20, 0), all_reduce(30, 7)]]
     paths = write(tmp_path, calls)

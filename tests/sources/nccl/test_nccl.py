@@ -181,6 +181,7 @@ def test_every_call_and_kernel_of_the_long_run_has_its_payload(long_ddp: Transla
     assert long_ddp.ends == ends, differences(long_ddp.ends, ends)
 
 
+@pytest.mark.slow
 def test_each_device_of_one_process_has_its_share_of_a_group(shared_reports: Path, tmp_path: Path) -> None:
     path = shared_reports / "gpu/oneproc-4gpu.sqlite"
     report = read_nccl_report(path)
@@ -197,6 +198,7 @@ def test_each_device_of_one_process_has_its_share_of_a_group(shared_reports: Pat
     assert sorted(values.get(truth.SEQUENCE, 0) for values in host) == list(range(33))
 
 
+@pytest.mark.slow
 def test_ranks_in_one_report_are_told_by_the_calls_that_made_the_communicator(
     shared_reports: Path, unpacked: Unpacked, tmp_path: Path
 ) -> None:
@@ -229,6 +231,7 @@ def test_calls_without_a_gpu_and_without_payloads(shared_reports: Path, tmp_path
     assert (trace.events["type"] == 9500).sum() == 2 * sum(len(read_nccl_report(path).calls) for path in paths)
 
 
+@pytest.mark.slow
 def test_the_summary_says_that_the_export_lacks_blobs(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """The payload's layout is in the report, the payloads are not."""
     _, summary = translate_reports(

@@ -73,6 +73,7 @@ def expected_lines() -> Counter[tuple[object, ...]]:
     return in_trace
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("form", [reports.JSON, reports.BLOB, reports.BLOB_OF_SIZE, reports.HEXADECIMAL])
 def test_payloads_of_calls_and_kernels(tmp_path: Path, form: str) -> None:
     """In JSON and in every form of bytes that was ever described; no capture with bytes was at hand."""
@@ -109,6 +110,7 @@ def test_operations_have_the_numbers_of_nccl(tmp_path: Path) -> None:
     assert trace.values[truth.OPERATION] == {1: "Sum", 2: "Product", 3: "Max", 5: "Avg", 6: "PreMulSum"}
 
 
+@pytest.mark.slow
 def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tmp_path: Path) -> None:
     """Domains are numbered by process: another one's first domain may have schemas with the same ids."""
     tables = reports.make_layout_tables([1])
@@ -123,6 +125,7 @@ def test_the_layout_of_nccls_domain_is_taken_where_processes_share_its_number(tm
         assert sum((truth.OPERATION, "Avg") in pairs for _, _, pairs in in_trace) == 1  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "payload",
     [b"", b"\1" * 31, struct.pack("<4Q", 1, 3, 8, 32) + bytes(8), struct.pack("<4Q", 9, (1 << 24) + 5, 24, 32), "zz"],
@@ -135,6 +138,7 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
     assert dropped == {"call with a payload that is not understood": 1, "kernel whose calls have no payload": 1}
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'])
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
@@ -189,6 +193,7 @@ def test_a_call_without_an_end_lasts_until_the_trace_ends(tmp_path: Path) -> Non
     assert list(zip(sizes["time"], sizes["value"], strict=True)) == [(0, 4096), (30, 2**40), (40, 0), (40, 0)]
 
 
+@pytest.mark.slow
 def test_nccls_domain_is_known_by_its_calls_where_its_name_is_missing(tmp_path: Path) -> None:
     """A capture that began later lacks the row that names the domain; a domain of another name is not NCCL's."""
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, environment=ALONE, named_domain=False)

@@ -152,6 +152,7 @@ def test_integers_like_the_mark_of_large_numbers(tmp_path: Path) -> None:
     assert trace.events["value"].tolist() == [value for *_, value in rows]
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_last_of_several_values_of_one_time(seed: int, tmp_path: Path) -> None:
     """Brute force over rows of which many agree in core, time and counter; two counters share a name."""
@@ -235,6 +236,7 @@ def test_a_number_that_another_metric_moved_is_kept() -> None:
         assert FAMILIES["node_metrics"]([each], known) == {each: of_both}
 
 
+@pytest.mark.slow
 def test_many_metrics_have_numbers_at_once_until_there_are_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     types = [make_node_metric(NAME, f"m{i}") for i in range(30_000)]
     begin = time.process_time()

@@ -87,6 +87,7 @@ def test_messages_alone_are_within_the_capture(tmp_path: Path) -> None:
     assert summary.duration_ns == 10_000
 
 
+@pytest.mark.slow
 def test_clocks_windows_and_values_of_all_reports(tmp_path: Path) -> None:
     one = export(
         tmp_path / "1.sqlite", ["cudaFree"], tables((150, TARGET, WARNING, "z"), (120, TARGET, ERROR, "z")), utc=UTC
@@ -101,6 +102,7 @@ def test_clocks_windows_and_values_of_all_reports(tmp_path: Path) -> None:
     assert get_account(summary, "diagnostics").dropped == {"outside the time of the trace": 2}
 
 
+@pytest.mark.slow
 def test_lost_data_is_a_warning_for_each_text(tmp_path: Path) -> None:
     everywhere = (150, HOST, WARNING, "12 events were lost.")
     maybe = (150, HOST, WARNING, "Not all CUDA events might have been collected.")

@@ -128,6 +128,7 @@ def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked,
     assert sorted(scaled) == sorted(n for n in names if n.endswith("[MHz]")) != []
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_ranks_that_used_the_gpu(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     trace, _ = translate_reports(reports, tmp_path / "x.prv", "gpu_metrics,kernels")
@@ -155,6 +156,7 @@ def test_only_changes(tmp_path: Path) -> None:
     assert told.dropped.get("unchanged", 0) == told.read - told.written
 
 
+@pytest.mark.fast_cases(1)
 @pytest.mark.parametrize(
     ("patterns", "chosen"),
     [
@@ -333,6 +335,7 @@ def test_changes_are_in_time_whatever_the_order_of_the_table(tmp_path: Path) -> 
     assert [(time, line["A"]) for _, time, line in _lines(trace)] == [(0, 3), (20, 4), (50, 3), (60, 5)]
 
 
+@pytest.mark.slow
 def test_kinds_of_gpu_that_number_their_metrics_differently(tmp_path: Path) -> None:
     rows = [(10, GPU_TYPE, 0, 1), (10, GPU_TYPE, 1, 2), (10, GPU_TYPE + 1, 0, 3), (10, GPU_TYPE + 1, 1, 4)]
     columns = ("timestamp", "typeId", "metricId", "value")

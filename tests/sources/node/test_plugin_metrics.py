@@ -260,6 +260,7 @@ VALUE = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(list(OF_TYPE)), st.dictionaries(st.sampled_from("vw"), VALUE)), max_size=12),

@@ -205,6 +205,7 @@ def test_agrees_with_brute_force(texts: list[str | None]) -> None:
     assert has_number.tolist() == [number is not None for _, number in expected]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(TEXTS, max_size=12))
 def test_names_are_single_lines(texts: list[str]) -> None:

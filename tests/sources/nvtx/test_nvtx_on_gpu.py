@@ -173,6 +173,7 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     assert got == gold
 
 
+@pytest.mark.slow
 def test_a_range_from_one_damaged_time_to_another(tmp_path, samples):
     """One of two operations that a range launched is longer ago than Paraver can show, and on a row nobody wants."""
     report = tmp_path / "a.sqlite"

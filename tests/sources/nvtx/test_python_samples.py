@@ -59,6 +59,7 @@ def test_one_level_unless_more_are_asked_for(tmp_path: Path) -> None:
     assert [level for level in range(100) if FUNCTION + level in trace.types] == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REPORTS.is_dir(), reason=NO_REPORTS)
 def test_a_real_report(tmp_path: Path) -> None:
     path = REPORTS / "gpu/sampled-1.sqlite"
