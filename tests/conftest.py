@@ -156,6 +156,13 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("dev")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import files that are slow as a whole in the fast tier."""
+    if config.getoption("markexpr") != "not slow" or not collection_path.match("test_*.py"):
+        return None
+    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
+
+
 def _use_own_cores(worker: int, workers: int) -> None:
     """Let a worker use its share of the cores, so that jobs do not fork more readers than there are cores for them."""
     cores = sorted(os.sched_getaffinity(0))

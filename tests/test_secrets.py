@@ -12,6 +12,8 @@ import pytest
 from tests.cli.program_runs import run
 from tests.cli.test_program import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2swordfish"
 VARIABLES = ("AWS_SECRET_ACCESS_KEY", "SLURM_JWT", "MY_RANK", "RANKS", "PATH", "HOME", "USER", "_", "X_SLURM_JOB")
 COMMANDS = ("PROCESS_0:COMMAND", "PROCESS_0:ARGUMENTS", "COMMAND_LINE")
@@ -37,7 +39,6 @@ def with_secrets(report: Path, copy: Path) -> Path:
     return copy
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--no-such-option",), ("--ranks", "77"), ("--align", "none", "--gzip")])
 def test_nothing_of_the_environment_gets_out(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Neither into a file nor onto the screen, also where it ends with an error or a report is left out."""

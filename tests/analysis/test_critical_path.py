@@ -174,7 +174,7 @@ def test_copies_that_wait(call: str, kind: int, memory: tuple[int, int], waits: 
     assert read_path(capture, tmp_path) == [(0, CUDA, "cudaGetDevice"), (100, HOST, ""), *rest[::-1]]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "waits"), [("cudaFree", True), ("cudaFreeAsync", False), ("cudaFreeHost", True)])
 def test_calls_that_wait_by_their_names(call: str, waits: bool, tmp_path: Path) -> None:
     capture = Capture()
@@ -195,6 +195,7 @@ def make_queries(*begins: int) -> Capture:
     return capture
 
 
+@pytest.mark.slow
 def test_a_thread_that_asks_for_an_event_again_and_again(tmp_path: Path) -> None:
     """It waits where it does nothing else in between."""
     assert read_path(make_queries(*range(1_000, 90_000, 10_000)), tmp_path) == [
@@ -211,7 +212,7 @@ def test_a_thread_that_sleeps_before_it_asks_again(tmp_path: Path) -> None:
     assert found == [(0, LAUNCH, "kernel"), (5_000, COMPUTE, "kernel"), (80_000, CUDA, "cudaEventQuery")]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [(1_000, 90_000), (79_500,)])
 def test_a_thread_that_asks_now_and_then(begins: Sequence[int], tmp_path: Path) -> None:
     """As PyTorch's allocators do: the operation ends between two queries, or within one, by chance."""
@@ -230,6 +231,7 @@ def make_graph() -> Capture:
     return capture
 
 
+@pytest.mark.slow
 def test_a_stream_that_waits_for_a_graph(tmp_path: Path) -> None:
     """It waits for the last node, which ended more than 10 us before."""
     capture = make_graph()
@@ -249,6 +251,7 @@ def test_a_thread_that_waits_for_a_graph(tmp_path: Path) -> None:
     assert found[-2:] == [(40_000, COMPUTE, "node 3"), (50_000, CUDA, "cudaEventSynchronize")]
 
 
+@pytest.mark.slow
 def test_events_that_a_stream_without_operations_passes_on(tmp_path: Path) -> None:
     """As in FSDP, where a stream waits for one that waits for a third; the last one began more than 10 us later."""
     capture = Capture()
@@ -266,7 +269,7 @@ def test_events_that_a_stream_without_operations_passes_on(tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("queued", "waits"), [(1_050, True), (900, False)])
 def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: bool, tmp_path: Path) -> None:
     """The host is far ahead of the device: a call returns as an operation ends, since the queue was full."""
@@ -285,7 +288,7 @@ def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: b
     assert found[-3:] == [(3_005_000, HOST, ""), (3_006_000, LAUNCH, "kernel"), (3_008_000, COMPUTE, "kernel")]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_worker_thread_begins_where_it_is_created(recorded: bool, tmp_path: Path) -> None:
     """Without calls of the operating system, the main thread is taken for its creator, at its first event."""
@@ -309,7 +312,7 @@ def test_a_worker_thread_begins_where_it_is_created(recorded: bool, tmp_path: Pa
     ]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", ["wait", "no wait", "nothing"])
 def test_a_thread_that_hands_over(shown: str, tmp_path: Path) -> None:
     """The main thread makes no calls for long, while a worker launches kernels: it waited, or was busy itself.

@@ -10,8 +10,9 @@ from tests.analysis import efficiency_truth as plain
 from tests.analysis.efficiency_reports import check_window, make
 from tests.translated import changed
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_calls_of_cuda_within_mpi_are_mpi(tmp_path: Path, samples: Path) -> None:
     """As MPI makes them for buffers on GPUs."""
     within = """INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (start, "end", eventClass, globalTid, nameId, returnValue)

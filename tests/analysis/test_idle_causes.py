@@ -16,6 +16,8 @@ from tests.report_truth import PUSH_POP, Objects, Report, split_name
 from tests.spans import find_gaps, list_report_sets
 from tests.summary.made import SETS, overview_of
 
+pytestmark = pytest.mark.slow
+
 _MPI_TABLES = ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
 _SHORTEST_SYSTEM_CALL = 10_000
 Found = dict[tuple[str, str, str], tuple[int, int]]
@@ -129,7 +131,6 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reports", list(list_report_sets(SETS)))
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in overview_of(reports).gpus if gpu.span_ns]
@@ -140,7 +141,6 @@ def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
         assert {(each.cause, each.range, each.call): (each.ns, each.gaps) for each in gpu.idle_causes} == causes
 
 
-@pytest.mark.slow
 def test_the_sets_have_every_cause(shared_reports: Path) -> None:
     reports = ("single-node.sqlite", "um-1.sqlite")
     found = [gpu for name in reports for gpu in overview_of([shared_reports / "gpu" / name]).gpus]

@@ -18,6 +18,8 @@ from tests.analysis.test_real_paths import locate as locate_set
 from tests.analysis.test_waits import locate
 from tests.conftest import Unpacked, slow_but
 
+pytestmark = pytest.mark.slow
+
 
 class Piece(NamedTuple):
     """A segment of the path; times in UTC."""
@@ -58,7 +60,6 @@ def sum_kinds(pieces: Sequence[Piece]) -> Counter[int]:
     return total
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_host_that_sleeps(samples: Path, tmp_path: Path, rank: int) -> None:
     """Before a launch call of one rank: all others wait for it in the collective."""
@@ -76,7 +77,6 @@ STRETCHED = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("samples/single-graph", STRETCHED))
 def test_what_the_path_is_in_takes_longer(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     """Kernels, host code, calls and moving: the piece is longer, and the rest of the path as it was.
@@ -128,7 +128,6 @@ def test_a_slower_link(shared_reports: Path, unpacked: Unpacked, tmp_path: Path,
     check_slower_link(copy_to_one_node(locate(shared_reports, unpacked, name), tmp_path), tmp_path)
 
 
-@pytest.mark.slow
 def test_a_slower_link_of_a_sample(samples: Path, tmp_path: Path) -> None:
     check_slower_link(copy_to_one_node([samples / f"ddp-2x2.rank{r}.sqlite" for r in range(4)], tmp_path), tmp_path)
 
@@ -152,7 +151,6 @@ def check_slower_link(reports: Sequence[Path], folder: Path) -> None:
 # ---- what is known of programs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_rank_that_loads_data(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """ex1a-slow: nearly all of the path is the loading of data of rank 0."""
     pieces = read_path(locate(shared_reports, unpacked, "ex1a-slow"), tmp_path)
@@ -161,7 +159,6 @@ def test_a_rank_that_loads_data(shared_reports: Path, unpacked: Unpacked, tmp_pa
     assert loading > 0.95 * window and {piece.rank for piece in pieces} == {0}
 
 
-@pytest.mark.slow
 def test_a_pipeline(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """ex3a-pp2: the path computes and sends from stage to stage, all of them in turn."""
     pieces = read_path(locate(shared_reports, unpacked, "ex3a-pp2"), tmp_path)

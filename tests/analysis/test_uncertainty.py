@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from nsys2prv_ng.analysis.uncertainty import Entries, measure_errors
 from tests.examples import examples
 
+pytestmark = pytest.mark.slow
+
 part = st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 30), st.booleans(), st.booleans())
 bound = st.sampled_from([0.0, 2.0, 10.0, np.inf])
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=examples(400))
 @given(st.lists(st.lists(part, min_size=1, max_size=5), max_size=6), st.tuples(bound, bound, bound))
 def test_errors_by_their_definition(

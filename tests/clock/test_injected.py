@@ -13,6 +13,8 @@ from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.clock.injected import Aligned, Error, aligned, put_into
 from tests.conftest import Unpacked
 
+pytestmark = pytest.mark.slow
+
 MS, PPM = 10**6, 1e-6
 MESSAGES = 2
 """Sends and receives between the nodes of the sets of two nodes: the programs end with a ring of messages."""
@@ -58,7 +60,6 @@ def test_two_nodes_with_offset_and_drift(long_set: list[Path], tmp_path: Path) -
     assert plain.worst_us > 50_000
 
 
-@pytest.mark.slow
 def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> None:
     errors = [
         Error(0, 0, "a"),
@@ -79,7 +80,6 @@ def test_four_reports_as_four_clocks(long_set: list[Path], tmp_path: Path) -> No
         assert abs(of_node[name].drift_ppm + error.drift / PPM) < 1
 
 
-@pytest.mark.slow
 def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(50 * MS, 20 * PPM)
     copies = put_into(long_set, [Error(), Error(), wrong, wrong], tmp_path, without=METRICS)
@@ -95,7 +95,6 @@ def test_a_table_of_clocks_gives_the_same_trace(long_set: list[Path], tmp_path: 
 # ---- less than a second ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_short_window_claims_no_drift(short_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(5 * MS, 10 * PPM)
     copies = put_into(short_set, [Error(), Error(), wrong, wrong], tmp_path)
@@ -107,7 +106,6 @@ def test_a_short_window_claims_no_drift(short_set: list[Path], tmp_path: Path) -
     assert before > 100 and (after, checked) == (0, 122 + MESSAGES)  # some ranks waited for more than 5 ms
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "collectives"])
 def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> None:
     result = aligned(short_set, short_set, tmp_path, source="kernels", align=way)
@@ -118,7 +116,6 @@ def test_nothing_injected(short_set: list[Path], tmp_path: Path, way: str) -> No
     assert violations(result)[:2] == (0, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "collectives"])
 def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way: str) -> None:
     copies = put_into(long_set, [Error()] * 4, tmp_path, without=METRICS)
@@ -127,7 +124,6 @@ def test_nothing_injected_for_seconds(long_set: list[Path], tmp_path: Path, way:
     assert set(result.drift_ppm) == {0.0}
 
 
-@pytest.mark.slow
 def test_alignment_does_not_need_the_source(short_set: list[Path], tmp_path: Path) -> None:
     """The trace has kernels only; NCCL's calls are read for the clocks all the same, and make no row."""
     wrong = Error(5 * MS)
@@ -151,7 +147,6 @@ def test_without_payloads_the_sequence_tells(short_set: list[Path], tmp_path: Pa
 FOUR = [Error(0, 0, "a"), Error(1 * MS, 0, "b"), Error(-1 * MS, 0, "c"), Error(1 * MS, 0, "d")]
 
 
-@pytest.mark.slow
 def test_mpi_ranks_as_four_hosts(mpi_set: list[Path], tmp_path: Path) -> None:
     copies = put_into(mpi_set, FOUR, tmp_path)
     result = aligned(mpi_set, copies, tmp_path, source="mpi")
@@ -164,7 +159,6 @@ def test_mpi_ranks_as_four_hosts(mpi_set: list[Path], tmp_path: Path) -> None:
     assert checked == 24 + 16 + 24 + 80
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("cut_start", "cut_end"), [(7, 0), (0, 9), (9, 5), (8, 8)])
 def test_a_report_that_begins_later_or_ends_earlier(
     mpi_set: list[Path], tmp_path: Path, cut_start: int, cut_end: int
@@ -185,7 +179,6 @@ def test_a_report_that_begins_later_or_ends_earlier(
     assert violations(result)[1] == 0
 
 
-@pytest.mark.slow
 def test_a_chain_of_communicators(mpi_set: list[Path], tmp_path: Path) -> None:
     """No two reports share the world: operations are left to ranks 0 and 1, 1 and 2, 2 and 3 in turn."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -224,7 +217,6 @@ def _leave_pairs(database: sqlite3.Connection, rank: int) -> None:
             )
 
 
-@pytest.mark.slow
 def test_stragglers(mpi_set: list[Path], tmp_path: Path) -> None:
     """5 % of the collectives end milliseconds late on one of the ranks."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -242,7 +234,6 @@ def test_stragglers(mpi_set: list[Path], tmp_path: Path) -> None:
         assert abs(offset[error.host] - offset["a"] + error.offset) < 5_000
 
 
-@pytest.mark.slow
 def test_a_name_that_begins_like_mpi_init(mpi_set: list[Path], tmp_path: Path) -> None:
     """MPI_Initialized, called by one rank long before MPI_Init, moves nothing."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -258,7 +249,6 @@ def test_a_name_that_begins_like_mpi_init(mpi_set: list[Path], tmp_path: Path) -
     assert result.worst_us == plain.worst_us < 5
 
 
-@pytest.mark.slow
 def test_no_collectives_keep_utc(mpi_set: list[Path], tmp_path: Path) -> None:
     copies = put_into(mpi_set, FOUR, tmp_path, without=["MPI_COLLECTIVES_EVENTS"])
     summary = translate(copies, tmp_path / "none.prv", TranslationPlan(sources=select_sources("mpi")))
@@ -268,7 +258,6 @@ def test_no_collectives_keep_utc(mpi_set: list[Path], tmp_path: Path) -> None:
     assert {node.correction.offset for node in summary.clocks.nodes} == {0}
 
 
-@pytest.mark.slow
 def test_one_collective_only(mpi_set: list[Path], tmp_path: Path) -> None:
     """Nothing can be held out: automatic alignment keeps UTC, and alignment that is asked for uses it."""
     copies = put_into(mpi_set, FOUR, tmp_path)
@@ -290,7 +279,6 @@ def test_one_collective_only(mpi_set: list[Path], tmp_path: Path) -> None:
     assert aligned(truth, copies, tmp_path, source="mpi", align="collectives").worst_us < 5
 
 
-@pytest.mark.slow
 def test_communicator_ids_over_2_to_the_63(short_set: list[Path], tmp_path: Path) -> None:
     wrong = Error(5 * MS)
     copies = put_into(short_set, [Error(), Error(), wrong, wrong], tmp_path)
@@ -312,7 +300,6 @@ def test_communicator_ids_over_2_to_the_63(short_set: list[Path], tmp_path: Path
 # ---- shifted exports -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("normalized", "shift"), [(True, 0), (False, 123_456_789_012), (True, -5_000_000_000)])
 def test_exports_that_were_shifted_already(short_set: list[Path], tmp_path: Path, normalized: bool, shift: int) -> None:
     """What --ts-normalize and --ts-shift add to every time, as the exporter does, is not added again."""

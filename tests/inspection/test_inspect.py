@@ -248,6 +248,7 @@ def test_tasks_nodes_and_ranks_of_a_job(name, tmp_path):
     assert {node: len(of) for node, of in found.nodes.items()} == Counter(hosts.values())
 
 
+@pytest.mark.slow
 def test_missing_ranks_and_reports_of_several_jobs(tmp_path):
     assert "no report of rank 3 of 4" in " ".join(look_at(*sorted(SAMPLES.glob("mpi-4.rank[0-2].sqlite"))).warnings)
     for name, utc in (("a", UTC), ("b", UTC + 200 * 86400 * 10**9)):
@@ -387,6 +388,7 @@ def test_a_report_named_twice(tmp_path):
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_would_not_be_in_a_trace(tmp_path):
     """GPU metrics as JSON only, events of tracers, and unknown tables; tables of descriptions are not events."""
     data = "{}"
@@ -520,6 +522,7 @@ def test_every_cut_of_a_report_ends_well(tmp_path):
             assert each.tables == {table: Sql(report).rows[table] for table in each.tables}
 
 
+@pytest.mark.slow
 def test_damage_of_a_table_that_no_source_reads(tmp_path):
     folder = folder_of(SAMPLE, tmp_path, "parquet")
     (folder / "OTHER_EVENTS.parquet").write_bytes(b"PAR1 this is no table")
@@ -606,6 +609,7 @@ def many(count: int) -> Inspection:
     return Inspection(reports, [], count, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 100, 120])
 def test_many_reports_are_a_row_each_within_the_width(width):
     lines = format_inspection(many(64), width).splitlines()

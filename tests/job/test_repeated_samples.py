@@ -182,11 +182,13 @@ def test_other_metrics_of_a_card_are_no_repetition(tmp_path: Path) -> None:
     assert check([shared, [(t + 5, CARD, 7) for t in times]], tmp_path) == [100, 100]
 
 
+@pytest.mark.slow
 def test_two_values_do_not_stand_for_a_thousand_between_them(tmp_path: Path) -> None:
     few, many = [(t, CARD, 6) for t in (0, 100_000)], [(t, CARD, 6) for t in range(50, 100_000, 100)]
     assert check([few, many], tmp_path) == [2, 1000]
 
 
+@pytest.mark.slow
 def test_a_pause_is_filled_by_another_report(tmp_path: Path) -> None:
     pausing = [(t, CARD, 6) for t in (*range(0, 1000, 10), *range(5000, 6000, 10))]
     # 995 to 4995, and 5995 behind the last.

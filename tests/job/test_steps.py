@@ -187,6 +187,7 @@ def test_the_last_rank_to_begin_and_to_end(find: Find) -> None:
     assert found == Found("step", [0, 1, 2, 3], [1_100, 3_100, 5_100, 7_100], [2_500, 4_500, 6_500, 8_500], "rank 0")
 
 
+@pytest.mark.slow
 def test_ranges_that_repeat_in_each_step(find: Find) -> None:
     """Microbatches within steps are none, though they cover as much time."""
     capture = make_rank(0, STEPS)
@@ -197,6 +198,7 @@ def test_ranges_that_repeat_in_each_step(find: Find) -> None:
     assert found is not None and found.name == "step"
 
 
+@pytest.mark.slow
 def test_steps_that_repeat_in_each_epoch(find: Find) -> None:
     capture = Capture()
     for epoch in range(3):
@@ -207,6 +209,7 @@ def test_steps_that_repeat_in_each_epoch(find: Find) -> None:
     assert found is not None and found.name == "epoch"
 
 
+@pytest.mark.slow
 def test_the_ranges_that_cover_most_time(find: Find) -> None:
     capture = make_rank(0, STEPS)
     for number in range(4):
@@ -243,6 +246,7 @@ def test_too_few_ranges(find: Find) -> None:
     assert find(make_rank(0, STEPS[:2])) is None
 
 
+@pytest.mark.slow
 def test_ranges_of_several_threads(find: Find) -> None:
     capture = make_rank(0, STEPS[:2])
     for number in (2, 3):
@@ -265,6 +269,7 @@ def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
     assert find(capture) is None
 
 
+@pytest.mark.slow
 def test_ranges_of_start_and_end(find: Find) -> None:
     """They need not nest: only push/pop ranges are steps."""
     capture = Capture()
@@ -299,6 +304,7 @@ def test_ranges_without_a_number_count_from_0(find: Find) -> None:
     )
 
 
+@pytest.mark.slow
 def test_named_ranges_with_a_number(find: Find) -> None:
     """They need not cover most time."""
     capture = make_rank(0, STEPS)

@@ -294,6 +294,7 @@ def test_streams_are_named_by_the_physical_gpu(samples: Path, tmp_path: Path) ->
         assert streams == [f"CUDA-D{rank}.S{stream}" for stream in (7, 15, 17)]
 
 
+@pytest.mark.slow
 def test_a_stream_number_of_two_contexts_is_two_rows(samples: Path, tmp_path: Path) -> None:
     sample = samples / "single-graph.sqlite"
     in_context_2 = "streamId = 16 AND rowid % 3 = 0"
@@ -341,6 +342,7 @@ def test_kernels_that_overlap_on_a_stream_have_a_second_row(
         assert ((on_first["begin"] < end) & (on_first["end"] > begin)).any()
 
 
+@pytest.mark.slow
 def test_three_operations_at_once_have_three_rows(samples: Path, tmp_path: Path) -> None:
     """Of a stream's first kernels one is drawn out over the next two, and the second of these over the first."""
     sample = samples / "mpi-4.rank0.sqlite"
@@ -400,6 +402,7 @@ def test_kernels_without_a_call_are_kept_and_counted(samples: Path, tmp_path: Pa
     assert check_trace(translated.trace.path).problems == []
 
 
+@pytest.mark.slow
 def test_a_kernel_is_linked_within_its_own_process(samples: Path, tmp_path: Path) -> None:
     """Processes of one report count their calls alike: all ids of the second process are ids of the first."""
     sample = samples / "mpi-4.rank0.sqlite"

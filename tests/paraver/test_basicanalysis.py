@@ -105,6 +105,7 @@ def test_streams_of_further_contexts_have_numbers_of_their_own(tmp_path: Path) -
     assert_recognised(trace)
 
 
+@pytest.mark.slow
 def test_a_number_of_another_gpu_is_no_clash(tmp_path: Path) -> None:
     trace = made_trace(tmp_path, [(10, 20, 0, 1, 7), (10, 20, 1, 2, 7)])
     assert stream_labels(trace) == ["CUDA-D0.S7", "CUDA-D1.S7"]

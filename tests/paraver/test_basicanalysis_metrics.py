@@ -30,6 +30,8 @@ from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets
 
+pytestmark = pytest.mark.slow
+
 CUDA_CALL, MEMORY, KERNEL, NCCL = 63000000, 63000001, 63000006, 63000007
 COPIES_AND_SETS = ("3", "4", "5", "6")
 SOURCES = ["cuda_api", "kernels", "memory_operations"]
@@ -185,12 +187,10 @@ def check_devices(same: Same, times: Sequence[tuple[int, int]], missing: int = 0
         assert device.orchestration == pytest.approx(most_active / efficiency.window_ns, rel=1e-12)
 
 
-@pytest.mark.slow
 def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
     check_devices(same, same.trace.measure_devices())
 
 
-@pytest.mark.slow
 def test_in_the_steps(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
     steps = nsys2prv_ng.summarize(reports).efficiency
@@ -201,7 +201,6 @@ def test_in_the_steps(tmp_path: Path) -> None:
     assert same.efficiency.nccl_as_communication.device == steps.in_steps.nccl_as_communication.device
 
 
-@pytest.mark.slow
 def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
     """The same options mean the same time if the steps are ranges of NVTX and the trace has these."""
     reports = sorted(SAMPLES.glob("ddp-2x2.rank*.sqlite"))
@@ -212,7 +211,6 @@ def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
     check_devices(same, same.trace.measure_devices())
 
 
-@pytest.mark.slow
 def test_graphs_traced_as_a_whole_are_not_seen(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     same = translate_and_sum([report], tmp_path / "trace.prv")
@@ -222,7 +220,6 @@ def test_graphs_traced_as_a_whole_are_not_seen(tmp_path: Path) -> None:
     check_devices(same, same.trace.measure_devices(), missing=graphs)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), [("oneproc-4gpu", {"13"}), ("um-1", {"14", "15"})])
 def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: str, values: set[str]) -> None:
     """Copies between GPUs and those of unified memory have values of their own."""
@@ -234,7 +231,6 @@ def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: s
     assert max(active for _, active in times) > max(active for _, active in same.trace.measure_devices())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
 def test_calls_of_host_rows_are_those_of_all_threads(name: str, tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"))

@@ -105,6 +105,7 @@ def test_nowhere_is_none() -> None:
     assert find_nsys() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", ["", "bin", "target-linux-x64", "target-linux-sbsa-armv8"])
 def test_nsys_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
     on_path = Fake(tmp_path / "path", version="version 2026.1.1.1")
@@ -114,6 +115,7 @@ def test_nsys_home_wins_over_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert find_nsys() == Nsys(home.path, "2023.1.1.1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["", "empty", "does/not/exist"])
 def test_path_serves_where_nsys_home_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
     on_path = Fake(tmp_path / "path")
@@ -123,6 +125,7 @@ def test_path_serves_where_nsys_home_holds_none(tmp_path: Path, monkeypatch: pyt
     assert found is not None and found.path == on_path.path
 
 
+@pytest.mark.slow
 def test_newest_of_the_install_folders(tmp_path: Path) -> None:
     for version in ("2024.10.1.5", "2024.9.2.7", "2023.4.4.54"):  # as text, 2024.9 would be the newest
         Fake(tmp_path / "opt" / version / "bin", version=f"NVIDIA Nsight Systems version {version}-1v0")
@@ -192,6 +195,7 @@ def test_export_has_the_permissions_of_any_new_file(report: Path, fake: Fake, tm
     assert made.stat().st_mode == plain.stat().st_mode
 
 
+@pytest.mark.slow
 def test_nsys_is_found_when_none_is_given(
     report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +209,7 @@ def test_relative_report(report: Path, fake: Fake, tmp_path: Path, monkeypatch: 
     assert export_report(Path(report.name), Path("out"), fake.nsys) == report.with_suffix(".sqlite")
 
 
+@pytest.mark.slow
 def test_blobs_and_json_are_asked_for_only_where_nsys_knows_them(report: Path, tmp_path: Path) -> None:
     new = Fake(tmp_path / "new", product="2026.2.1.210", help=HELP_2026)
     made = export_report(report, tmp_path, new.nsys)
@@ -217,6 +222,7 @@ def test_blobs_and_json_are_asked_for_only_where_nsys_knows_them(report: Path, t
     assert [word for word in half.exports()[0] if word.startswith("--include")] == ["--include-json=true"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made_by", "nsys_says"),
     [
@@ -256,6 +262,7 @@ def test_export_of_another_version_is_made_again(report: Path, fake: Fake, tmp_p
     assert len(fake.exports()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0, 50])
 def test_export_not_newer_than_the_report_is_made_again(
     report: Path, fake: Fake, tmp_path: Path, seconds: float
@@ -268,6 +275,7 @@ def test_export_not_newer_than_the_report_is_made_again(
     assert _value(there, "REPORT") == "the report of rank 0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("blobs", "again"), [("true", False), ("false", True)])
 def test_export_without_blobs_is_made_again_where_nsys_has_them(
     report: Path, tmp_path: Path, blobs: str, again: bool
@@ -401,6 +409,7 @@ def test_read_only_folder(report: Path, fake: Fake, tmp_path: Path, monkeypatch:
     assert len(fake.exports()) == 1, "found again"
 
 
+@pytest.mark.slow
 def test_reports_of_one_name_from_two_read_only_folders(
     tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +434,7 @@ def test_good_export_in_a_read_only_folder_is_used(
     assert fake.exports() == []
 
 
+@pytest.mark.slow
 def test_foreign_file_in_a_read_only_folder_does_not_matter(
     report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,6 +526,7 @@ def test_failure_is_told_in_one_line_and_leaves_nothing(
     assert error.value.exit_code == 1
 
 
+@pytest.mark.slow
 def test_failure_keeps_the_old_export(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = report.with_suffix(".sqlite")
     write_export(there, "2022.4.2.1")
@@ -575,6 +586,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_two_exports_at_once_never_show_half_a_file(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(slow=0.3)
     there = report.with_suffix(".sqlite")

@@ -78,7 +78,7 @@ def _pairs(path: Path, table: str) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------ which one is made
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offered", "name"),
     [
@@ -97,7 +97,7 @@ def test_best_kind_that_is_offered(report: Path, fake: Fake, tmp_path: Path, off
     Database(made).close()
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquetdir", "arrowdir"])
 def test_folder_is_what_nsys_wrote_and_what_it_left_out(report: Path, fake: Fake, tmp_path: Path, kind: str) -> None:
     fake.behave(help=HELP_2023 if kind == "parquetdir" else HELP_2023.replace("parquetdir", "arrows"))
@@ -110,6 +110,7 @@ def test_folder_is_what_nsys_wrote_and_what_it_left_out(report: Path, fake: Fake
     assert _types(fake) == [kind, "sqlite"]
 
 
+@pytest.mark.slow
 def test_folder_has_an_empty_table_where_the_report_has_none(report: Path, fake: Fake, tmp_path: Path) -> None:
     """So that it is known to be complete, and is not made again."""
     del fake.how["capture"]
@@ -127,6 +128,7 @@ def test_folder_that_has_the_table_is_left_as_it_is(report: Path, fake: Fake, tm
     assert _types(fake) == ["parquetdir"]
 
 
+@pytest.mark.slow
 def test_folder_has_the_permissions_of_any_new_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
     (fake.folder / "parquetdir").chmod(0o755)  # what nsys gives it
     assert export_report(report, tmp_path, fake.nsys).stat().st_mode & 0o777 == 0o755
@@ -135,6 +137,7 @@ def test_folder_has_the_permissions_of_any_new_folder(report: Path, fake: Fake, 
 # ------------------------------------------------------------------------------------------ which that are there do
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["_pqtdir", "_arwdir", ".sqlite"])
 @pytest.mark.parametrize("with_nsys", [True, False])
 def test_good_export_of_any_kind_is_used(
@@ -177,6 +180,7 @@ def test_other_version_or_part_of_the_report_is_replaced(
     assert _names(report.parent) == {report.name, there.name}
 
 
+@pytest.mark.slow
 def test_folder_without_what_nsys_can_give_is_made_again(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = _folder(report, capture=False)
     assert export_report(report, tmp_path, None) == there, "without nsys it must do"
@@ -191,6 +195,7 @@ def test_folder_without_what_nsys_can_give_is_made_again(report: Path, fake: Fak
     assert cannot.exports() == []
 
 
+@pytest.mark.slow
 def test_folder_of_which_a_table_is_older_than_the_report(report: Path, fake: Fake, tmp_path: Path) -> None:
     """A recipe has added a table to an old export."""
     there = _folder(report)
@@ -199,6 +204,7 @@ def test_folder_of_which_a_table_is_older_than_the_report(report: Path, fake: Fa
     assert "NVTX_EVENTS" in {path.stem for path in there.iterdir()}
 
 
+@pytest.mark.slow
 def test_folder_without_blobs_is_made_again(report: Path, tmp_path: Path) -> None:
     new = Fake(tmp_path / "new", product=VERSION)
     new.offer_folders("META_DATA_CAPTURE")
@@ -274,6 +280,7 @@ def test_nowhere_to_put_it(report: Path, fake: Fake, tmp_path: Path, foreign) ->
     assert _tree(report.parent) == before and fake.exports() == []
 
 
+@pytest.mark.slow
 def test_what_comes_during_the_export_stays(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = report.with_name("rank.0_pqtdir")
     fake.behave(says="exporting")
@@ -283,6 +290,7 @@ def test_what_comes_during_the_export_stays(report: Path, fake: Fake, tmp_path: 
     assert _names(report.parent) == {report.name, there.name}
 
 
+@pytest.mark.slow
 def test_export_that_another_translation_made_meanwhile_is_kept(report: Path, fake: Fake, tmp_path: Path) -> None:
     """It may be reading it."""
     fake.behave(says="exporting")
@@ -301,6 +309,7 @@ def _once(function: Callable[[], object]) -> Callable[[bytes], None]:
     return on_output
 
 
+@pytest.mark.slow
 def test_old_folder_comes_back_where_the_new_one_cannot_be_put(
     report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +393,7 @@ def test_size_of_a_folder_is_no_less_than_that_of_sqlite(tmp_path: Path, sample:
     assert get_export_size(folder) >= least
 
 
+@pytest.mark.slow
 def test_table_of_the_capture_reads_as_any_other(report: Path, fake: Fake, tmp_path: Path) -> None:
     made = export_report(report, tmp_path, fake.nsys)
     assert pq.read_table(made / "META_DATA_CAPTURE.parquet").to_pydict() == {

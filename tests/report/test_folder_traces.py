@@ -13,6 +13,8 @@ from tests.report.table_folders import ENDINGS, KINDS, other_types, tables_of, w
 from tests.spans import list_single_reports
 from tests.translated import bytes_of_trace
 
+pytestmark = pytest.mark.slow
+
 SETS = {name: sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("ddp-2x2", "mpi-4", "single-graph")}
 
 
@@ -33,7 +35,6 @@ def assert_same_trace(reports: Sequence[Path], folder: Path, kinds: Sequence[str
         shutil.rmtree(folder / kind)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "single-graph" else pytest.mark.slow) for name in SETS]
 )

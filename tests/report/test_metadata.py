@@ -190,6 +190,7 @@ def test_numbers_that_are_none(tmp_path, value):
     assert any("when it was captured" in warning for warning in metadata.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [-1, 2**22, 2**31 - 1, 2**62])
 def test_ranks_that_no_job_has(tmp_path, rank):
     """They would be counted up to, or be too large for what Paraver labels."""

@@ -48,6 +48,7 @@ def test_ticks_and_numbers():
     assert set(numbers) <= {0, 1, 2} and place == []
 
 
+@pytest.mark.slow
 def test_more_processes_than_work_and_no_work():
     assert run(1, lambda index, tick: index) == [0]
     assert run(0, lambda index, tick: index) == []
@@ -96,6 +97,7 @@ def test_a_process_that_the_system_ends():
     assert nobody_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "how"),
     [
@@ -109,6 +111,7 @@ def test_a_process_that_ends_otherwise(end, how):
     assert nobody_is_left()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_before_it_takes_its_work():
     """Whether the piece is sent before or after it has ended."""
     for pause in (0, 0.2):
@@ -138,6 +141,7 @@ def test_a_process_that_ends_in_the_middle_of_its_answer():
         run(2, do, processes=2, tick=lambda n: time.sleep(3))
 
 
+@pytest.mark.slow
 def test_an_answer_that_cannot_be_sent():
     class Unsendable:
         def __reduce__(self):
@@ -165,6 +169,7 @@ def test_no_more_processes(monkeypatch):
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("busy", [False, True])
 def test_processes_end_when_the_one_that_started_them_is_killed(busy):
     """Idle or in the middle of their work."""

@@ -145,6 +145,7 @@ def test_mpi_collectives(samples: Path, rank: int) -> None:
     assert len(expected) == 56
 
 
+@pytest.mark.slow
 def test_mpi_messages(samples: Path) -> None:
     """Every message of the four ranks, by what the rows of its two ends say."""
     said: Counter[tuple[object, ...]] = Counter()

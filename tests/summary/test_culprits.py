@@ -29,6 +29,8 @@ from tests.report_truth import Report
 from tests.summary.made import overview_of
 from tests.summary.test_waits import check_sums, clip, find_truth, locate, summed, waits_in
 
+pytestmark = pytest.mark.slow
+
 MS = 10**6
 
 
@@ -86,7 +88,6 @@ def read_ranks(reports: tuple[Path, ...]) -> list[late_truth.Rank]:
     return [late_truth.Rank(Report(path)) for path in reports]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("time", "chosen"),
     [
@@ -117,7 +118,6 @@ def test_costs_are_those_of_plain_loops(
     check_sums(found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("time", [":", "4.05s:4.1s", "4.1s:4.2s"])
 def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
@@ -127,7 +127,6 @@ def test_costs_of_calls_of_mpi_add_up(samples: Path, time: str) -> None:
     check_sums(found)
 
 
-@pytest.mark.slow
 def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
     """Made up here: task 1 was delayed by task 3 in every other of its late calls, task 0 by task 1 in all."""
     reports = sorted(samples.glob("mpi-4.rank*.sqlite"))
@@ -157,7 +156,6 @@ def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
 # ---- collectives and messages ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("time", [":", pytest.param("300ms:320ms", marks=pytest.mark.slow)])
 def test_collectives_and_messages_of_a_rank(
     shared_reports: Path, unpacked: Unpacked, tmp_path: Path, time: str
@@ -203,7 +201,6 @@ def find_longest(late: list[Late], rank: int, low: int = 0, high: int = 1 << 62)
     return max(stretches)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "time"),
     [("ex3a-pp1", ":"), *(pytest.param("ex1a-slow", t, marks=pytest.mark.slow) for t in (":", "5s:9s"))],
@@ -226,7 +223,6 @@ def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, t
         )
 
 
-@pytest.mark.slow
 def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unpacked) -> None:
     """The time of a wait can be pasted, whatever time was chosen when it was printed."""
     reports = locate(shared_reports, unpacked, "ex3a-pp1")

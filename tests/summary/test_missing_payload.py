@@ -13,6 +13,8 @@ from tests.report_truth import Report
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.summary.made import overview_of
 
+pytestmark = pytest.mark.slow
+
 NO_PAYLOAD, NO_COUNTERPART = "its NCCL call has no payload", "no report shows its counterpart"
 
 
@@ -27,7 +29,6 @@ def check_lines(found: JobSummary, reports: str) -> None:
         assert max(map(len, lines)) <= width
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "function"),
     [
@@ -49,7 +50,6 @@ def test_exports_without_payload(shared_reports: Path, unpacked: Unpacked, names
     check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lacking", [1, 0])
 def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
     """Rank 0 sends to rank 1, which sends to nobody; the kernel of the report with payload has no counterpart."""
@@ -72,7 +72,6 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
         assert found.warnings == [] and "payload" not in format_tables(found)
 
 
-@pytest.mark.slow
 def test_kernels_of_graphs_lack_no_payload(shared_reports: Path, unpacked: Unpacked) -> None:
     """The other ranks' graphs hide the counterparts of rank 0's kernels."""
     found = overview_of([unpacked(shared_reports / f"exercises/tpgraph-1x4.rank{rank}.sqlite") for rank in range(4)])

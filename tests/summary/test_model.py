@@ -32,6 +32,7 @@ def test_a_dict_that_was_not_saved(summary: JobSummary) -> None:
     assert JobSummary.from_dict(windows.to_dict()) == windows
 
 
+@pytest.mark.slow
 def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
     assert JobSummary.from_dict(json.loads(json.dumps(summary.to_dict())) | {"from the future": 1}) == summary
 

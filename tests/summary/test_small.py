@@ -67,6 +67,7 @@ def test_of_operations_that_begin_together_the_first_that_was_launched_ends_the_
     ]
 
 
+@pytest.mark.slow
 def test_a_launch_lasts_until_its_outermost_call_returns(tmp_path: Path) -> None:
     """The call of the runtime began before the gap with the driver's, which returned: the host was not ahead."""
     path = report(
@@ -80,6 +81,7 @@ def test_a_launch_lasts_until_its_outermost_call_returns(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.slow
 def test_a_launch_that_returned_before_the_gap_is_not_the_hosts(tmp_path: Path) -> None:
     path = report(
         tmp_path / "a.sqlite",
@@ -128,6 +130,7 @@ def test_a_gap_that_a_window_cuts(tmp_path: Path) -> None:
     assert (found.kernels[0].count, found.kernels[0].total_ns) == (1, 50)
 
 
+@pytest.mark.slow
 def test_operations_without_length(tmp_path: Path) -> None:
     """Their name and bytes are on the line that also ends them."""
     path = report(tmp_path / "a.sqlite", kernels=[(100, 100, 7, 1), (200, 230, 7, 2)], sets=[(150, 150, 64)])

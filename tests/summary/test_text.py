@@ -81,6 +81,7 @@ def make_large(numbers: T) -> T:
     return replace(numbers, **{name: large[kind] for name in names for kind in large if name.split("_")[-1] == kind})  # type: ignore[type-var]
 
 
+@pytest.mark.slow
 def test_what_is_absent_is_so_in_what_was_chosen(found: JobSummary) -> None:
     for chosen, where in (
         ([], "these reports"),

@@ -173,6 +173,7 @@ def test_chosen_ranks_have_the_numbers_that_they_have_among_all(shared_reports: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("ex3a-pp1", (*ONE_NODE, "ex2b-overlap")))
 def test_culprits_add_up_to_what_their_ranks_cost(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
     check_sums(summed(*locate(shared_reports, unpacked, name)))

@@ -12,6 +12,8 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.translation.translate import TranslationPlan, translate
 from tests.conftest import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 
 DRIFTING = """
@@ -38,7 +40,6 @@ def written(folder, options, resources, reports=DDP):
     return [(folder / f"out.{suffix}").read_bytes() for suffix in ("prv", "pcf", "row")], account, lines
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [ALL, WINDOWS, FEW], ids=["all", "windows", "few"])
 def test_cores_and_memory(tmp_path, options):
     expected = written(tmp_path, options, Resources(1, 10**9))
@@ -48,7 +49,6 @@ def test_cores_and_memory(tmp_path, options):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pcf", "out.prv", "out.row"]
 
 
-@pytest.mark.slow
 def test_clocks_that_drift(tmp_path):
     (tmp_path / "clocks.toml").write_text(DRIFTING)
     drifting = replace(ALL, align=tmp_path / "clocks.toml")
@@ -58,7 +58,6 @@ def test_clocks_that_drift(tmp_path):
         assert written(tmp_path, drifting, resources) == expected, resources
 
 
-@pytest.mark.slow
 def test_events_wait_in_the_folder_for_them(tmp_path, monkeypatch):
     """With no memory to hold them, all are written there; it is left empty."""
     (tmp_path / "tmp").mkdir()

@@ -17,6 +17,8 @@ from tests.report_truth import PUSH_POP
 from tests.trace_reader import pair_intervals, read_trace
 from tests.translated import Translated, translated_set
 
+pytestmark = pytest.mark.slow
+
 STEP = 63000430
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
@@ -40,7 +42,6 @@ def list_gpu_rows(translated: Translated) -> dict[int, int]:
     return {row: translated.trace.task_of_row[row] - 1 for row in rows}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("reports", "name"), [(DDP, "step"), (MPI_4, "iteration")])
 def test_steps_of_main_threads_and_gpus(reports: list[Path], name: str, tmp_path: Path) -> None:
     translated = translated_set(reports, tmp_path)
@@ -63,7 +64,6 @@ def test_steps_of_main_threads_and_gpus(reports: list[Path], name: str, tmp_path
     assert [f"{name} {value - 1}" for value in values["value"]] == values["name"].tolist()
 
 
-@pytest.mark.slow
 def test_windows_cut_steps(tmp_path: Path) -> None:
     whole = translated_set(DDP, tmp_path / "whole")
     cut = translated_set(DDP, tmp_path / "cut", selection=Selection(steps=(3, 4)))
@@ -81,13 +81,11 @@ def test_windows_cut_steps(tmp_path: Path) -> None:
     assert account.read == account.written + sum(account.dropped.values()) and account.dropped
 
 
-@pytest.mark.slow
 def test_no_steps_where_nothing_is_derived(tmp_path: Path) -> None:
     translate(DDP, tmp_path / "x.prv", derived=False)
     assert STEP not in read_trace(tmp_path / "x.prv").types
 
 
-@pytest.mark.slow
 def test_repeated_kernels(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Begin and end are those of a search that tries every period."""
     translated = translated_set([unpacked(shared_reports / "public/h100_2gpu_1s.sqlite")], tmp_path)
@@ -105,7 +103,6 @@ def test_repeated_kernels(shared_reports: Path, unpacked: Unpacked, tmp_path: Pa
         assert sorted(zip(own["name"], own["begin"], own["end"], strict=True)) == expected
 
 
-@pytest.mark.slow
 def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
     """Kernels alone: the steps of each rank are on the GPUs that it uses, also if some of them are not chosen."""
     paths = []

@@ -77,6 +77,7 @@ def per_group(events: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return lasts.groupby(keys)["duration"].agg(["size", "sum"]).astype(np.int64).reset_index()
 
 
+@pytest.mark.slow
 def test_the_checker_finds_nothing(translated: Translated) -> None:
     assert check_trace(translated.trace.path).problems == []
 
@@ -162,6 +163,7 @@ def test_calls_of_each_thread_and_name(translated: Translated) -> None:
     assert compare_tables(per_group(translated.intervals(CUDA_API), ["row", "name"]), together, columns) == ""
 
 
+@pytest.mark.slow
 def test_nvtx_of_each_thread_domain_and_text(translated: Translated) -> None:
     found = _nvtx_of_trace(translated)
     keys = ["row", "style", "domain", "name", "number"]
@@ -446,6 +448,7 @@ def test_nvtx_ranges_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> Non
 # ---- what no real report has -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_has_no_end_lasts_until_the_trace_ends(tmp_path: Path, samples: Path) -> None:
     last = "(SELECT MAX(start) FROM NVTX_EVENTS WHERE text LIKE 'iteration %')"
     statement = f'UPDATE NVTX_EVENTS SET "end" = NULL WHERE start = {last}'

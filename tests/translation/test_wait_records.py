@@ -16,6 +16,8 @@ from tests.conftest import SAMPLES
 from tests.spans import list_report_sets
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
+pytestmark = pytest.mark.slow
+
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, MPI = 63000006, 63000007, 63000008, 63000001, (50000001, 50000002, 50000003)
 PART, WAITED_FOR, REASON, GPU, LATENESS = range(63000410, 63000415)
 WAITING, MOVING = 1, 2
@@ -168,7 +170,6 @@ def test_every_time_of_a_gpu_has_the_value_of_its_kernels(made: Made) -> None:
     assert len(checked) >= 4
 
 
-@pytest.mark.slow
 def test_parts_of_a_window_are_cut_from_those_of_the_whole(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     whole = make(tmp_path, reports)
@@ -190,7 +191,6 @@ def test_parts_of_a_window_are_cut_from_those_of_the_whole(tmp_path: Path) -> No
     assert account.read == account.written + sum(account.dropped.values()) and account.written >= 0
 
 
-@pytest.mark.slow
 def test_nothing_is_derived_unasked(tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
     plain = make(tmp_path, reports, derived=False)
@@ -206,7 +206,6 @@ def test_nothing_is_derived_unasked(tmp_path: Path) -> None:
     assert not {"waits", "wait_lines", "gpu_waits"} & set(names)
 
 
-@pytest.mark.slow
 def test_the_shortest_wait_with_a_line(tmp_path: Path) -> None:
     made = make(tmp_path, sorted(SAMPLES.glob("ddp-2x2.*.sqlite")), wait_lines=0)
     waits = made.intervals(WAITED_FOR)

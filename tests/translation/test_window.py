@@ -207,6 +207,7 @@ def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) 
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window
 
 
+@pytest.mark.slow
 def test_points_of_a_window_are_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.points, cut.expected[1]) == "", cut.window
@@ -271,6 +272,7 @@ def test_a_window_after_the_end_is_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> None:
     """Two captures with nothing between them."""
     sample = samples / "single-graph.sqlite"

@@ -3,11 +3,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.checker.trace_lines import NOT_INTEGER, OVERFLOW, split_fields
 from tests.examples import examples
+
+pytestmark = pytest.mark.slow
 
 FIELD = st.one_of(
     st.text("0123456789-+. \rex#\xff", max_size=24),

@@ -92,6 +92,7 @@ def test_graphs_that_were_made(tmp_path: Path) -> None:
     ] == [row[:4] for row in made]
 
 
+@pytest.mark.slow
 def test_nodes_of_graphs(tmp_path: Path) -> None:
     report = _single_node()
     trace, summary = translate_reports(

@@ -78,6 +78,7 @@ def test_the_trace_is_sound_and_everything_read_is_accounted_for(translated: Tra
     assert account.written == lines["line"].nunique() > 0
 
 
+@pytest.mark.slow
 def test_time_in_compute_communication_and_memory_is_the_union_of_their_operations(translated: Translated) -> None:
     activity = levels(translated, ACTIVITY)
     for kind in (COMPUTE, COMMUNICATION, MEMORY):
@@ -110,6 +111,7 @@ def test_idle_stretches_are_the_gaps_of_nvidia(translated: Translated) -> None:
         assert time_in(activity[activity["row"] == row], IDLE).get(row, 0) == sum_lengths(expected)
 
 
+@pytest.mark.slow
 def test_kernels_running_and_in_flight_are_counted(translated: Translated) -> None:
     for event_type, first in ((RUNNING, "begin"), (IN_FLIGHT, "launched")):
         values = levels(translated, event_type)

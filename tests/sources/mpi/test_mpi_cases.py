@@ -109,6 +109,7 @@ def count_messages(summary: TranslationResult) -> tuple[int, dict[str, int]]:
     return messages.read, messages.dropped
 
 
+@pytest.mark.slow
 def test_immediate_calls_complete_in_their_wait(tmp_path: Path) -> None:
     """The same handle is used by three requests of a process, and by another process. Rows need not be in order."""
     messages = [
@@ -132,6 +133,7 @@ def test_immediate_calls_complete_in_their_wait(tmp_path: Path) -> None:
     assert count_messages(summary) == (3, {})
 
 
+@pytest.mark.slow
 def test_a_receive_ends_on_the_thread_that_waits(tmp_path: Path) -> None:
     messages = [message("MPI_Send", 100, 110, 0, 1), message("MPI_Irecv", 100, 110, 1, 0, request=4)]
     waits = [wait("MPI_Wait", 120, 150, 1, 4, thread=1)]
@@ -140,6 +142,7 @@ def test_a_receive_ends_on_the_thread_that_waits(tmp_path: Path) -> None:
     assert lines(trace) == [(0, 100, 2, 150, 8, 5)]
 
 
+@pytest.mark.slow
 def test_persistent_requests(tmp_path: Path) -> None:
     """Each start sends or receives once; a persistent collective and a request from before the capture do neither."""
     messages = [
@@ -175,6 +178,7 @@ def test_persistent_requests(tmp_path: Path) -> None:
     assert get_account(summary, "mpi").dropped == {MERGED: 2}
 
 
+@pytest.mark.slow
 def test_a_receive_whose_end_is_not_recorded(tmp_path: Path) -> None:
     """The wait is of a later request with the same handle."""
     messages = [
@@ -189,6 +193,7 @@ def test_a_receive_whose_end_is_not_recorded(tmp_path: Path) -> None:
     assert count_messages(summary) == (2, {"sent, and the end of its receive was not recorded": 1})
 
 
+@pytest.mark.slow
 def test_sendrecv_is_one_call(tmp_path: Path) -> None:
     """Of two rows the send and then the receive, or of one that is both."""
     messages = [
@@ -221,6 +226,7 @@ def test_sendrecv_is_one_call(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_sound_are_counted(tmp_path: Path) -> None:
     """And since one may be a message, unequal numbers of sends and receives in such captures stay unmatched."""
     messages = [
@@ -253,6 +259,7 @@ def test_rows_that_are_not_sound_are_counted(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_communicators_by_root_count_and_size(tmp_path: Path) -> None:
     """A handle means another communicator after it was freed; processes call the same communicator differently."""
     communicators = [
@@ -323,6 +330,7 @@ def test_reports_without_communicators(tmp_path: Path) -> None:
     assert trace.values[PARTNER] == {3: "unknown rank"}
 
 
+@pytest.mark.slow
 def test_members_that_one_rank_tells(tmp_path: Path) -> None:
     """Where reports of other members are missing, and only if the list fits what the rank says of itself."""
     ranks = (0,)
@@ -362,6 +370,7 @@ def test_constants_of_mpich_and_open_mpi(tmp_path: Path) -> None:
         assert trace.values[PARTNER] == {2: "rank 1", 4: "no process", 5: "any source"}
 
 
+@pytest.mark.slow
 def test_mrecv_may_have_taken_anything(tmp_path: Path) -> None:
     """A probe found its message, which is not recorded. The receive before it is certain, the one after it is not."""
     messages = [
@@ -419,6 +428,7 @@ def test_calls_without_a_table_entry_or_a_name(tmp_path: Path) -> None:
     assert shown >= {(2001, "(no name)", 10), (2002, "MPIX_New_call", 10), (2003, "name 12345", 0)}
 
 
+@pytest.mark.slow
 def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
     """Exports leave out empty tables, and other versions have other columns."""
     columns = ("start", "end", "globalTid", "textId")
@@ -458,6 +468,7 @@ def nvtx_rows(rank: int = 0) -> list[Row]:
     ]
 
 
+@pytest.mark.slow
 def test_ranges_of_the_domain_mpi_are_calls(tmp_path: Path) -> None:
     """Only those that are named as calls are, and only in that domain; they are no NVTX ranges then."""
     path = export(tmp_path / "r.sqlite", NAMES, {"NVTX_EVENTS": (NVTX_COLUMNS, nvtx_rows())})
@@ -473,6 +484,7 @@ def test_ranges_of_the_domain_mpi_are_calls(tmp_path: Path) -> None:
     assert nvtx.read == 4
 
 
+@pytest.mark.slow
 def test_ranges_of_that_domain_beside_tables_of_calls(tmp_path: Path) -> None:
     """They are the program's own."""
     tables = {
@@ -491,6 +503,7 @@ def test_calls_that_are_all_unsound(tmp_path: Path) -> None:
     assert get_account(summary, "mpi").dropped == {"ends before it starts": 1}
 
 
+@pytest.mark.slow
 def test_sizes_that_no_communicator_has(tmp_path: Path) -> None:
     """Nobody counts the ranks of a damaged one."""
     rows = [(0, 3, WORLD, 0, 0, 2**62, None, None, "9" * 5000), (1, 3, WORLD, 0, 2**40, 2, None, None, None)]
@@ -499,6 +512,7 @@ def test_sizes_that_no_communicator_has(tmp_path: Path) -> None:
     assert trace.communicators == ["c:1:1:2:1:2"]
 
 
+@pytest.mark.slow
 def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
     """A receive that crosses another call and lasts longer than the trace is a line that ends with it."""
     messages = [
@@ -511,6 +525,7 @@ def test_messages_of_calls_that_are_not_shown(tmp_path: Path) -> None:
     assert [line[3] for line in lines(trace)] == [9001]
 
 
+@pytest.mark.slow
 def test_sends_without_a_tag(tmp_path: Path) -> None:
     messages = [message("MPI_Send", 20, 30, 0, 1, tag=None), message("MPI_Send", 40, 50, 0, 1, tag=-1)]
     messages += [message("MPI_Recv", 20, 30, 1, 0), message("MPI_Recv", 40, 50, 1, 0, tag=-1)]

@@ -75,6 +75,7 @@ def sums(in_trace: Sequence[tuple[int, dict[int, object]]], kind: int) -> list[o
 # ---- launches in reports ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_kernel_has_the_sums_of_its_calls_and_each_other_value_once(tmp_path: Path) -> None:
     calls = group(
         [
@@ -98,6 +99,7 @@ def test_a_kernel_has_the_sums_of_its_calls_and_each_other_value_once(tmp_path: 
     }
 
 
+@pytest.mark.slow
 def test_groups_nest_and_their_outermost_end_launches(tmp_path: Path) -> None:
     calls = [
         Call(1, 2, "ncclGroupStart"),
@@ -142,6 +144,7 @@ def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
     assert in_trace == {1000: 1, 1010: 16, 1020: 256}
 
 
+@pytest.mark.slow
 def test_kernels_without_a_call_are_counted(tmp_path: Path) -> None:
     calls = [all_reduce(10, 1), Call(30, 40, "ncclCommCount")]
     kernels = [
@@ -175,6 +178,7 @@ def test_kernels_of_a_group_have_the_calls_of_their_functions(tmp_path: Path) ->
     assert sums(in_trace, truth.BYTES) == [None, 17, 2]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_say_its_function_has_the_calls_of_the_group(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1), all_gather(20, 2)])
     assert sums(payloads(tmp_path, calls, [kernel(0, GENERIC)]), truth.BYTES) == [3]
@@ -208,6 +212,7 @@ def test_communicators_have_kernels_in_the_order_of_their_first_calls(tmp_path: 
     assert len({str(label) for label in sums(in_trace, truth.COMMUNICATOR)}) == 2
 
 
+@pytest.mark.slow
 def test_where_calls_do_not_come_out_even_each_kernel_has_all(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1), all_reduce(20, 2), all_reduce(30, 4)])
     in_trace = payloads(tmp_path, calls, [kernel(0, ALL_REDUCE, stream=7), kernel(1, ALL_REDUCE, stream=8)])

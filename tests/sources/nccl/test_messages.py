@@ -174,12 +174,14 @@ def test_members_are_not_guessed_where_one_is_missing(tmp_path: Path, known: str
     assert min(trace.events[trace.events["type"] == truth.SEND_PEER]["value"]) > len(unknown)
 
 
+@pytest.mark.slow
 def test_one_known_rank_leaves_the_other_to_the_other_member(tmp_path: Path) -> None:
     calls = [[init(1, 1, 2), send(10, 0)], [receive(20, 1)]]
     trace, _ = translated(write(tmp_path, calls), tmp_path / "trace.prv")
     assert lines(trace) == [(0, 9, 1, 1023, 64)]
 
 
+@pytest.mark.slow
 def test_what_has_no_other_end_is_counted(tmp_path: Path) -> None:
     calls = [
         [init(1, 0, 3), send(10, 1), send(20, 1), send(30, 2), receive(40, 2)],
@@ -202,6 +204,7 @@ def test_communicators_do_not_mix(tmp_path: Path) -> None:
     assert lines(trace) == [(0, 9, 1, 1023, 1), (0, 19, 1, 1013, 2)]
 
 
+@pytest.mark.slow
 def test_a_process_of_several_ranks_is_not_taken_for_one(tmp_path: Path) -> None:
     calls = [Call(1, 2, "ncclCommInitAll", {COMMUNICATOR: 1, DEVICES: 2}), send(10, 1), receive(20, 0)]
     trace, messages = translated(write(tmp_path, [calls]), tmp_path / "trace.prv")
@@ -267,6 +270,7 @@ def test_the_order_of_reports_does_not_matter(tmp_path: Path) -> None:
         assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 def test_sequence_numbers_count_collectives_and_messages_apart(tmp_path: Path) -> None:
     calls = [[init(1, 0, 1), all_reduce(10, 1), send(20, 0), all_reduce(30, 1), receive(40, 0), send(50, 0)]]
     trace, _ = translated(write(tmp_path, calls), tmp_path / "trace.prv")

@@ -96,6 +96,7 @@ def test_json_text_may_be_registered(tmp_path: Path) -> None:
     assert dropped == {"call without payload: the export has none": 1}
 
 
+@pytest.mark.slow
 def test_operations_have_the_numbers_of_nccl(tmp_path: Path) -> None:
     """ncclRedOp_t plus 1; a number instead of a name is that of ncclRedOp_t; other names follow."""
     operations = ["Avg", 1, "PreMulSum", "Sum", 2]
@@ -138,7 +139,7 @@ def test_bytes_that_are_not_understood_are_counted(tmp_path: Path, payload: obje
     assert dropped == {"call with a payload that is not understood": 1, "kernel whose calls have no payload": 1}
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "17", "{}", '{"Colour": 3}', '{"NCCL communicator ID": null}'])
 def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> None:
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS[1:2])
@@ -148,6 +149,7 @@ def test_text_that_is_not_understood_is_counted(tmp_path: Path, text: str) -> No
     assert dropped == {"call with a payload that is not understood": 1}
 
 
+@pytest.mark.slow
 def test_payloads_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     path = reports.write_nccl_report(tmp_path / "report.sqlite", CALLS, KERNELS, reports.NO_PAYLOAD)
     in_trace, dropped = lines_of(path, tmp_path / "trace.prv")
@@ -162,6 +164,7 @@ def test_payloads_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
 # ---- calls that cannot be shown --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
     good = CALLS[1]
     calls = [
@@ -203,6 +206,7 @@ def test_nccls_domain_is_known_by_its_calls_where_its_name_is_missing(tmp_path: 
     assert lines_of(path, tmp_path / "other.prv") == (Counter(), {})
 
 
+@pytest.mark.slow
 def test_a_report_without_nccl_has_none(samples: Path, tmp_path: Path) -> None:
     trace, summary = translate_reports([samples / "single-graph.sqlite"], tmp_path / "trace.prv", "kernels,nccl")
     assert (get_account(summary, "nccl").read, get_account(summary, "nccl_messages").read) == (0, 0)
@@ -257,6 +261,7 @@ def test_blobs_are_read_as_bytes_whatever_their_type(tmp_path: Path) -> None:
     assert columns.blobs["c"].to_pylist() == [None] * 4
 
 
+@pytest.mark.slow
 def test_numbers_that_no_communicator_has(tmp_path: Path) -> None:
     """Ranks and devices up to 2**63 are damage, and nobody counts them."""
     huge = {RANKS: 2**62, RANK: 2**61, "No. of devices": 2**60, PEER: 2**62, ROOT: 2**62}

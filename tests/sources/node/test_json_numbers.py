@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from nsys2prv_ng.sources.node.json_numbers import find_numbers
 from tests.examples import examples
 
+pytestmark = pytest.mark.slow
+
 NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*", re.ASCII)
 
 

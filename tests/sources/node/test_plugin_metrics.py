@@ -36,6 +36,8 @@ from tests.sources.node.node_reports import (
 )
 from tests.sources.small_reports import MAIN, Rows, export, get_account, translate_reports
 
+pytestmark = pytest.mark.slow
+
 NAME = "plugin_metrics"
 TYPE = 281_492_156_579_841
 STRINGS = ["GenericCounters", "", "rx_bytes", "tx_bytes", "load [%]", "eth0"]
@@ -260,7 +262,6 @@ VALUE = (
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(list(OF_TYPE)), st.dictionaries(st.sampled_from("vw"), VALUE)), max_size=12),

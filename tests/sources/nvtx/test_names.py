@@ -194,6 +194,7 @@ PIECES = st.sampled_from(FIELDS + WORDS + NUMBERS)
 TEXTS = st.one_of(st.lists(PIECES, max_size=8).map("".join), st.text(max_size=30))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(1000), deadline=None)
 @given(st.lists(st.one_of(TEXTS, st.none()), max_size=12))
 def test_agrees_with_brute_force(texts: list[str | None]) -> None:

@@ -144,6 +144,7 @@ def test_overlapping_start_end_ranges(samples, tmp_path):
     assert {"a", "b"} <= {name for _, name, *_ in got}
 
 
+@pytest.mark.slow
 def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     """nvtx_gpu_proj_sum of nsys 2025.3: instances and total projected time of each range, over all its streams."""
     report = unpacked(shared_reports / "bench/ddplong-2x2.rank0.sqlite.xz")
