@@ -160,7 +160,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Do not even import files that are slow as a whole in the fast tier."""
     if config.getoption("markexpr") != "not slow" or not collection_path.match("test_*.py"):
         return None
-    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text() or None
+    return bool(_SLOW_AS_A_WHOLE.search(collection_path.read_text())) or None
 
 
 def _use_own_cores(worker: int, workers: int) -> None:
@@ -193,6 +193,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _OF_REPORTS = re.compile(r"(?:samples|gpu|cpu|public|bench|exercises)/[^]]+(?=]$)")
+_SLOW_AS_A_WHOLE = re.compile(r"^pytestmark = pytest\.mark\.slow\b", re.MULTILINE)
 _OF_DAMAGE = re.compile(r"test_damaged_reports\[(\w+)-(\d+)]$")
 
 
