@@ -244,6 +244,7 @@ def test_a_stream_that_waits_for_a_graph(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_thread_that_waits_for_a_graph(tmp_path: Path) -> None:
     capture = make_graph()
     capture.sync("cudaEventSynchronize", 15_500, 55_000, EVENT_SYNC, event=5)
@@ -383,6 +384,7 @@ def test_a_window_after_a_collective(tmp_path: Path) -> None:
         assert found.kind.tolist() == [COMPUTE]
 
 
+@pytest.mark.slow
 def test_a_thread_that_waits_for_a_stream_that_waits_for_another(tmp_path: Path) -> None:
     capture = Capture()
     capture.kernel(capture.call("cudaLaunchKernel", 0, 100), 5_000, 10_000, stream=8, name="own")

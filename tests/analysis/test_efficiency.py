@@ -58,6 +58,7 @@ def test_the_whole_time(made: Made) -> None:
     check_window(made.numbers, plain.measure_common(made.truth, [(low, high)]))
 
 
+@pytest.mark.slow
 def test_steps(made: Made) -> None:
     if made.found.steps is None:
         assert made.numbers is None or (made.numbers.in_steps is None and not made.numbers.steps)
@@ -242,6 +243,7 @@ def test_time_between_captures_is_not_captured(tmp_path: Path, samples: Path) ->
     assert host.useful == made.found.whole.ns - plain.measure(np.concatenate(both), [made.truth.capture])
 
 
+@pytest.mark.slow
 def test_a_graph_after_the_capture_is_in_the_whole_time(tmp_path: Path, samples: Path) -> None:
     copy = changed(
         samples / "single-graph.sqlite",

@@ -53,6 +53,7 @@ def read_means(report: Report) -> dict[tuple[str, int, str], Numbers]:
     return means
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but("samples/single-graph", [name for name in SETS if "ddplong" not in name]))
 def test_means_of_every_gpu(name: str, unpacked: Unpacked) -> None:
     folder, pattern = SETS[name]
@@ -138,5 +139,6 @@ def test_means_are_those_of_single_ns(tmp_path: Path, window: tuple[int, int] | 
             assert others == [min(own.values()), max(own.values()), len(own)]
 
 
+@pytest.mark.slow
 def test_reports_without_metrics() -> None:
     assert measure([SAMPLES / "mpi-4.rank0.sqlite"]) == {}

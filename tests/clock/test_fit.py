@@ -201,6 +201,7 @@ def test_nothing_to_fit() -> None:
     assert any("node0000, node0001 share no collective" in warning for warning in alignment.warnings)
 
 
+@pytest.mark.slow
 def test_the_same_operations_give_the_same_corrections() -> None:
     simulated = run(random_program(5))
     results = [fit_from_matches(AUTO, simulated.matches, 0, simulated.names).to_dict() for _ in range(2)]

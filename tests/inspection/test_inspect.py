@@ -129,7 +129,7 @@ def seen(report: Path) -> tuple[Sql, InspectedReport]:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("report", list(list_single_reports()))
 def test_numbers_are_those_of_sql(report):
     sql, found = seen(report)
@@ -166,6 +166,7 @@ def assert_every_event_is_listed(sql: Sql, found: InspectedReport) -> None:
     assert not no_source.keys() & found.tables.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", list(list_single_reports()))
 def test_what_a_report_says_of_itself(report):
     sql, found = seen(report)

@@ -62,6 +62,7 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
         assert f"  skipped: {each['file']}: {each['why']}\n" in said
 
 
+@pytest.mark.slow
 def test_quiet_still_warns(tmp_path: Path) -> None:
     done = run(RANKS[0], tmp_path / "no.sqlite", tmp_path / "out.prv", "--quiet", *FEW)
     assert (done.returncode, done.stdout) == (0, "")
@@ -241,6 +242,7 @@ def test_values_that_are_no_number(value: str) -> None:
     assert find_missing_ranks([launched(RANK="0", WORLD_SIZE=value)], [0]) == []
 
 
+@pytest.mark.slow
 def test_one_report_was_chosen(tmp_path: Path) -> None:
     _, said = translated(RANKS[:1], tmp_path / "out", *FEW)
     assert warnings(said) == []

@@ -93,6 +93,7 @@ def test_other_nodes_and_other_cards_are_others(tmp_path: Path) -> None:
     assert dropped == {}
 
 
+@pytest.mark.slow
 def test_calls_of_processes_stay(tmp_path: Path) -> None:
     reports = []
     for i in (1, 2):
@@ -212,6 +213,7 @@ def test_values_of_any_times(seed: int, tmp_path: Path) -> None:
     assert all(check(reports, tmp_path))
 
 
+@pytest.mark.slow
 def test_congestion_is_none_of_a_metrics_values(tmp_path: Path) -> None:
     metrics = {"NET_IB_SWITCH_METRIC": (METRIC, [(t, t + 10, 77, LIST, 6, t) for t in range(0, 100, 10)])}
     congestion = {"NET_IB_SWITCH_CONGESTION_EVENT": (CONGESTION, [(t, 77, 0, 1, 2, *[0] * 6) for t in (15, 25, 35)])}

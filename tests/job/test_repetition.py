@@ -111,6 +111,7 @@ def find(tmp_path: Path, *captures: Capture) -> list[list[tuple[int, int, int]]]
     ]
 
 
+@pytest.mark.slow
 def test_a_repetition_ends_where_the_next_begins(tmp_path: Path) -> None:
     """It begins after the pause. The last one has no next one."""
     assert find(tmp_path, make_rank(0, 4)) == [[(1, 0, 8_300), (2, 8_300, 8_300), (3, 16_600, 8_300)]]
@@ -129,6 +130,7 @@ def test_ranks_that_do_not_agree(tmp_path: Path, other: tuple[int, int]) -> None
     assert find(tmp_path, make_rank(0, 4), make_rank(1, *other)) is None
 
 
+@pytest.mark.slow
 def test_a_loop_in_a_small_part_of_the_program(tmp_path: Path) -> None:
     capture = make_rank(0, 4)
     capture.kernel(capture.call("cudaLaunchKernel", 90_000, 90_100), 90_200, 91_000, stream=8, name="last")

@@ -242,6 +242,7 @@ def test_a_rank_without_numbered_ranges(find: Find) -> None:
     assert found is not None and found.name == "step"
 
 
+@pytest.mark.slow
 def test_too_few_ranges(find: Find) -> None:
     assert find(make_rank(0, STEPS[:2])) is None
 
@@ -254,11 +255,12 @@ def test_ranges_of_several_threads(find: Find) -> None:
     assert find(capture) is None
 
 
+@pytest.mark.slow
 def test_ranges_that_overlap(find: Find) -> None:
     assert find(make_rank(0, STEPS, length=2_500)) is None
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [range(0, 40, 2), range(3)])
 def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
     """PyTorch numbers all operations: those of one name have gaps, or a vanishing part of the time."""

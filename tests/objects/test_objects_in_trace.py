@@ -161,6 +161,7 @@ def test_processes_that_claim_one_rank_stay_apart(samples: Path, tmp_path: Path)
     assert any("rank 0" in warning for warning in translated.summary.warnings)
 
 
+@pytest.mark.slow
 def test_ranks_of_one_report_are_those_of_mpi(shared_reports: Path, tmp_path: Path) -> None:
     path = shared_reports / "gpu/mpi-one-report.sqlite"
     translated = translated_set([path], tmp_path)
@@ -218,6 +219,7 @@ def test_a_process_without_gpu_is_a_child_of_its_rank(samples: Path, tmp_path: P
     assert number_by_task(translated, 9600)[2] == moved_ranges > 0
 
 
+@pytest.mark.slow
 def test_the_main_thread_is_first_and_the_others_follow_by_their_id(samples: Path, tmp_path: Path) -> None:
     """Ids start again from low numbers, so that threads may have lower ones than their process."""
     sample = samples / "ddp-2x2.rank0.sqlite"

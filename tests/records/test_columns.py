@@ -43,6 +43,7 @@ def nested(draw_lengths):
     return [(begin, end) for _, begin, end in made]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=30), min_size=1, max_size=4))
 def test_sorted_intervals_replay_as_a_stack(rows):

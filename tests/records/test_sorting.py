@@ -58,6 +58,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=20)
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(RECORDS, st.lists(st.integers(0, 10**6), max_size=30))
 def test_records_taken_in_any_order_and_repeatedly(records, indices):
@@ -66,6 +67,7 @@ def test_records_taken_in_any_order_and_repeatedly(records, indices):
     assert count_rows(records.take(order)) == [rows[i] for i in order]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(RECORDS, max_size=6))
 def test_merged_parts_are_in_order_and_equal_records_in_that_of_the_parts(parts):

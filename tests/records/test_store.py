@@ -30,6 +30,7 @@ def got(store, slot, like):
     return out
 
 
+@pytest.mark.slow
 @given(st.lists(COLUMNS, max_size=8), st.integers(0, 5000))
 def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
     with Store(tmp_path_factory.getbasetemp(), memory) as store:

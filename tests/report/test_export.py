@@ -176,6 +176,7 @@ def test_real_install_patterns_are_absolute() -> None:
 # ------------------------------------------------------------------------------------------------------- exporting
 
 
+@pytest.mark.slow
 def test_export_is_beside_the_report(report: Path, fake: Fake, tmp_path: Path) -> None:
     made = export_report(report, tmp_path / "out", fake.nsys)
     assert made == report.with_name("train.rank 0.sqlite")
@@ -188,6 +189,7 @@ def test_export_is_beside_the_report(report: Path, fake: Fake, tmp_path: Path) -
     assert words == ["export", "--type", "sqlite", "--force-overwrite", "true", "--output", output, str(report)]
 
 
+@pytest.mark.slow
 def test_export_has_the_permissions_of_any_new_file(report: Path, fake: Fake, tmp_path: Path) -> None:
     made = export_report(report, tmp_path, fake.nsys)
     plain = report.parent / "plain"
@@ -204,6 +206,7 @@ def test_nsys_is_found_when_none_is_given(
     assert len(fake.exports()) == 1
 
 
+@pytest.mark.slow
 def test_relative_report(report: Path, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(report.parent)
     assert export_report(Path(report.name), Path("out"), fake.nsys) == report.with_suffix(".sqlite")
@@ -242,6 +245,7 @@ def test_newer_export_of_the_same_version_is_kept(
     assert there.read_bytes() == before and fake.exports() == []
 
 
+@pytest.mark.slow
 def test_export_of_2022_is_recognised(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(table="EXPORT_META_DATA", product="2022.4.2.1")
     first = export_report(report, tmp_path, fake.nsys)
@@ -336,6 +340,7 @@ def test_folder_and_dangling_link_in_the_place_of_the_export(report: Path, fake:
     assert there.is_symlink()
 
 
+@pytest.mark.slow
 def test_foreign_file_that_comes_during_the_export_stays(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.behave(sleep=0.6)
     there = report.with_suffix(".sqlite")

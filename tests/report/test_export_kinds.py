@@ -121,6 +121,7 @@ def test_folder_has_an_empty_table_where_the_report_has_none(report: Path, fake:
     assert _types(fake) == ["parquetdir", "sqlite"]
 
 
+@pytest.mark.slow
 def test_folder_that_has_the_table_is_left_as_it_is(report: Path, fake: Fake, tmp_path: Path) -> None:
     fake.offer_folders("META_DATA_CAPTURE")
     made = export_report(report, tmp_path, fake.nsys)
@@ -356,6 +357,7 @@ def test_folder_that_nsys_could_not_write_is_no_export(report: Path, fake: Fake,
     assert _names(report.parent) == {report.name}
 
 
+@pytest.mark.slow
 def test_failure_keeps_the_old_folder(report: Path, fake: Fake, tmp_path: Path) -> None:
     there = _folder(report, EXPORT_PRODUCT_VERSION="2022.1.1.1")
     before = _content(there)

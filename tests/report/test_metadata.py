@@ -38,6 +38,7 @@ def init(process, rank, ranks=2, communicator=2**63 + 5, begin=5):
     return Call(begin, begin + 1, "ncclCommInitRank", payload, process, process)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "known"), [(JSON, True), (BLOB, True), (HEXADECIMAL, True), (NO_PAYLOAD, False)])
 def test_ranks_of_nccl(tmp_path, form, known):
     """The largest communicator of a process tells its rank; pids are in the other order."""
@@ -70,6 +71,7 @@ def test_environment_is_an_allow_list(tmp_path):
     assert metadata.rank == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "rank"),
     [
@@ -119,6 +121,7 @@ def test_text_that_is_not_utf8(tmp_path):
     database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["NULL", "'x'", "'7'", "x'00ff'", "0.5", "9e999", "1e300"])
 def test_ids_of_names_that_are_no_integers(tmp_path, value):
     """Such rows are damage: they name nothing, and whoever looks for a name does not get their ids."""
@@ -150,6 +153,7 @@ def test_normalised_exports_are_not_shifted_twice(tmp_path, rows, utc):
     assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).utc_of_zero == utc
 
 
+@pytest.mark.slow
 def test_json_that_is_no_payload(tmp_path):
     """Damaged payloads say nothing."""
     path = write_nccl_report(tmp_path / "a.sqlite", [init(70, 1)])

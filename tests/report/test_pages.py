@@ -156,7 +156,7 @@ def test_names_that_need_quotes(tmp_path):
     assert by_pages(path, ["select", 'c "d'], 'a "b').tolist() == [[2], [1]]
 
 
-@pytest.mark.fast_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "report",
     [
@@ -218,6 +218,7 @@ def test_database(tmp_path, monkeypatch):
 NUMBERS = Table("EVENTS", ("start",), {"end": -7, "later": 5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_page", [True, False])
 def test_database_by_block(tmp_path, monkeypatch, by_page):
     """Blocks are the rows that Database.read gives, one after the other, and overwrite each other."""

@@ -106,6 +106,7 @@ def test_texts_by_block(tmp_path, monkeypatch, kind):
     assert database.read_texts_by_block("OTHER", "word", len) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_frames_have_the_rows_that_sqlite_finds(tmp_path, kind):
     columns = {"k": [1, 2, None, 2**40], "l": [7, 7, 7, None], "t": ["1", None, "x", "y"], "f": [1.0, 1.5, None, 2.0]}

@@ -24,6 +24,7 @@ def nobody_is_left():
     return multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_answers_are_in_order_and_of_several_processes():
     def do(index, tick):
         time.sleep(0.02 * (index % 3))
@@ -68,6 +69,7 @@ def test_errors_of_users_are_raised_as_they_are(error):
     assert nobody_is_left()
 
 
+@pytest.mark.slow
 def test_the_first_of_several_errors_is_raised():
     def do(index, tick):
         time.sleep(0.3 if index == 0 else 0)

@@ -115,6 +115,7 @@ def test_a_process_with_several_gpus_has_a_rank_on_each(shared_reports: Path) ->
     assert len(set(per_rank.values())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", range(4))
 def test_mpi_collectives(samples: Path, rank: int) -> None:
     report = samples / f"mpi-4.rank{rank}.sqlite"

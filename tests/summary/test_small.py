@@ -184,6 +184,7 @@ def test_a_range_repeats_from_the_third_time_on_a_thread(tmp_path: Path) -> None
     assert (three.name, three.depth, three.count, three.total_ns) == ("three", 1, 3, 15)
 
 
+@pytest.mark.slow
 def test_ranges_within_two_others_are_not_shown(tmp_path: Path) -> None:
     ranges = [
         (100 * i + d, 100 * i + 50 - d, MAIN, name) for i in range(3) for d, name in enumerate(("one", "two", "three"))
@@ -192,6 +193,7 @@ def test_ranges_within_two_others_are_not_shown(tmp_path: Path) -> None:
     assert [(each.name, each.depth, each.total_ns) for each in found.ranges] == [("one", 1, 150), ("two", 2, 144)]
 
 
+@pytest.mark.slow
 def test_a_range_without_an_end_lasts_until_the_trace_ends(tmp_path: Path) -> None:
     ranges: list[tuple[int, int | None, int, str]] = [(0, 10, MAIN, "step"), (20, 30, MAIN, "step")]
     ranges += [(40, None, MAIN, "step"), (0, 90, WORKER, "x")]

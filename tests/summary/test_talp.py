@@ -173,6 +173,7 @@ def test_names_are_safe_and_distinct(tmp_path: Path) -> None:
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
     summary = summarized("single-graph")[1]
     file = summary.save_talp(tmp_path / "talp/run")

@@ -234,6 +234,7 @@ def test_kernels_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> 
     assert {k.name: (k.count, k.total_ns, k.min_ns, k.max_ns) for k in found.kernels} == expected
 
 
+@pytest.mark.slow
 def test_copies_are_those_of_nvidia(measured: tuple[Path, str, JobSummary]) -> None:
     folder, name, found = measured
     expected = {}

@@ -140,6 +140,7 @@ def test_states_have_names(translated: Translated) -> None:
 # ---- what no real report has -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_of_nested_calls_the_outermost_has_the_state(samples: Path, tmp_path: Path) -> None:
     """A copy within a call that waits, one right after it, an asynchronous one, and calls of no or of equal length."""
     begin = 10_000_000_000

@@ -82,6 +82,7 @@ def test_the_checker_finds_nothing(translated: Translated) -> None:
     assert check_trace(translated.trace.path).problems == []
 
 
+@pytest.mark.slow
 def test_the_pcf_names_the_types_that_are_in_the_trace_and_no_others(translated: Translated) -> None:
     """Paraver takes what the .pcf names for present, and asks about presets that use what is not. NCCL's kernels are
     always named, for BasicAnalysis.
@@ -213,6 +214,7 @@ def test_every_nvtx_event_is_on_its_row_at_its_time(translated: Translated) -> N
     assert compare_tables(_nvtx_of_trace(translated), translated.nvtx, columns) == ""
 
 
+@pytest.mark.slow
 def test_name_and_number_give_the_text_back(translated: Translated) -> None:
     """Of `step 3` nothing is lost but the separator, and PyTorch's texts are told apart by their op_id."""
     keys = ["row", "begin", "end", "style", "domain"]
@@ -392,6 +394,7 @@ def _sums(events: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 SUMS = ["name", "size", "sum"]
 
 
+@pytest.mark.slow
 def test_calls_sum_up_as_nvidia_says(gold: tuple[Translated, Path]) -> None:
     translated, prefix = gold
     found = per_group(translated.intervals(CUDA_API), ["name"])

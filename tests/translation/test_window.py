@@ -20,6 +20,8 @@ from tests.conftest import slow_but
 from tests.trace_reader import Trace, pair_intervals
 from tests.translated import CUDA_API, Translated, changed
 
+pytestmark = pytest.mark.slow
+
 # What is made of the events of a window is not a part of what is made of all: tests/sources/test_device_activity.py.
 translated_set = partial(of_tests.translated_set, derived=False)
 
@@ -201,13 +203,11 @@ def shown(cuts: list[Cut]) -> list[Cut]:
     return found
 
 
-@pytest.mark.slow
 def test_intervals_of_a_window_are_cut_from_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.intervals, cut.expected[0]) == "", cut.window
 
 
-@pytest.mark.slow
 def test_points_of_a_window_are_those_of_the_whole(cuts: list[Cut]) -> None:
     for cut in shown(cuts):
         assert difference(cut.found.points, cut.expected[1]) == "", cut.window
@@ -272,7 +272,6 @@ def test_a_window_after_the_end_is_an_error(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> None:
     """Two captures with nothing between them."""
     sample = samples / "single-graph.sqlite"
@@ -283,7 +282,6 @@ def test_a_window_without_events_is_an_error(samples: Path, tmp_path: Path) -> N
     assert list((tmp_path / "trace").iterdir()) == []
 
 
-@pytest.mark.slow
 def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> None:
     last = "(SELECT MAX(start) FROM NVTX_EVENTS WHERE text LIKE 'iteration %')"
     statement = f'UPDATE NVTX_EVENTS SET "end" = NULL WHERE start = {last}'
@@ -300,7 +298,6 @@ def test_what_has_no_end_is_cut_like_the_rest(samples: Path, tmp_path: Path) -> 
 # ---- several windows, and intervals left out -------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_of_several_windows_each_is_cut_from_the_whole(samples: Path, tmp_path: Path) -> None:
     """What is open over several of them is a piece in each; the trace goes on between them, empty."""
     reports = [samples / f"ddp-2x2.rank{rank}.sqlite" for rank in (0, 2)]
@@ -327,7 +324,6 @@ def test_of_several_windows_each_is_cut_from_the_whole(samples: Path, tmp_path: 
         assert account.read == account.written + sum(account.dropped.values())
 
 
-@pytest.mark.slow
 def test_without_short_calls_the_rest_stays_as_it_was(samples: Path, tmp_path: Path) -> None:
     """The first and the last event are short calls: the trace begins and ends with them, and has their states."""
     report = samples / "ddp-2x2.rank0.sqlite"

@@ -33,6 +33,7 @@ def _single_node() -> Path:
     return REPORTS / "gpu/single-node.sqlite"
 
 
+@pytest.mark.slow
 def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs,cuda_api,launch_lines")
@@ -74,6 +75,7 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_graphs_that_were_made(tmp_path: Path) -> None:
     report = SAMPLES / "single-graph.sqlite"
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs")

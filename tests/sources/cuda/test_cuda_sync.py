@@ -67,6 +67,7 @@ JOIN = """JOIN CUPTI_ACTIVITY_KIND_RUNTIME r
     JOIN StringIds s ON s.id = r.nameId"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_synchronizations(name: str, tmp_path: Path) -> None:
     reports = _reports(name)

@@ -86,6 +86,7 @@ def test_time_in_compute_communication_and_memory_is_the_union_of_their_operatio
         assert time_in(activity, kind) == {row: time for row, time in expected.items() if time}
 
 
+@pytest.mark.slow
 def test_overlap_of_compute_and_communication_is_nvidias(translated: Translated) -> None:
     """nccl_gpu_overlap_trace: the intersection of the unions of NCCL's kernels and of all others."""
     activity = levels(translated, ACTIVITY)
@@ -142,6 +143,7 @@ def test_queue_delay_is_from_the_end_of_the_call_to_the_start(translated: Transl
 # ---- what is chosen --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_derived_data_nothing_of_it_is_there(samples: Path, tmp_path: Path) -> None:
     trace = translated_set([samples / "single-graph.sqlite"], tmp_path, SOURCES, derived=False).trace
     assert not trace.events["type"].between(ACTIVITY, QUEUE_DELAY).any()
@@ -174,6 +176,7 @@ def test_two_processes_on_one_gpu_are_one_row(samples: Path, tmp_path: Path) -> 
     assert levels(translated, RUNNING)["value"].max() == 2
 
 
+@pytest.mark.slow
 def test_operations_of_sources_that_are_not_chosen_do_not_count(samples: Path, tmp_path: Path) -> None:
     """Lines need the tables of copies, but the copies are not in the trace."""
     translated = translated_set([samples / "single-graph.sqlite"], tmp_path, "kernels,launch_lines")

@@ -236,6 +236,7 @@ def test_columns_that_some_versions_lack(tmp_path: Path) -> None:
     assert labels == {100: {FUNCTION: "work", FUNCTION + 1: "(no name)", MODULE: "no name"}}
 
 
+@pytest.mark.slow
 def test_samples_that_cannot_be_shown(tmp_path: Path) -> None:
     samples = [
         (1, -400, 0, 1, make_tid(7), 1),
@@ -272,6 +273,7 @@ def test_a_report_without_samples_has_none_of_it(tmp_path: Path) -> None:
     assert not any(FUNCTION <= number <= MODULE for number in trace.types)
 
 
+@pytest.mark.slow
 def test_ranks_share_the_numbers_of_functions_but_not_of_addresses(tmp_path: Path) -> None:
     reports = []
     for rank, address in enumerate(("0x7f0000000010", "0x550000000020")):

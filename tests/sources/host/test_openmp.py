@@ -107,6 +107,7 @@ def test_every_row_of_the_capture_is_there(capture: sqlite3.Connection, tmp_path
     assert compare_tables(points, created.assign(row=created["tid"].map(rows)), ["row", "time", "task"]) == ""
 
 
+@pytest.mark.slow
 def test_threads_wait_where_they_run_no_task(capture: sqlite3.Connection, tmp_path: Path) -> None:
     utc = capture.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
     rows = _rows(capture)

@@ -196,6 +196,7 @@ def test_a_process_of_short_calls_only_is_no_task(tmp_path: Path) -> None:
 NVTX = ("NVTX_EVENTS", "start end eventType globalTid text textId domainId")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher_calls", [False, True])
 def test_calls_of_a_launcher_do_not_take_the_rank_from_the_program(launcher_calls: bool, tmp_path: Path) -> None:
     """The launcher becomes a task, but only an instrumented process can be the rank of the environment."""

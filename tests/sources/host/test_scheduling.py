@@ -132,6 +132,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_only_seen_has_no_row_and_does_not_move_the_limits(tmp_path: Path) -> None:
     switches = [
         (-900, 0, 1, make_tid(1)),
@@ -153,6 +154,7 @@ def test_what_is_only_seen_has_no_row_and_does_not_move_the_limits(tmp_path: Pat
         assert set(trace.events["row"]) == {0}
 
 
+@pytest.mark.slow
 def test_cores_have_the_same_value_in_every_trace(tmp_path: Path) -> None:
     reports = []
     for name, core in (("a", 17), ("b", 2)):

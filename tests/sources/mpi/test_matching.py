@@ -353,6 +353,7 @@ def test_unknown_communicators_and_absent_ranks() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [20_000])
 def test_many_messages_in_reverse_order_of_tags(number: int) -> None:
     """Each receive looks far from where the one before it looked."""

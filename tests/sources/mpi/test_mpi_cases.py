@@ -319,6 +319,7 @@ def test_communicators_by_root_count_and_size(tmp_path: Path) -> None:
     assert partners == [3, 2, 2, 2, 2, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_reports_without_communicators(tmp_path: Path) -> None:
     """Calls are there, but whom they mean is unknown."""
     messages = [message("MPI_Send", 100, 110, 0, 1), message("MPI_Recv", 100, 120, 1, 0)]
@@ -444,6 +445,7 @@ def test_tables_and_columns_that_are_missing(tmp_path: Path) -> None:
     assert set(trace.types) - {NCCL_KERNEL} == {P2P}  # every .pcf declares the type of NCCL's kernels
 
 
+@pytest.mark.slow
 def test_reports_without_mpi(tmp_path: Path) -> None:
     trace, summary = translate_reports([export(tmp_path / "r.sqlite", NAMES, {})], tmp_path / "t.prv", "mpi")
     assert [(source.name, source.read) for source in summary.sources if source.name.startswith("mpi")] == [("mpi", 0)]

@@ -170,6 +170,7 @@ def test_kernels_without_a_call_are_counted(tmp_path: Path) -> None:
 # ---- several kernels of one launch -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kernels_of_a_group_have_the_calls_of_their_functions(tmp_path: Path) -> None:
     calls = group([all_reduce(10, 1), message(20, "ncclSend", 0, 4), all_gather(30, 2), all_reduce(40, 16)])
     kernels = [kernel(0, SEND_RECEIVE, stream=1), kernel(1, ALL_REDUCE, stream=2), kernel(2, ALL_GATHER, stream=3)]

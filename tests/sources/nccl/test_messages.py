@@ -213,6 +213,7 @@ def test_a_process_of_several_ranks_is_not_taken_for_one(tmp_path: Path) -> None
     assert trace.values[truth.COMMUNICATOR] == {1: "comm 1 (2 ranks)"}
 
 
+@pytest.mark.slow
 def test_a_message_to_oneself(tmp_path: Path) -> None:
     calls = [[init(1, 0, 1), send(10, 0), receive(20, 0)]]
     trace, messages = translated(write(tmp_path, calls), tmp_path / "trace.prv")
@@ -220,6 +221,7 @@ def test_a_message_to_oneself(tmp_path: Path) -> None:
     assert messages.dropped == {}
 
 
+@pytest.mark.slow
 def test_messages_beyond_the_window_are_counted(tmp_path: Path) -> None:
     calls = [[init(1, 0, 1), send(10, 0), receive(20, 0), send(100, 0), receive(110, 0)]]
     paths = write(tmp_path, calls)

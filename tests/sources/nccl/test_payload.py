@@ -187,6 +187,7 @@ def test_calls_that_cannot_be_shown_are_counted(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_call_without_an_end_lasts_until_the_trace_ends(tmp_path: Path) -> None:
     calls = [replace(CALLS[1], end=None), Call(50, 60, "ncclAllReduce", CALLS[2].payload)]
     path = reports.write_nccl_report(tmp_path / "report.sqlite", calls)

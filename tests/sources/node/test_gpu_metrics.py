@@ -92,6 +92,7 @@ def _values_of(trace: Trace, start: int) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_value_of_every_sample_of_every_gpu(name: str, unpacked: Unpacked, tmp_path: Path) -> None:
     folder, pattern = SETS[name]
@@ -248,6 +249,7 @@ def test_an_export_with_raw_timestamps_only(tmp_path: Path) -> None:
     assert _lines(trace) == [("Metrics GPU0", 0, {"A": 1}), ("Metrics GPU0", 2, {"A": 2})]
 
 
+@pytest.mark.slow
 def test_values_of_a_sample_that_are_apart(tmp_path: Path) -> None:
     """Whatever the order of the table, a sample is one line, and what changed is what changed in time."""
     rng = random.Random(5)

@@ -112,6 +112,7 @@ def test_against_brute_force(samples, tmp_path, name):
     assert got
 
 
+@pytest.mark.slow
 def test_backward_on_another_thread(shared_reports, tmp_path):
     report = shared_reports / "gpu/autograd-1.sqlite"
     summary, trace = translated([report], tmp_path)

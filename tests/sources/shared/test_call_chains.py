@@ -114,6 +114,7 @@ STRINGS = [
  CUBLAS, LIBCUBLAS, MALLOC_CALL, CUSTOM, INJECTION, OWN) = range(21)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_only_calls_that_are_shown_leave_their_callers(tmp_path: Path) -> None:
     chains = [(i, symbol, PROG, 0, depth) for i in range(1, 7) for depth, symbol in enumerate((LEAF, WAIT, MAIN))]
     chains += [(7, LEAF, LIBC, 0, 0), (8, MAIN, PROG, 0, 2)]
