@@ -13,6 +13,7 @@ from nsys2prv_ng.analysis.path_columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path_lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path_walk import walk
 from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
@@ -290,24 +291,26 @@ def _split_at_ranges(
     launcher = np.where(launch >= 0, np.append(lanes.operations.thread, NONE)[launch], NONE)
     thread = np.where(on_host, segments.thread, launcher)
     numbers: dict[str, int] = {}
-    whole = np.flatnonzero(thread < 0)
+    by_thread = np.argsort(thread, kind="stable")
+    groups = {int(thread[own[0]]): own for own in np.split(by_thread, find_starts(thread[by_thread]))[1:]}
+    whole = groups.pop(NONE, np.zeros(0, np.int64))
     parts = [(whole, segments.begin[whole], segments.end[whole], np.full(whole.size, NONE, np.int64))]
+    used = np.array(list(groups), np.int64)
     for index, report in enumerate(job.reports):
-        used = np.unique(thread[thread >= 0])
-        used = used[lanes.thread_report[used] == index]
-        if not used.size:
+        own_threads = used[lanes.thread_report[used] == index]
+        if not own_threads.size:
             continue
-        activity = load_host_activity(report, lanes.thread_place[used], job.store)
+        activity = load_host_activity(report, lanes.thread_place[own_threads], job.store)
         number = [numbers.setdefault(name, len(numbers)) for name in activity.range_names]
         number_of = np.array([*number, NONE], np.int64)  # NOTHING is the last
-        for own in used.tolist():
-            of_thread = activity.threads[int(lanes.thread_place[own])]
-            in_range = of_thread.range
-            here = np.flatnonzero((thread == own) & on_host)
+        for number_of_thread in own_threads.tolist():
+            of_thread = activity.threads[int(lanes.thread_place[number_of_thread])]
+            own, in_range = groups[number_of_thread], of_thread.range
+            here = own[on_host[own]]
             pieces = split_at_steps(segments.begin[here], segments.end[here], of_thread.steps)
             value = np.where(pieces.value == NOTHING, NOTHING, in_range[pieces.value])
             parts.append((here[pieces.interval], pieces.begin, pieces.end, number_of[value]))
-            here = np.flatnonzero((thread == own) & ~on_host)
+            here = own[~on_host[own]]
             pair = of_thread.get_pairs(lanes.operations.launched[launch[here]])
             parts.append((here, segments.begin[here], segments.end[here], number_of[in_range[pair]]))
     piece, begin, end, named = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
