@@ -19,12 +19,14 @@ def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparis
     `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
     """
     first, *others = sides
-    scaled = make_scaling(sides, scaling)
-    return Comparison(check_comparability(sides), [_compare_pair(first, other) for other in others], scaled)
+    of_all = check_comparability(sides)
+    of_pairs = [of_all] if len(others) == 1 else [check_comparability([first, other]) for other in others]
+    pairs = [_compare_pair(first, other, own.prevented) for other, own in zip(others, of_pairs, strict=True)]
+    return Comparison(of_all, pairs, make_scaling(sides, of_all, scaling))
 
 
-def _compare_pair(a: Side, b: Side) -> Pair:
-    prevented = check_comparability([a, b]).prevented
+def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
+    """Compare two sides, without the tables that are prevented."""
     by_step = _has_steps(a.summary) and _has_steps(b.summary) and "steps" not in prevented
     before, after = (list_windows(side.summary, by_step=by_step) for side in (a, b))
     verdict = _decide(before, after, by_step=by_step)
@@ -58,7 +60,7 @@ def _has_steps(summary: JobSummary) -> bool:
 
 def _measure(side: Side) -> SideNumbers:
     summary = side.summary
-    steps = list_windows(summary, by_step=True).ns if _has_steps(summary) else []
+    steps = [] if summary.efficiency is None else [step.window_ns for step in summary.efficiency.steps]
     low, high = bound_median(steps) or (None, None)
     windows = summary.windows_ns or [(0, summary.duration_ns)]
     return SideNumbers(

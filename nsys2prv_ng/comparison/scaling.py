@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.comparability import check_comparability, count_gpus, count_processes
+from nsys2prv_ng.comparison.comparability import Comparability, count_gpus, count_processes
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.scaling_model import STRONG, WEAK, Scaling, ScalingRun
 from nsys2prv_ng.errors import UsageError
@@ -52,14 +52,14 @@ class _Measured(NamedTuple):
     host: HostEfficiency | None
 
 
-def make_scaling(sides: Sequence[Side], scaling: str | None = None) -> Scaling | None:
-    """Return how runs scale; None if all are of one size, or if `check_comparability` finds what prevents it.
+def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: str | None = None) -> Scaling | None:
+    """Return how runs scale; None if all are of one size, or if something in their comparability prevents it.
 
     `scaling`: "strong" or "weak", if the user knows. Raises UsageError for another word.
     """
     if scaling is not None and scaling not in KINDS:
         raise UsageError(f"write {' or '.join(KINDS)}", parameter="scaling", value=scaling)
-    if len({_get_size(side.summary) for side in sides}) < 2 or "scaling" in check_comparability(sides).prevented:
+    if len({_get_size(side.summary) for side in sides}) < 2 or "scaling" in comparability.prevented:
         return None
     step_name = _find_common_steps(sides)
     on_gpus = any(count_gpus(side.summary) for side in sides)

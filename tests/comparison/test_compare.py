@@ -14,6 +14,7 @@ from nsys2prv_ng.comparison.model import Comparison, Pair, Side
 from nsys2prv_ng.comparison.text import format_pairs
 from nsys2prv_ng.summary.model import JobSummary, KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
 from tests.comparison.made import GPUS, MS, make_summary
+from tests.comparison.made_runs import make_facts
 
 
 def steps_of(*milliseconds: float) -> JobSummary:
@@ -79,6 +80,19 @@ def test_later_runs_are_compared_with_the_first() -> None:
 
 def kernel(name: str, kind: str, count: int, total: int) -> KernelNumbers:
     return KernelNumbers(name, kind, count, total, 1, 1)
+
+
+def test_what_a_third_run_lacks_prevents_no_table_of_the_first_two() -> None:
+    summary = replace(steps_of(100, 101, 102, 103), kernels=[kernel("gemm", "gemm", 10, 10**6)])
+    same, untraced = (
+        Side(label, replace(summary, facts=make_facts(sources=sources)))
+        for label, sources in (("b", {"kernels": 1}), ("c", {"nvtx": 1}))
+    )
+    one, other = compare_sides([same._replace(label="a"), same, untraced]).pairs
+    assert "kernels" in {table.key for table in one.tables} and not any("traced" in note for note in one.notes)
+    assert "kernels" not in {table.key for table in other.tables} and any("traced" in note for note in other.notes)
+    [of_two] = compare_sides([same._replace(label="a"), untraced]).pairs
+    assert [table.key for table in of_two.tables] == [table.key for table in other.tables]
 
 
 def rows_of(pair: Pair, key: str) -> dict[str, Any]:

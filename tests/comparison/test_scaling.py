@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +26,12 @@ from tests.summary.made import overview_of
 HOSTILE = ("\x1b[31mred", "a\nb\r", "| x | `y` <b>", "\ud800", "", "name " * 100)
 
 
+def find_scaling(sides: Sequence[Side], scaling: str | None = None) -> Scaling | None:
+    return make_scaling(sides, check_comparability(sides), scaling)
+
+
 def scale(*sides: Side, scaling: str | None = None) -> Scaling:
-    made = make_scaling(sides, scaling)
+    made = find_scaling(sides, scaling)
     assert made is not None
     return made
 
@@ -156,15 +161,15 @@ def test_the_user_says_what_scales() -> None:
     assert (made.kind, made.is_chosen, made.rule) == ("strong", True, "")
     assert rates(made.runs[1]) == [1.0, 0.25, 0.25, 0.8, 0.2]
     with pytest.raises(UsageError, match="scaling='weakly': write strong or weak"):
-        make_scaling([ONE], "weakly")
+        find_scaling([ONE], "weakly")
 
 
 def test_no_scaling() -> None:
-    assert make_scaling([]) is None
-    assert make_scaling([ONE]) is None
-    assert make_scaling([ONE, make_run("other", [500], 70)]) is None
+    assert find_scaling([]) is None
+    assert find_scaling([ONE]) is None
+    assert find_scaling([ONE, make_run("other", [500], 70)]) is None
     other = make_run("two", [400] * 2, 50, model="NVIDIA A100")
-    assert make_scaling([ONE, other]) is None
+    assert find_scaling([ONE, other]) is None
     assert "GPU model: NVIDIA H200 (one); NVIDIA A100 (two)" in [
         finding.text for finding in check_comparability([ONE, other]).findings
     ]
@@ -217,7 +222,7 @@ def test_a_run_without_gpus() -> None:
     made = scale(make_run("host", [], 400, ranks=1), ONE)
     assert [run.gpus for run in made.runs] == [0, 1]
     assert [rates(run) for run in made.runs] == [[1.0, None, None, None, None], [4.0, None, None, 0.8, None]]
-    assert make_scaling([make_run("host", [], 400, ranks=1), ONE], "weak") is not None
+    assert find_scaling([make_run("host", [], 400, ranks=1), ONE], "weak") is not None
 
 
 def test_main_threads_where_no_run_has_gpus() -> None:
@@ -318,7 +323,7 @@ def test_some_ranks_of_a_run_are_no_smaller_run(samples: Path) -> None:
     part = Side("part", overview_of(reports[:2]))
     assert [len(side.summary.gpus) for side in (whole, selected, part)] == [4, 2, 2]
     for side, reason in (selected, "are of the same reports"), (part, "have 2 reports in common"):
-        assert make_scaling([whole, side]) is None
+        assert find_scaling([whole, side]) is None
         [found] = [own for own in check_comparability([whole, side]).findings if reason in own.text]
         assert "scaling" in found.prevents
 
@@ -328,7 +333,7 @@ def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path) -
     folder = shared_reports / "exercises"
     sides = [Side(name, overview_of(sorted(folder.glob(f"{name}.rank*.sqlite")))) for name in ("ex3a-pp1", "ex3a-pp2")]
     assert [(side.summary.nodes, len(side.summary.gpus)) for side in sides] == [(1, 4), (2, 4)]
-    assert make_scaling(sides) is None
+    assert find_scaling(sides) is None
     texts = [finding.text for finding in check_comparability(sides).findings]
     assert texts == ["number of nodes: 1 (ex3a-pp1); 2 (ex3a-pp2)"]
 
