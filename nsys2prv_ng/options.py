@@ -80,6 +80,19 @@ def _check_list(value: object, kind: type, what: str) -> str:
     return ""
 
 
+def _check_path(value: object) -> str:
+    """Return what is wrong with a path, or an empty text. An empty one would be the current folder."""
+    if not isinstance(value, str | os.PathLike):
+        return "give a path"
+    return "" if os.fspath(value) else "must not be empty"
+
+
+def _check_paths(value: object) -> str:
+    """Return what is wrong with a list of paths, or an empty text."""
+    wrong = _check_list(value, (str, os.PathLike), "paths")  # type: ignore[arg-type]
+    return wrong or next(filter(None, map(_check_path, value if isinstance(value, Sized) else ())), "")  # type: ignore[call-overload]
+
+
 def _check_window(value: object) -> str:
     """Return what is wrong with the limits of a time, or an empty text."""
     limits = list(value) if isinstance(value, tuple | list) else []
@@ -121,7 +134,7 @@ def _check_type(kind: type | tuple[type, ...], what: str) -> Callable[[object], 
 _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
     (Names, lambda value: _check_list(value, str, "texts")),
     (Numbers, lambda value: _check_list(value, int, "integers")),
-    (Paths, lambda value: _check_list(value, (str, os.PathLike), "paths")),  # type: ignore[arg-type]
+    (Paths, _check_paths),
     (TimeWindow, _check_window),
     (StepWindow, _check_steps),
     (MinDurations, _check_durations),
@@ -130,8 +143,8 @@ _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
     (int | None, _check_type(int, "an integer")),
     (str, _check_type(str, "a text")),
     (str | None, _check_type(str, "a text")),
-    (AnyPath, _check_type((str, os.PathLike), "a path")),
-    (AnyPath | None, _check_type((str, os.PathLike), "a path")),
+    (AnyPath, _check_path),
+    (AnyPath | None, _check_path),
 )
 """What is wrong with a value of each type of option."""
 

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from nsys2prv_ng.cli.options import parse_path
+
 
 def cfgs(
     install: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Copy the presets there, with their folders."),
+        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets there, with their folders."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
 ) -> None:

@@ -17,7 +17,6 @@ from nsys2prv_ng.options import (
     MinDurations,
     Names,
     Numbers,
-    Paths,
     TimeWindow,
     list_options,
 )
@@ -46,11 +45,23 @@ ReportsArgument = Annotated[
         show_default=False,
     ),
 ]
+
+
+def parse_path(text: str) -> Path:
+    """Return the path of an option that no call has."""
+    if not text:  # would be the current folder
+        raise typer.BadParameter("must not be empty")
+    return Path(text)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs: times in ns, sizes in bytes.")]
 TalpFolder = Annotated[
     Path | None,
     typer.Option(
-        "--talp", metavar="FOLDER", help="Also write the efficiencies into this folder, as a file for TALP-Pages."
+        "--talp",
+        metavar="FOLDER",
+        parser=parse_path,
+        help="Also write the efficiencies into this folder, as a file for TALP-Pages.",
     ),
 ]
 NoProgress = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -156,10 +167,10 @@ def _find_typed(kind: Any, option: Option, default: Any) -> tuple[Any, Any]:
     if option.unit or (not option.repeats and any(kind == known for known, _ in _PARSERS)):
         return str | None, None
     if option.repeats:
-        return (list[Path] | None if kind == Paths else list[str] | None), None
+        return list[str] | None, None
     if kind == AnyPath or get_origin(kind) is Literal:
         return str, default
-    return (Path | None if kind == AnyPath | None else kind), default
+    return (str | None if kind == AnyPath | None else kind), default  # Path("") would be the current folder
 
 
 def _parse(name: str, value: Any, kind: Any, option: Option) -> Any:

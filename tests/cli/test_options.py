@@ -16,13 +16,16 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import collect_options, find_flag, spell
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options import (
+    AnyPath,
     CheckOptions,
     CompareOptions,
     InspectOptions,
+    Paths,
     SummaryOptions,
     TranslateOptions,
     list_options,
 )
+from tests.cli.program_runs import run
 
 CLASSES = {
     "translate": TranslateOptions,
@@ -92,6 +95,46 @@ def test_errors_name_the_option_and_what_was_typed(name: str, text: object, mess
     with pytest.raises(UsageError) as raised:
         collect_options(TranslateOptions, type_nothing(TranslateOptions) | {name: text})
     assert spell(raised.value) == message
+
+
+PATHS = {AnyPath: "", AnyPath | None: "", Paths: ["given", ""]}
+"""Types of options that are paths, with an empty one."""
+
+
+@pytest.mark.parametrize("command", CLASSES)
+def test_an_empty_path_is_an_error(command: str) -> None:
+    """It would be the current folder."""
+    options = CLASSES[command]
+    for name, (kind, _) in list_options(options).items():
+        if kind in PATHS:
+            with pytest.raises(UsageError) as raised:
+                collect_options(options, type_nothing(options) | {name: PATHS[kind]})
+            typed = " given " if kind == Paths else ""
+            assert spell(raised.value) == f"{find_flag(name)}{typed}: must not be empty"
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    {
+        "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
+        "summary": {"--tmp", "--html", "--talp"},
+        "compare": {"--tmp", "--html", "--traces"},
+        "check": {"--cfg"},
+        "cfgs": {"--install"},
+    }.items(),
+)
+def test_no_command_writes_into_the_current_folder_for_an_empty_path(
+    tmp_path: Path, command: str, flags: set[str]
+) -> None:
+    parameters = typer.main.get_command(app).commands[command].params
+    words = ["out.prv"] * sum(parameter.param_type_name == "argument" for parameter in parameters)
+    named = {parameter.opts[0]: str(parameter.metavar) for parameter in parameters}
+    assert {flag for flag, metavar in named.items() if re.match("FILE|FOLDER|DIR|OTHER", metavar)} == flags
+    for flag in flags:
+        done = run(command, *words, flag, "", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{flag}: must not be empty" in done.stderr.replace("'", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_errors_of_rooms_below_name_the_option() -> None:
