@@ -8,7 +8,7 @@ MPI or the operating system) that the thread was in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,32 +34,55 @@ NEEDED = ("launch_lines", "cuda_api")
 """Sources without which no cause is known."""
 
 
+class Host(NamedTuple):
+    """The host that ended gaps: its report, the calls of CUDA in it, and the thread (place) that ended each gap."""
+
+    report: ReportRecords
+    calls: OpenedEvents
+    thread: IntArray
+
+
+class CausedGaps(NamedTuple):
+    """Gaps with one cause; only those of HOST have a host."""
+
+    cause: str
+    gaps: Gaps
+    host: Host | None = None
+
+
+def assign_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> Iterator[CausedGaps]:
+    """Yield the gaps of GPUs by their causes, each gap once. `group`: the indices of all reports of the GPUs."""
+    if job.windows:
+        cut = np.isin(gaps.end, [high for _, high in job.windows])
+        yield CausedGaps(CUT, gaps.take(np.flatnonzero(cut)))
+        gaps = gaps.take(np.flatnonzero(~cut))
+    begins = np.array([low for low, _ in job.windows], np.int64)
+    for index in group:
+        report = job.reports[index]
+        calls = load_opened_events(report, "cuda_api", job.store)
+        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
+        ended = gaps.take(launches.gap)
+        queued = launches.returned <= ended.begin
+        yield CausedGaps(QUEUED, ended.take(np.flatnonzero(queued)))
+        waited = np.flatnonzero(~queued)
+        yield CausedGaps(HOST, ended.take(waited), Host(report, calls, launches.thread[waited]))
+        gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
+    for index in group:
+        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
+        yield CausedGaps(GRAPH, gaps.take(np.flatnonzero(is_graph)))
+        gaps = gaps.take(np.flatnonzero(~is_graph))
+    yield CausedGaps(UNKNOWN, gaps)
+
+
 def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
     `group`: the indices of all reports of the GPUs. A gap in several parts counts in each part.
     """
-    parts = []
-    if job.windows:
-        cut = np.isin(gaps.end, [high for _, high in job.windows])
-        parts.append(_count_whole(gaps.take(np.flatnonzero(cut)), CUT))
-        gaps = gaps.take(np.flatnonzero(~cut))
-    for index in group:
-        report = job.reports[index]
-        calls = load_opened_events(report, "cuda_api", job.store)
-        begins = np.array([low for low, _ in job.windows], np.int64)
-        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
-        ended = gaps.take(launches.gap)
-        queued = launches.returned <= ended.begin
-        parts.append(_count_whole(ended.take(np.flatnonzero(queued)), QUEUED))
-        waited = np.flatnonzero(~queued)
-        parts.append(_attribute_to_host(report, calls, ended.take(waited), launches.thread[waited], job.store))
-        gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
-    for index in group:
-        is_graph = mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
-        parts.append(_count_whole(gaps.take(np.flatnonzero(is_graph)), GRAPH))
-        gaps = gaps.take(np.flatnonzero(~is_graph))
-    parts.append(_count_whole(gaps, UNKNOWN))
+    parts = [
+        _count_whole(own.gaps, own.cause) if own.host is None else _attribute_to_host(own.host, own.gaps, job.store)
+        for own in assign_causes(job, devices, group, gaps)
+    ]
     table: pd.DataFrame = pd.concat(parts, ignore_index=True).groupby(KEYS, as_index=False)[["ns", "gaps"]].sum()
     return table
 
@@ -105,7 +128,7 @@ def find_launches(
     return Launches(gap[known], thread[known], returned[known])
 
 
-def mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
+def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
     """Mark the gaps that end with a node of a graph. (The first node of a launch has a line from it.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
@@ -119,15 +142,13 @@ def mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gap
 # ---- the host --------------------------------------------------------------------------------------------------------
 
 
-def _attribute_to_host(
-    report: ReportRecords, cuda: OpenedEvents, gaps: Gaps, thread: IntArray, store: Store
-) -> pd.DataFrame:
+def _attribute_to_host(host: Host, gaps: Gaps, store: Store) -> pd.DataFrame:
     """Attribute the parts of gaps to what the thread of each gap was in."""
-    threads = np.unique(thread)
-    ranges, calls = load_ranges(report, threads, store), load_calls(report, cuda, threads, store)
+    threads = np.unique(host.thread)
+    ranges, calls = load_ranges(host.report, threads, store), load_calls(host.report, host.calls, threads, store)
     parts = []
     for number in threads.tolist():
-        own_gaps = np.flatnonzero(thread == number)
+        own_gaps = np.flatnonzero(host.thread == number)
         in_ranges = split_at_steps(gaps.begin[own_gaps], gaps.end[own_gaps], ranges.get_steps(number))
         in_calls = split_at_steps(in_ranges.begin, in_ranges.end, calls.get_steps(number))
         parts.append(

@@ -12,18 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis import idle_causes
-from nsys2prv_ng.analysis.gpu_activity import Devices, Gaps
+from nsys2prv_ng.analysis.gpu_activity import NO_GAPS, Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_ranges
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.opened_events import load_opened_events
-from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 
 CAUSES = (idle_causes.HOST, idle_causes.QUEUED, idle_causes.GRAPH, idle_causes.UNKNOWN, idle_causes.CUT)
 """Names of the causes, by number."""
-_HOST, _QUEUED, _GRAPH, _UNKNOWN, _CUT = range(len(CAUSES))
+_HOST, _UNKNOWN = CAUSES.index(idle_causes.HOST), CAUSES.index(idle_causes.UNKNOWN)
 
 
 class IdlePieces(NamedTuple):
@@ -52,31 +50,13 @@ def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> 
     names: dict[str, int] = {}
     if any(source not in job.reports[0].results for source in idle_causes.NEEDED):
         return IdlePieces(*_keep_whole(gaps, _UNKNOWN), [])
-    if job.windows:
-        cut = np.isin(gaps.end, [high for _, high in job.windows])
-        parts.append(_keep_whole(_select(gaps, cut), _CUT))
-        gaps = _select(gaps, ~cut)
-    begins = np.array([low for low, _ in job.windows], np.int64)
-    for index in group:
-        report, gpu_of_place = job.reports[index], devices.rows_of_reports[index]
-        calls = load_opened_events(report, "cuda_api", job.store)
-        launches = idle_causes.find_launches(report, calls, gpu_of_place, gaps, begins, job.store)
-        ended = gaps.take(launches.gap)
-        queued = launches.returned <= ended.begin
-        parts.append(_keep_whole(_select(ended, queued), _QUEUED))
-        parts.append(_split_by_range(report, _select(ended, ~queued), launches.thread[~queued], names, job.store))
-        gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
-    for index in group:
-        is_graph = idle_causes.mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
-        parts.append(_keep_whole(_select(gaps, is_graph), _GRAPH))
-        gaps = _select(gaps, ~is_graph)
-    parts.append(_keep_whole(gaps, _UNKNOWN))
+    for own in idle_causes.assign_causes(job, devices, group, gaps):
+        if own.host is None:
+            parts.append(_keep_whole(own.gaps, CAUSES.index(own.cause)))
+        else:
+            parts.append(_split_by_range(own.host, own.gaps, names, job.store))
     row, begin, end, cause, in_range = (np.concatenate(column) for column in zip(*parts, strict=True))
     return IdlePieces(row, begin, end, cause, in_range, list(names))
-
-
-def _select(gaps: Gaps, mask: BoolArray) -> Gaps:
-    return gaps.take(np.flatnonzero(mask))
 
 
 def _keep_whole(gaps: Gaps, cause: int) -> _Columns:
@@ -85,16 +65,14 @@ def _keep_whole(gaps: Gaps, cause: int) -> _Columns:
     return gaps.row, gaps.begin, gaps.end, np.full(n, cause, np.int64), np.full(n, NOTHING, np.int64)
 
 
-def _split_by_range(
-    report: ReportRecords, gaps: Gaps, thread: IntArray, names: dict[str, int], store: Store
-) -> _Columns:
-    """Split gaps by the ranges that the thread of each (its place) was in; number new `names`."""
-    threads = np.unique(thread)
-    ranges = load_ranges(report, threads, store)
+def _split_by_range(host: idle_causes.Host, gaps: Gaps, names: dict[str, int], store: Store) -> _Columns:
+    """Split gaps by the ranges that the thread of each was in; number new `names`."""
+    threads = np.unique(host.thread)
+    ranges = load_ranges(host.report, threads, store)
     number = np.array([*(names.setdefault(name, len(names)) for name in ranges.names), NOTHING], np.int64)
-    parts: list[_Columns] = [_keep_whole(_select(gaps, np.zeros(gaps.row.size, np.bool_)), _HOST)]
+    parts: list[_Columns] = [_keep_whole(NO_GAPS, _HOST)]
     for place in threads.tolist():
-        own = _select(gaps, thread == place)
+        own = gaps.take(np.flatnonzero(host.thread == place))
         pieces = split_at_steps(own.begin, own.end, ranges.get_steps(place))
         row, cause = own.row[pieces.interval], np.full(pieces.begin.size, _HOST, np.int64)
         parts.append((row, pieces.begin, pieces.end, cause, number[pieces.value]))
