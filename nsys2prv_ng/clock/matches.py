@@ -15,7 +15,7 @@ from nsys2prv_ng.operations.matching import Operations, match_collectives
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence
 from nsys2prv_ng.operations.ranks import resolve_ranks
 
-__all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "match_evidence", "match_reports", "match_rows"]
+__all__ = ["NEVER_ENTERS", "NEVER_LEAVES", "Matches", "list_crossings", "match_evidence", "match_reports"]
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,6 @@ def match_evidence(
     filled = [part for part in (collectives, messages) if len(part)]
     matches = match_reports(pd.concat(filled, ignore_index=True) if filled else make_empty())
     return operations, replace(matches, delays=delays)
-
-
-def match_rows(evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]) -> Matches:
-    """Return operations in which ranks of several domains took part. Arguments as for `match_evidence`."""
-    return match_evidence(evidence, domains, offsets)[1]
 
 
 def match_reports(rows: pd.DataFrame) -> Matches:

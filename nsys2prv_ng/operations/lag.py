@@ -63,7 +63,7 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     if not lags.size:
         lag, first, last = _find_longest_run(one, other, FURTHEST_UTC_NS)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
-    lag = int(_choose_lag(one, other, lags, spreads, middles, np.lexsort((lags, np.abs(middles)))))
+    lag = int(_choose_lag(one, other, lags, spreads, np.lexsort((lags, np.abs(middles)))))
     return Lag(lag, max(0, lag), min(n, m + lag))
 
 
@@ -203,7 +203,6 @@ def _choose_lag(
     other: Sequence,
     lags: IntArray,
     spreads: FloatArray,
-    middles: FloatArray,
     by_distance: IntArray,
 ) -> int:
     """Return the lag without a shift if both have as many operations, else the nearest; of those that are steady."""

@@ -22,11 +22,6 @@ from nsys2prv_ng.records.columns import (
 )
 
 
-def clip_records(records: Records, low: int, high: int) -> Records:
-    """Return the records within [low, high] (ns), by the rules of `clip_to_windows`."""
-    return clip_to_windows(records, [(low, high)])[0]
-
-
 def clip_to_windows(records: Records, windows: Sequence[tuple[int, int]]) -> tuple[Records, int]:
     """Return the records within any of the windows (ns), and how many pieces there are beyond one for each record.
 

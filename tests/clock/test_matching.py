@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches, match_rows
+from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches, match_evidence
 from nsys2prv_ng.operations import parts as kinds
 from nsys2prv_ng.operations.parts import ANY_SIZE, Evidence, Messages
 from tests.operations.made import MS, table
@@ -32,7 +32,7 @@ def test_who_waits_for_whom() -> None:
             ]
         )
 
-    matches = match_rows([of_rank(0), of_rank(1)], [0, 1], [0, 1000])
+    _, matches = match_evidence([of_rank(0), of_rank(1)], [0, 1], [0, 1000])
     assert parts(matches) == [
         [(0, 10, 20), (1, 1011, 1020)],
         [(0, 30, NEVER_LEAVES), (1, NEVER_ENTERS, 1040)],
@@ -54,14 +54,14 @@ def test_communicators_are_matched_apart() -> None:
     )
     other = table([("a", "x", 8, 0, 7, 10, kinds.SYNCHRONISING, False)])
     third = table([("b", "x", 8, 0, 1, 4, kinds.SYNCHRONISING, False)])
-    matches = match_rows([Evidence([one]), Evidence([other]), Evidence([third])], [0, 1, 2], [0, 0, 0])
+    _, matches = match_evidence([Evidence([one]), Evidence([other]), Evidence([third])], [0, 1, 2], [0, 0, 0])
     assert sorted(parts(matches)) == [[(0, 0, 5), (2, 1, 4)], [(0, 6, 9), (1, 7, 10)]]
 
 
 def test_unknown_communicators_prove_nothing() -> None:
     rows = [("?", "x", ANY_SIZE, 0, i * MS, i * MS + 100, kinds.SYNCHRONISING, False) for i in range(5)]
     evidence = Evidence([table(rows, known=False)])
-    matches = match_rows([evidence, evidence], [0, 1], [0, 0])
+    _, matches = match_evidence([evidence, evidence], [0, 1], [0, 0])
     assert len(matches) == 5 and matches.fits.all()
     assert set(matches.enter.tolist()) == {NEVER_ENTERS}
 
@@ -74,7 +74,7 @@ def test_messages_of_channels_that_are_complete() -> None:
 
     sender = messages(["c", "d"], [(0, True, 5, 5), (0, True, 1, 1), (1, True, 2, 2), (1, True, 3, 3)])
     receiver = messages(["d", "c"], [(1, False, 0, 4), (1, False, 6, 9), (0, False, 2, 8)])
-    matches = match_rows([sender, receiver], [0, 1], [0, 100])
+    _, matches = match_evidence([sender, receiver], [0, 1], [0, 100])
     # d has two sends and one receive.
     assert parts(matches) == [
         [(0, 1, NEVER_LEAVES), (1, NEVER_ENTERS, 104)],
@@ -85,5 +85,5 @@ def test_messages_of_channels_that_are_complete() -> None:
 
 @pytest.mark.parametrize("evidence", [[], [Evidence()], [Evidence(), Evidence()]])
 def test_nothing_to_match(evidence: list[Evidence]) -> None:
-    matches = match_rows(evidence, list(range(len(evidence))), [0] * len(evidence))
+    _, matches = match_evidence(evidence, list(range(len(evidence))), [0] * len(evidence))
     assert len(matches) == 0 and matches.domain.size == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.paraver.encode import RowNumbers, _number, encode
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.clip import clip_records
+from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.merge import merge_blocks
 from tests.examples import examples
@@ -182,7 +182,8 @@ def test_clip_against_brute_force(seed, low, width):
     def cut(a, b):
         return max(a, low), min(b, high)
 
-    intervals, points, states, communications = replay(clip_records(whole, low, high).sorted())
+    clipped, _ = clip_to_windows(whole, [(low, high)])
+    intervals, points, states, communications = replay(clipped.sorted())
     assert intervals == sorted(
         (1, i + 1, *cut(b, e))
         for i, (b, e) in enumerate(zip(begin.tolist(), end.tolist(), strict=True))
