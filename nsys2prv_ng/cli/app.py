@@ -15,7 +15,7 @@ from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
 from nsys2prv_ng.version import __version__
 
-# Numba, pandas and pyarrow are imported where they are used, so that --help and errors of usage answer at once.
+# Numba, pandas, pyarrow and json are imported where they are used, so that --help and errors of usage answer at once.
 
 app = typer.Typer(
     add_completion=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,6 +71,8 @@ def compare(
 
 def _format(comparison: Comparison, *, as_json: bool, as_markdown: bool, shows_all: bool) -> str:
     if as_json:
+        import json
+
         return json.dumps(comparison.to_dict(), indent=2)
     if as_markdown:
         from nsys2prv_ng.comparison.markdown import format_markdown

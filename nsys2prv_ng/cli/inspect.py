@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 
@@ -28,6 +27,8 @@ def inspect(
     from nsys2prv_ng.inspection.text import escape_text, format_inspection
 
     if as_json:
+        import json
+
         print(json.dumps(inspection.to_dict(), indent=2))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH

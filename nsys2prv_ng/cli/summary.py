@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, TalpFolder, with_options
 from nsys2prv_ng.options import SummaryOptions
@@ -31,6 +29,8 @@ def summary(
     for warning in numbers.warnings:
         progress.warn(warning)
     if as_json:
+        import json
+
         print(json.dumps(numbers.to_dict(), indent=2))
     else:
         from nsys2prv_ng.summary.text import format_summary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
@@ -10,8 +9,10 @@ from nsys2prv_ng.errors import TranslationError
 
 def write_atomically(file: Path, text: str) -> None:
     """Write a text file that appears whole or not at all. Raises TranslationError."""
+    from tempfile import TemporaryDirectory
+
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
+        with TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
             temporary = Path(folder) / file.name
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(file)

@@ -14,7 +14,8 @@ from tests.paraver.checker.cfg_text import typed
 from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
 
-LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow"}
+LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow", "jinja2", "playwright"}
+OF_REPORTS = {"sqlalchemy", "pandas", "numba", "pyarrow"}
 
 PROGRAM = """
 import os, sys
@@ -81,5 +82,12 @@ def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
 def test_only_reports_in_sqlite_import_sqlalchemy(tmp_path: Path) -> None:
     report = SAMPLES / "mpi-4.rank0.sqlite"
     folder = write_folder(tmp_path / "report_pqtdir", tables_of(report), "parquet")
-    assert run("inspect", report, cwd=tmp_path) == (0, LIBRARIES)
-    assert run("inspect", folder, cwd=tmp_path) == (0, LIBRARIES - {"sqlalchemy"})
+    assert run("inspect", report, cwd=tmp_path) == (0, OF_REPORTS)
+    assert run("inspect", folder, cwd=tmp_path) == (0, OF_REPORTS - {"sqlalchemy"})
+
+
+@pytest.mark.slow
+def test_only_a_page_imports_what_makes_pages(tmp_path: Path) -> None:
+    report = SAMPLES / "single-graph.sqlite"
+    assert run("summary", report, cwd=tmp_path) == (0, OF_REPORTS)
+    assert run("summary", report, "--html", "page.html", cwd=tmp_path) == (0, OF_REPORTS | {"jinja2"})
