@@ -39,7 +39,8 @@ def match_by_node(
     if not unlike.size:
         return operations, matches
     leader = operations.leader[np.isin(operations.group, unlike)]
-    names = {operations.table.communicators[number] for number in operations.table.communicator[leader].tolist()}
+    used = np.unique(operations.table.communicator[leader])
+    names = {operations.table.communicators[number] for number in used.tolist()}
     apart = [_name_by_node(part, domain, names) for part, domain in zip(evidence, domains, strict=True)]
     operations, rest = match_evidence(apart, domains, offsets)
     return operations, replace(rest, unlike=int(np.isin(matches.group, unlike).sum()))
@@ -67,15 +68,14 @@ def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntA
 
 def _show_entering(operations: Operations, group: int) -> Matches:
     """Return the operations of a group as if their communicator were known."""
-    at = np.flatnonzero(operations.group == group)
-    count = np.diff(operations.first)[at]
-    rows = np.concatenate([np.arange(operations.first[i], operations.first[i + 1]) for i in at.tolist()])
+    is_own, count = operations.group == group, np.diff(operations.first)
+    rows = np.flatnonzero(np.repeat(is_own, count))
     table = operations.table
     part = Operations(
         table=table._replace(has_communicator=np.ones(table.kind.size, np.bool_)),
-        first=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
-        group=operations.group[at],
-        members=operations.members[at],
+        first=np.concatenate([[0], np.cumsum(count[is_own])]).astype(np.int64),
+        group=operations.group[is_own],
+        members=operations.members[is_own],
         part=operations.part[rows],
     )
     return match_reports(list_crossings(part))
