@@ -10,7 +10,7 @@ from nsys2prv_ng.analysis.efficiency_hosts import list_main_threads, load_calls_
 from nsys2prv_ng.analysis.efficiency_times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency_windows import WindowPlan
 from nsys2prv_ng.analysis.gpu_activity import Devices, list_activity_runs
-from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT, sweep_gpu_waits
+from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
@@ -26,8 +26,6 @@ from nsys2prv_ng.sources.cuda import device_activity
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 """States of main threads. In MPI that is not split are also calls that carry out no operation over ranks."""
-GPU_STATES, HOST_STATES = COMPUTE_OVER_UNSPLIT + 1, MPI_NOT_SPLIT + 1
-"""One more than the highest state. Those of GPUs are the values of analysis/gpu_waits.py."""
 
 
 def find_gpu_rows(job: Job, devices: Devices) -> IntArray:

@@ -16,9 +16,6 @@ from nsys2prv_ng.html.names import clean, clean_text, show_unseen
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
 from nsys2prv_ng.version import __version__
 
-_LARGE = 10 * 2**20
-"""Bytes from which browsers and mail have trouble with a page."""
-
 
 def render_page(template: str, **values: Any) -> str:
     """Return a template with values, of which none can become markup or script.

@@ -15,6 +15,7 @@ from nsys2prv_ng.analysis.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency_windows import list_steps, make_plan
 from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.analysis.gpu_metrics import measure_gpu_metrics
+from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.wait_rules import NOBODY, NOT_ALIGNED
 from nsys2prv_ng.analysis.waits import Waits, find_waits
@@ -50,7 +51,7 @@ def select(*names: str) -> list[object]:
 
 def sum_shares(job: Job, waits: Waits, edges: IntArray) -> Shares:
     rows = states.find_gpu_rows(job, list_devices(job))
-    shares = Shares(rows, edges, KINDS, states.GPU_STATES)
+    shares = Shares(rows, edges, KINDS, COMPUTE_OVER_UNSPLIT + 1)
     for flat in states.list_gpu_states(job, waits):
         shares.add(flat)
     return shares
@@ -183,7 +184,7 @@ def test_main_threads_without_gpus(reports: Sequence[Path]) -> None:
         low, high = truth.capture
         base = job.alignment.utc_base
         edges = make_edges(low - base, high - base, BINS)
-        shares = Shares(rows, edges, HOST_KINDS, states.HOST_STATES)
+        shares = Shares(rows, edges, HOST_KINDS, states.MPI_NOT_SPLIT + 1)
         for flat in states.list_host_states(job, waits, plan):
             shares.add(flat)
         calls = [spans for main in truth.mains for spans in [main.mpi] if len(spans)]

@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis import typical_step
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows, list_steps
 from nsys2prv_ng.analysis.gpu_activity import list_devices
+from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT
 from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges, make_step_edges
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
@@ -90,7 +91,7 @@ def check_activities(job: Job, reports: Sequence[Path]) -> None:
     assert steps is not None
     step = choose_step(steps)
     rows = states.find_gpu_rows(job, devices)
-    longest = LongestStates(rows, make_step_edges(step, rows.size), states.GPU_STATES)
+    longest = LongestStates(rows, make_step_edges(step, rows.size), COMPUTE_OVER_UNSPLIT + 1)
     for flat in states.list_gpu_states(job, waits):
         longest.add(flat)
     check_ranges(job, step, reports)
