@@ -169,6 +169,9 @@ def test_keys_move_the_pointer_and_zoom(browser: Browser, file: Path) -> None:
     assert figure.locator("output").inner_text().endswith(label)
     opened.page.keyboard.press("+")
     figure.locator("output").filter(has_text="--time").wait_for()
+    bar, lane = figure.locator(".lane .zoomed > span").first, figure.locator(".lane").first
+    indent = bar.evaluate("(bar) => parseFloat(getComputedStyle(bar).textIndent)")
+    assert bar.bounding_box()["x"] + indent == pytest.approx(lane.bounding_box()["x"], abs=3)  # type: ignore[index]
     figure.get_by_role("button", name="show all").click()
     assert not figure.get_by_role("button", name="show all").is_visible()
     assert opened.faults == []

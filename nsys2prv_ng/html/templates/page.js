@@ -56,6 +56,7 @@
       this.view = figure.querySelector(".view");
       this.image = figure.querySelector("img");
       this.zoomed = [...figure.querySelectorAll(".zoomed")];
+      this.bars = [...figure.querySelectorAll(".lane .zoomed > span")];
       this.axis = figure.querySelector(".x-axis");
       this.labels = figure.querySelector(".plot > .y-axis:not(.lane-label)");
       this.output = figure.querySelector("output");
@@ -163,6 +164,11 @@
         if (part.parentElement !== this.view) continue;
         part.style.top = `${(-100 * top) / (bottom - top)}%`;
         part.style.height = `${100 / (bottom - top)}%`;
+      }
+      for (const bar of this.bars) {
+        // The text of a bar that begins left of the view stays in the view.
+        const hidden = (left - parseFloat(bar.style.left) / 100) / (right - left);
+        bar.style.textIndent = hidden > 0 ? `${hidden * this.view.clientWidth}px` : "";
       }
       const whole = this.facts.to - this.facts.from;
       const [from, to] = [this.facts.from + left * whole, this.facts.from + right * whole];
