@@ -78,7 +78,7 @@ def describe_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers
     """Return the sections on efficiencies, each as its lines: a table, and the steps."""
     if efficiency is None or not efficiency.window_ns:
         return []
-    return [_tabulate(efficiency, steps, width), _describe_steps(steps, width)]
+    return [_tabulate(efficiency, steps, width), [] if steps is None else wrap(describe_steps(steps), width)]
 
 
 def _tabulate(efficiency: EfficiencyNumbers, steps: StepNumbers | None, width: int) -> list[str]:
@@ -113,10 +113,8 @@ def _describe_parts(window: NamedWindow, width: int) -> list[str]:
     return wrap(f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}", width)
 
 
-def _describe_steps(steps: StepNumbers | None, width: int) -> list[str]:
+def describe_steps(steps: StepNumbers) -> str:
     """Return how long steps take, how they differ, and which ranks need longest and shortest for themselves."""
-    if steps is None:
-        return []
     times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
     if steps.count > 1:
         times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
@@ -126,7 +124,7 @@ def _describe_steps(steps: StepNumbers | None, width: int) -> list[str]:
     if len(steps.ranks) > 1:
         by_time = sorted(steps.ranks, key=lambda rank: rank.median_without_waiting_ns)
         times += f"; without waiting for others {_describe_rank(by_time[0])} to {_describe_rank(by_time[-1])}"
-    return wrap(times, width)
+    return times
 
 
 def _describe_rank(rank: StepOfRank) -> str:

@@ -11,16 +11,22 @@ from nsys2prv_ng.summary.layout import (
     choose_width,
     count_more,
     format_percent,
-    format_rate,
     make_table,
     wrap,
 )
-from nsys2prv_ng.summary.model import GpuNumbers, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 from nsys2prv_ng.summary.path_text import describe_path
 from nsys2prv_ng.summary.rows.causes import list_causes
+from nsys2prv_ng.summary.rows.tables import (
+    NamedTable,
+    tabulate_memory_operations,
+    tabulate_mpi,
+    tabulate_nccl,
+    tabulate_ranges,
+)
 from nsys2prv_ng.summary.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.summary.wait_text import describe_waits
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time, shorten_range_name
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
 
 _MOST_GPUS = 16
 
@@ -41,11 +47,11 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
         *describe_waits(summary, width),
         *describe_path(summary.critical_path, summary.tasks, width),
         *describe_efficiency(summary.efficiency, summary.steps, width),
-        _ranges(summary.ranges, width),
+        _lay_out(tabulate_ranges(summary), width),
         _kernels(summary, width),
-        _memory_operations(summary, width),
-        _nccl(summary, width),
-        _mpi(summary, width),
+        _lay_out(tabulate_memory_operations(summary), width, most=None),
+        _lay_out(tabulate_nccl(summary), width, most=None),
+        _lay_out(tabulate_mpi(summary), width),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
@@ -159,40 +165,6 @@ def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     return [*wrap(caption, width), *make_table(titles, rows, width, texts=2), *count_more(len(causes) - len(rows), "")]
 
 
-def _ranges(ranges: Sequence[RepeatedRange], width: int) -> list[str]:
-    if not ranges:
-        return []
-    rows = [_range_row(repeated) for repeated in ranges[:MOST_ROWS]]
-    titles = ["NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"]
-    if any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks):
-        caption = (
-            "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
-            "smallest mean of a task) / mean of all, without it:"
-        )
-    else:
-        caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all:"
-    return [
-        *wrap(caption, width),
-        *make_table(titles, rows, width, texts=2),
-        *count_more(len(ranges) - len(rows), " ranges"),
-    ]
-
-
-def _range_row(repeated: RepeatedRange) -> list[str]:
-    mean = repeated.total_ns / repeated.count
-    has_several_tasks = len(repeated.tasks) > 1
-    return [
-        shorten_range_name(repeated.domain, repeated.name),
-        repeated.slowest_task or "-",
-        f"{len(repeated.tasks):,}",
-        f"{repeated.count:,}",
-        format_time(mean),
-        format_time(min(task.min_ns for task in repeated.tasks)),
-        format_time(max(task.max_ns for task in repeated.tasks)),
-        format_percent(repeated.spread_ns, mean) if has_several_tasks else "-",
-    ]
-
-
 def _kernels(summary: JobSummary, width: int) -> list[str]:
     if not summary.kernels:
         return []
@@ -212,52 +184,11 @@ def _kernels(summary: JobSummary, width: int) -> list[str]:
     return [*make_table(titles, rows, width, texts=2), *count_more(len(summary.kernels) - len(rows), " kernels")]
 
 
-def _memory_operations(summary: JobSummary, width: int) -> list[str]:
-    rows = [
-        [
-            copies.operation,
-            f"{copies.count:,}",
-            format_bytes(copies.bytes),
-            format_time(copies.total_ns),
-            format_rate(copies.bytes, copies.rated_ns),
-        ]
-        for copies in summary.memory_operations
-    ]
-    return make_table(["copies and sets", "count", "size", "time", "rate"], rows, width) if rows else []
-
-
-def _nccl(summary: JobSummary, width: int) -> list[str]:
-    rows = [
-        [
-            collective.function,
-            f"{collective.calls:,}",
-            format_bytes(collective.bytes),
-            f"{collective.kernels:,}",
-            format_time(collective.kernel_ns),
-            format_rate(collective.carried_bytes, collective.carried_ns),
-        ]
-        for collective in summary.nccl
-    ]
-    if not rows:
+def _lay_out(table: NamedTable, width: int, most: int | None = MOST_ROWS) -> list[str]:
+    """Return a table with its caption; the rows beyond `most` are counted."""
+    if not table.rows:
         return []
-    titles = ["NCCL", "calls", "size", "kernels", "kernel time", "rate"]
-    caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates:"
-    return [*wrap(caption, width), *make_table(titles, rows, width)]
-
-
-def _mpi(summary: JobSummary, width: int) -> list[str]:
-    rows = [
-        [
-            call.call,
-            f"{call.count:,}",
-            format_time(call.total_ns),
-            format_time(call.total_ns / call.count),
-            format_time(call.max_ns),
-            format_bytes(call.sent_bytes),
-            format_bytes(call.received_bytes),
-            format_rate((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
-        ]
-        for call in summary.mpi[:MOST_ROWS]
-    ]
-    titles = ["MPI", "calls", "time", "mean", "max", "sent", "received", "rate"]
-    return [*make_table(titles, rows, width), *count_more(len(summary.mpi) - len(rows), " calls")] if rows else []
+    rows = table.rows[:most]
+    caption = wrap(f"{table.caption}:", width) if table.caption else []
+    lines = make_table(table.titles, rows, width, texts=table.texts)
+    return [*caption, *lines, *count_more(len(table.rows) - len(rows), f" {table.noun}")]

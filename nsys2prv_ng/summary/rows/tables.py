@@ -1,0 +1,98 @@
+"""Tables on what a job ran, for the text and for pages: cells are texts, names as the reports have them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nsys2prv_ng.summary.layout import format_percent, format_rate
+from nsys2prv_ng.summary.model import JobSummary, RepeatedRange
+from nsys2prv_ng.text.formatting import format_bytes, format_time, shorten_range_name
+
+
+class NamedTable(NamedTuple):
+    """A table: its first `texts` columns hold names; `noun` is what its rows are."""
+
+    caption: str
+    titles: list[str]
+    rows: list[list[str]]
+    texts: int
+    noun: str
+
+
+def tabulate_ranges(summary: JobSummary) -> NamedTable:
+    """Return the NVTX ranges that repeat, those with most time first."""
+    caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all"
+    if any(task.gpu_waiting_ns for repeated in summary.ranges for task in repeated.tasks):
+        caption = (
+            "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
+            "smallest mean of a task) / mean of all, without it"
+        )
+    titles = ["NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"]
+    return NamedTable(caption, titles, [_make_range_row(repeated) for repeated in summary.ranges], 2, "ranges")
+
+
+def _make_range_row(repeated: RepeatedRange) -> list[str]:
+    mean = repeated.total_ns / repeated.count
+    has_several_tasks = len(repeated.tasks) > 1
+    return [
+        shorten_range_name(repeated.domain, repeated.name),
+        repeated.slowest_task or "-",
+        f"{len(repeated.tasks):,}",
+        f"{repeated.count:,}",
+        format_time(mean),
+        format_time(min(task.min_ns for task in repeated.tasks)),
+        format_time(max(task.max_ns for task in repeated.tasks)),
+        format_percent(repeated.spread_ns, mean) if has_several_tasks else "-",
+    ]
+
+
+def tabulate_memory_operations(summary: JobSummary) -> NamedTable:
+    """Return copies and sets by kind, those with most bytes first."""
+    rows = [
+        [
+            copies.operation,
+            f"{copies.count:,}",
+            format_bytes(copies.bytes),
+            format_time(copies.total_ns),
+            format_rate(copies.bytes, copies.rated_ns),
+        ]
+        for copies in summary.memory_operations
+    ]
+    return NamedTable("", ["copies and sets", "count", "size", "time", "rate"], rows, 1, "kinds")
+
+
+def tabulate_nccl(summary: JobSummary) -> NamedTable:
+    """Return the calls and kernels of NCCL by function, those with most time first."""
+    rows = [
+        [
+            collective.function,
+            f"{collective.calls:,}",
+            format_bytes(collective.bytes),
+            f"{collective.kernels:,}",
+            format_time(collective.kernel_ns),
+            format_rate(collective.carried_bytes, collective.carried_ns),
+        ]
+        for collective in summary.nccl
+    ]
+    titles = ["NCCL", "calls", "size", "kernels", "kernel time", "rate"]
+    caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates"
+    return NamedTable(caption, titles, rows, 1, "functions")
+
+
+def tabulate_mpi(summary: JobSummary) -> NamedTable:
+    """Return the calls of MPI by name, those with most time first."""
+    rows = [
+        [
+            call.call,
+            f"{call.count:,}",
+            format_time(call.total_ns),
+            format_time(call.total_ns / call.count),
+            format_time(call.max_ns),
+            format_bytes(call.sent_bytes),
+            format_bytes(call.received_bytes),
+            format_rate((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+        ]
+        for call in summary.mpi
+    ]
+    titles = ["MPI", "calls", "time", "mean", "max", "sent", "received", "rate"]
+    return NamedTable("", titles, rows, 1, "calls")
