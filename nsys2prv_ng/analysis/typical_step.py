@@ -43,6 +43,8 @@ class StepSpan(NamedTuple):
 
     name: str
     number: int
+    length: int
+    """That on the task on which it is longest (ns)."""
     begin: int
     end: int
     task: IntArray
@@ -56,7 +58,9 @@ def choose_step(steps: StepWindows) -> StepSpan:
     chosen = int(np.argmin(np.abs(longest - np.median(longest))))
     own = np.flatnonzero(steps.step == chosen)
     begin, end = int(steps.begin[own].min()), int(steps.end[own].max())
-    return StepSpan(steps.name, int(steps.number[chosen]), begin, end, steps.task[own], steps.row[own])
+    return StepSpan(
+        steps.name, int(steps.number[chosen]), int(longest[chosen]), begin, end, steps.task[own], steps.row[own]
+    )
 
 
 def make_step_edges(step: StepSpan, rows: int) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ Reports = AnyPath | Iterable[AnyPath]
 
 
 def list_reports(reports: Reports) -> list[Path]:
+    """Return the paths of reports. Raises UsageError for what are none."""
     if isinstance(reports, str | os.PathLike):
         return [Path(reports)]
     try:
@@ -22,6 +24,7 @@ def list_reports(reports: Reports) -> list[Path]:
 
 
 def list_some_reports(reports: Reports) -> list[Path]:
+    """Return the paths of reports. Raises UsageError where there are none."""
     given = list_reports(reports)
     if not given:
         raise UsageError("give at least one report", parameter="reports")
@@ -29,12 +32,14 @@ def list_some_reports(reports: Reports) -> list[Path]:
 
 
 def check_path(name: str, path: AnyPath) -> Path:
+    """Return a path. Raises UsageError that names its parameter for anything else."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError("give a path", parameter=name, value=path)
     return Path(path)
 
 
 def check_names(reports: Sequence[Path], output: Path) -> None:
+    """Raise UsageError for a trace that is named as none, and for traces among the reports."""
     if not output.name.endswith((".prv", ".prv.gz")):
         raise UsageError("the trace must be named *.prv or *.prv.gz", parameter="output", value=str(output))
     if not reports:
@@ -50,14 +55,21 @@ def check_page(page: AnyPath | None) -> Path | None:
     if page is None:
         return None
     file = Path(page)
+    if "\0" in file.name:
+        raise UsageError("is no name of a file", parameter="html", value=file.name)
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError("the page must be named *.html", parameter="html", value=str(page))
     if not file.parent.is_dir():
         raise UsageError("its folder does not exist; make it first", parameter="html", value=str(page))
     if file.is_dir():
         raise UsageError("is a folder; choose another name", parameter="html", value=str(page))
-    return file
+    try:
+        with tempfile.TemporaryFile(dir=file.parent):
+            return file
+    except OSError as error:
+        raise UsageError(f"its folder takes no file: {error.strerror}", parameter="html", value=str(page)) from None
 
 
 def to_path(path: AnyPath | None) -> Path | None:
+    """Return a path, or None for none."""
     return None if path is None else Path(path)

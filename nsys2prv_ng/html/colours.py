@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.html.charts.maps import format_colour
+from nsys2prv_ng.html.charts.png import Colour
 from nsys2prv_ng.paraver import palette
 
 HUES = {
@@ -34,6 +35,10 @@ def get_css(hue: palette.Colour) -> str:
     return format_colour(hue)
 
 
+STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES.items()} | {
+    "idle": (*palette.GREY, 100)
+}
+"""Colours of strips, by the key of an Activity. Idle time is grey, and not the brightest on a dark ground."""
 PARTS_OF_TIME = {
     "compute_ns": palette.COMPUTE,
     "waiting_ns": palette.WAITING,

@@ -28,6 +28,11 @@ def drop_quotes(text: str) -> str:
     return text.replace("`", "'")
 
 
+def shorten(text: str) -> str:
+    """Return a text of a cell, which may be empty."""
+    return clean(text) if text.strip() else ""
+
+
 def clean_text(text: str) -> str:
     """Return a text of any length on one line; characters that are not seen are question marks."""
     return show_unseen(_BREAKS.sub(" ", text).strip())

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nsys2prv_ng.html.names import clean, clean_text, show_unseen
+from nsys2prv_ng.html.names import clean, clean_text, shorten, show_unseen
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
 from nsys2prv_ng.version import __version__
 
@@ -25,6 +25,7 @@ def render_page(template: str, **values: Any) -> str:
     script, style = _read("page.js"), _read("style.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    policy += "; base-uri 'none'; form-action 'none'"
     page = _load_templates().get_template(template)
     return page.render(policy=policy, script=Markup(script), style=Markup(style), version=__version__, **values)
 
@@ -42,9 +43,9 @@ def _load_templates() -> Environment:
     environment.filters |= {
         "name": clean,
         "text": clean_text,
+        "short": shorten,
         "time": format_time,
         "bytes": format_bytes,
-        "percent": format_percent,
         "count": lambda number: f"{number:,}",
         "noun": count_noun,
         "data": _dump,
@@ -55,11 +56,6 @@ def _load_templates() -> Environment:
 def _finalize(value: Any) -> Any:
     """Return what a template prints of a value; markup is that of the program."""
     return show_unseen(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def format_percent(share: float | None) -> str:
-    """Return a share (0 to 1) with one digit, or a dash for None."""
-    return "-" if share is None else f"{100 * share:.1f}%"
 
 
 def _read(name: str) -> str:

@@ -19,6 +19,15 @@ _SECTIONS: dict[About, str] = {
     "advice": "efficiency",
 }
 """The section that has the numbers of a verdict."""
+_SECTIONS_OF_PRESETS = {
+    "analysis/gpu-gaps": "gaps",
+    "analysis/queue_delay": "gaps",
+    "analysis/waited_for": "waits",
+    "analysis/kernel_classes": "kernels",
+    "basics/memory_operations": "operations",
+    "basics/mpi": "operations",
+}
+"""The section for the advice that names a preset."""
 _MOST_PROGRAMS = 3
 
 
@@ -38,8 +47,8 @@ def render_summary(summary: JobSummary, pictures: Pictures) -> str:
 def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
     """Return the sections for which a job has anything to show, in their order."""
     sections = [
-        contents.make_facts_section(summary),
-        over_time.make_pace_section(pictures),
+        contents.make_facts_section(summary, pictures),
+        over_time.make_pace_section(summary, pictures),
         over_time.make_heat_map_section(pictures),
         over_time.make_step_section(pictures),
         efficiency.make_path_section(summary, pictures),
@@ -47,6 +56,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         waits.make_wait_section(summary),
         waits.make_gap_section(summary, pictures),
         contents.make_kernel_section(summary, pictures),
+        contents.make_operation_section(summary),
         waits.make_bandwidth_section(summary),
         over_time.make_memory_section(pictures),
         contents.make_quality_section(summary, pictures),
@@ -57,10 +67,13 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
 def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
     """Return the verdicts, each with the section that has its numbers, if the page has it."""
     known = {section.key for section in sections}
-    return [
-        Line(verdict.text, verdict.details, section if (section := _SECTIONS[verdict.about]) in known else "")
-        for verdict in list_verdicts(summary)
-    ]
+    lines = []
+    for text, details, about in list_verdicts(summary):
+        named = [section for preset, section in _SECTIONS_OF_PRESETS.items() if preset in text]
+        section = named[0] if about == "advice" and named else _SECTIONS[about]
+        note = "Note: " if about == "payload" else ""
+        lines.append(Line(note + text, details, section if section in known else ""))
+    return lines
 
 
 def _make_title(summary: JobSummary) -> str:

@@ -45,8 +45,11 @@ def count_durations(job: Job) -> list[KernelDurations]:
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bin", "kernels", "ns")}
     names = {name: list(chain.from_iterable(getattr(part, name) for part in parts)) for name in _NAME}
     table = pd.DataFrame({**names, **columns})
-    by_name = sorted(table.groupby(_NAME), key=lambda item: (-item[1]["ns"].sum(), item[0]))[:MOST_NAMES]
-    return [_make_durations(str(name), str(kernel_class), own) for (name, kernel_class), own in by_name]
+    sums = table.groupby(_NAME, as_index=False)["ns"].sum().sort_values(["ns", *_NAME], ascending=[False, True, True])
+    most = table.merge(sums[_NAME][:MOST_NAMES], on=_NAME)
+    drawn = {(str(name), str(kernel_class)): own for (name, kernel_class), own in most.groupby(_NAME)}
+    listed = sums[_NAME][:MOST_NAMES].astype(str).itertuples(index=False, name=None)
+    return [_make_durations(name, kernel_class, drawn[name, kernel_class]) for name, kernel_class in listed]
 
 
 def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> KernelDurations:
@@ -72,7 +75,7 @@ def _count_type(events: OpenedEvents, event_type: EventType) -> _Counts:
     value, kernel_class = events.get_values(event_type), events.get_values(types.KERNEL_CLASS)
     lines = np.flatnonzero(value != ABSENT)
     length = events.length[lines]
-    bins = np.searchsorted(EDGES, np.maximum(length, 1), "right") - 1
+    bins = np.minimum(np.searchsorted(EDGES, np.maximum(length, 1), "right") - 1, EDGES.size - 2)
     columns = value[lines], kernel_class[lines], bins
     code, first = encode_rows(*columns)
     ns = np.zeros(first.size, np.int64)

@@ -55,9 +55,9 @@ def make_table(
 
 
 def clean_name(name: str) -> str:
-    """Return a name as one line; blanks that indent it stay."""
+    """Return a name as one line, without the sign that ends names in sentences; blanks that indent it stay."""
     stem = name.lstrip(" ")
-    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
+    return name[: len(name) - len(stem)] + to_one_line(stem).replace("`", "'") if stem else ""
 
 
 def name_task(rank: int | None, task: str) -> str:

@@ -34,13 +34,20 @@ def make_pace(job: Job) -> Pace | None:
     np.minimum.at(first, step, begin)
     np.maximum.at(last, step, end)
     every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
-    shown = _choose_slowest(ns.max(axis=0), every)
+    warmup, counts = steps.warmup, ns[:, steps.warmup :]
+    # The steps that warm up are drawn each, or by blocks of their own.
+    before, after = (_choose_slowest(part.max(axis=0), every) for part in (ns[:, :warmup], counts))
+    shown = np.concatenate([before, warmup + after])
     return Pace(
         name=steps.name,
         tasks=[job.tree.model.tasks[number].name for number in tasks.tolist()],
         numbers=steps.number[shown],
-        warmup=int((shown < steps.warmup).sum()),
+        warmup=before.size,
         ns=ns[:, shown],
+        count=counts.shape[1],
+        median_ns=np.median(counts, axis=1),
+        least_ns=counts.min(axis=1),
+        most_ns=counts.max(axis=1),
         begin_ns=first[shown] - job.zero,
         end_ns=last[shown] - job.zero,
         every=every,

@@ -121,7 +121,7 @@ _GPU_KINDS = {
     "moving": _Kind(
         (3,),
         "Exposed communication: moving data",
-        "Time in which NCCL moved data while nothing was computed.",
+        "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
         "exposed_communication",
     ),
     "waiting": _Kind(
@@ -256,7 +256,8 @@ def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
             "lateness",
             "Lateness",
             "By how much the rank began an operation later than the last of the others, which waited for it: the most "
-            "of any. 0: nobody waited for what it began. Blank: it began no operation, or none that could be split.",
+            "of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or "
+            "none that could be split.",
             "ns",
             [job.tree.model.tasks[task].name for task in late.row.tolist()],
             late.value,
@@ -319,6 +320,7 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) 
         name=f"{step.name} {step.number}",
         begin_ns=step.begin - job.zero,
         end_ns=step.end - job.zero,
+        ns=step.length,
         rows=[name for _, _, rows in swept for name in rows.names],
         activities=activities,
         values=np.concatenate(values),

@@ -73,6 +73,8 @@ class TypicalStep:
     """First begin of the step of any task."""
     end_ns: int
     """Last end."""
+    ns: int
+    """Its length on the task on which it is longest."""
     rows: list[str]
     activities: list[Activity]
     values: ByteArray
@@ -92,6 +94,12 @@ class Pace:
     """How many of the first steps warm up."""
     ns: IntArray
     """(t, m)."""
+    count: int
+    """How many steps do not warm up, drawn or not."""
+    median_ns: FloatArray
+    """Of these, on each task (t)."""
+    least_ns: IntArray
+    most_ns: IntArray
     begin_ns: IntArray
     """First begin of each step (m)."""
     end_ns: IntArray

@@ -56,7 +56,7 @@ flats = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1,
 def test_the_state_with_most_time(rows: list[tuple[int, int, int, int]], begin: int, span: int) -> None:
     row, low, length, state = columns(rows, 4)
     flat = FlatStates(10 * row, low, low + length, state)
-    step = StepSpan("s", 0, begin, begin + span, row, row)
+    step = StepSpan("s", 0, span, begin, begin + span, row, row)
     found = LongestStates(np.array([0, 10, 20]), make_step_edges(step, 3), 4)
     found.add(flat)
     for own in range(3):

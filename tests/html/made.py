@@ -74,7 +74,12 @@ def repeat_ranks(job: Job, times: int) -> Job:
         pictures,
         heat_maps=maps,
         step=replace(step, rows=names(step.rows), values=np.tile(step.values[:, :: max(1, times // 4)], (times, 1))),
-        pace=replace(pace, tasks=names(pace.tasks), ns=np.tile(pace.ns, (times, 1))),
+        pace=replace(
+            pace,
+            tasks=names(pace.tasks),
+            ns=np.tile(pace.ns, (times, 1)),
+            **{name: np.tile(getattr(pace, name), times) for name in ("median_ns", "least_ns", "most_ns")},
+        ),
     )
     ranks = [replace(rank, task=f"{rank.task} {n}") for n in range(times) for rank in waits.ranks]
     many = replace(summary, gpus=summary.gpus * times, waits=replace(waits, ranks=ranks), ranks=summary.ranks * times)

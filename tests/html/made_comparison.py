@@ -53,7 +53,14 @@ def make_pictures(length: int, *, rows: int = 4, bins: int = 200, name: str = ""
     bars = [RangeBar(0, 5 * MS, 5 * MS + length, f"step {name}"), RangeBar(1, 5 * MS, 6 * MS, f"forward {name}")]
     ranges = [RangesOfTask(f"rank {n} {name}", [*bars], 2) for n in range(tasks)]
     step = TypicalStep(
-        f"step 4 {name}", 5 * MS, 5 * MS + length, [f"rank {n} {name}" for n in range(rows)], activities, values, ranges
+        name=f"step 4 {name}",
+        begin_ns=5 * MS,
+        end_ns=5 * MS + length,
+        ns=length,
+        rows=[f"rank {n} {name}" for n in range(rows)],
+        activities=activities,
+        values=values,
+        ranges=ranges,
     )
     return Pictures(0, 10 * length, step=step)
 

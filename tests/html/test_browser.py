@@ -138,9 +138,9 @@ def test_zooming_one_map_zooms_all_of_its_time(browser: Browser, file: Path) -> 
     page.mouse.down()
     page.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 10, steps=4)
     page.mouse.up()
-    figures.first.locator("output").filter(has_text="--time").wait_for()
+    figures.first.locator(".shown").filter(has_text="--time").wait_for()
     span = pictures.end_ns - pictures.begin_ns
-    window = figures.first.locator("output").inner_text().split("--time ")[1].split(" ")[0]
+    window = figures.first.locator(".shown").inner_text().split("--time ")[1].split(" ")[0]
     low, high = (float(part.rstrip("s")) * 1e9 for part in window.split(":"))
     assert low == pytest.approx(pictures.begin_ns + 0.5 * span, abs=0.01 * span)
     assert high == pytest.approx(pictures.begin_ns + 0.75 * span, abs=0.01 * span)
@@ -168,7 +168,7 @@ def test_keys_move_the_pointer_and_zoom(browser: Browser, file: Path) -> None:
     label = pictures.step.activities[pictures.step.values[1, pictures.step.values.shape[1] // 2] - 1].label
     assert figure.locator("output").inner_text().endswith(label)
     opened.page.keyboard.press("+")
-    figure.locator("output").filter(has_text="--time").wait_for()
+    figure.locator(".shown").filter(has_text="--time").wait_for()
     bar, lane = figure.locator(".lane .zoomed > span").first, figure.locator(".lane").first
     indent = bar.evaluate("(bar) => parseFloat(getComputedStyle(bar).textIndent)")
     assert bar.bounding_box()["x"] + indent == pytest.approx(lane.bounding_box()["x"], abs=3)  # type: ignore[index]
@@ -197,7 +197,7 @@ def test_a_page_of_1024_ranks_works(browser: Browser, tmp_path: Path) -> None:
     view = opened.page.locator("#over-time figure.map").first.locator(".view")
     view.focus()
     opened.page.keyboard.press("+")
-    opened.page.locator("#over-time output").first.filter(has_text="--time").wait_for()
+    opened.page.locator("#over-time .shown").first.filter(has_text="--time").wait_for()
     assert opened.faults == []
 
 

@@ -17,17 +17,31 @@ from nsys2prv_ng.html.summary_page import list_sections, render_summary
 from nsys2prv_ng.text.formatting import format_time
 from tests.html.made import Page, job_of, rename, repeat_ranks
 
-KEYS = frozenset({"key", "unit", "preset", "cause", "path_class", "kernel_class", "alignment", "reason", "function"})
+KEYS = frozenset(
+    {
+        "key",
+        "title",
+        "about",
+        "unit",
+        "preset",
+        "cause",
+        "path_class",
+        "kernel_class",
+        "alignment",
+        "reason",
+        "function",
+    }
+)
 """Texts that the program sets, not the reports."""
-HOSTILE = "</script></style><img src=x onerror=hack()>\"'><b>\u202e&amp;{{7*7}}"
+HOSTILE = "`</script></style><img src=x onerror=hack()>\"'><b>\u202e&amp;{{7*7}}"
 
 
 def test_every_part_of_a_summary_has_a_section() -> None:
     summary, pictures = job_of("ddp-2x2")
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
-        "facts", "pace", "over-time", "step", "critical-path", "efficiency", "waits", "gaps", "kernels", "bandwidth",
-        "memory", "quality",
+        "facts", "pace", "over-time", "step", "critical-path", "efficiency", "waits", "gaps", "kernels", "operations",
+        "bandwidth", "memory", "quality",
     ]  # fmt: skip
 
 
@@ -137,7 +151,7 @@ def test_hostile_names_change_no_markup() -> None:
         pages.append(render_summary(*changed))
     harmless, hostile = map(Page, pages)
     assert hostile.faults == [] and hostile.structure == harmless.structure
-    assert "\u202e" not in pages[1] and "49" not in re.findall(r"\{\{.*?\}\}", pages[1])
+    assert "\u202e" not in pages[1]
     assert "{{7*7}}" in "".join(hostile.texts)
     for attribute in ("style", "d", "fill", "id", "href", "src", "class"):
         values = [[e.attributes.get(attribute) for e in page.elements] for page in (harmless, hostile)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -144,14 +145,17 @@ def test_a_long_pace_shows_the_slowest_of_each_block(drawn: Drawn, monkeypatch: 
     monkeypatch.setattr(pace, "_FEWEST_STEPS", 1)
     own = make_pace(job)
     assert own is not None
-    assert (own.every, own.ns.shape) == (3, (4, 2))
-    for block, number in enumerate(own.numbers.tolist()):
-        numbers = whole.numbers[3 * block : 3 * block + 3].tolist()
-        longest = whole.ns.max(axis=0)[3 * block : 3 * block + 3].tolist()
-        at = longest.index(max(longest))
-        assert number == numbers[at]
-        assert own.ns[:, block].tolist() == whole.ns[:, 3 * block + at].tolist()
-        assert own.begin_ns[block] == whole.begin_ns[3 * block + at]
+    assert (whole.warmup, own.warmup, own.every, own.ns.shape) == (2, 1, 3, (4, 3))
+    for block, (low, high) in enumerate([(0, 2), (2, 5), (5, 6)]):  # the warm-up has blocks of its own
+        longest = whole.ns.max(axis=0)[low:high].tolist()
+        at = low + longest.index(max(longest))
+        assert own.numbers[block] == whole.numbers[at]
+        assert own.ns[:, block].tolist() == whole.ns[:, at].tolist()
+        assert own.begin_ns[block] == whole.begin_ns[at]
+    # The numbers of a rank are those of all its steps.
+    for task, steps in enumerate(whole.ns[:, 2:].tolist()):
+        numbers = (own.median_ns[task], own.least_ns[task], own.most_ns[task], own.count)
+        assert numbers == (statistics.median(steps), min(steps), max(steps), 4)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 8))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 _STEPS = (1, 2, 5)
@@ -31,6 +33,14 @@ def make_time_ticks(begin: int, end: int, most: int = 8) -> list[Tick]:
     digits = max(0, math.ceil(math.log10(unit / step)))
     times = range(-(-begin // step) * step, end + 1, step)
     return [Tick((time - begin) / (end - begin), f"{time / unit:,.{digits}f} {name}") for time in times]
+
+
+def format_times(times: Sequence[float]) -> list[str]:
+    """Return round times (ns), ascending, in one unit and with as many digits as tell them apart."""
+    unit, name = next((unit for unit in _UNITS if times[-1] >= unit[0]), _UNITS[-1])
+    step = min((later - time for time, later in pairwise(times)), default=float(unit))
+    digits = min(6, max(0, math.ceil(math.log10(unit / step) - 1e-9)))
+    return [f"{time / unit:,.{digits}f} {name}" for time in times]
 
 
 def make_value_ticks(lowest: float, highest: float, most: int = 5) -> list[float]:

@@ -20,6 +20,7 @@ from nsys2prv_ng.paraver.palette import Colour as Hue
 _LEVELS = 255
 """Indexes of values; 0 is not known."""
 _UNKNOWN: Colour = (*GREY, 56)
+_NOTHING: Colour = (*GREY, 0)
 _FAINTEST = 0.04
 """Opacity of the least value, that it may be told from the page."""
 _ROW, _LEAST_HEIGHT, _HEIGHT = 18, 24, 420
@@ -49,7 +50,6 @@ class Lane(NamedTuple):
     label: str
     lanes: int
     bars: list[Bar]
-    note: str
 
 
 class MapFigure(NamedTuple):
@@ -113,14 +113,14 @@ def make_strips(
     rows: Sequence[str],
     values: ByteArray,
     limits: tuple[int, int],
-    kinds: Sequence[tuple[str, Hue]],
+    kinds: Sequence[tuple[str, Colour]],
     lanes: Sequence[Lane] = (),
 ) -> MapFigure:
     """Return strips of what each row does: values (rows, bins) are 0, or one more than the index of a kind."""
-    palette: list[Colour] = [_UNKNOWN, *((*hue, 255) for _, hue in kinds)]
+    palette: list[Colour] = [_NOTHING, *(colour for _, colour in kinds)]
     used = np.unique(values)
-    legend = [Swatch(format_colour(hue), text) for n, (text, hue) in enumerate(kinds, 1) if n in used]
-    legend += [NOT_KNOWN] if 0 in used else []
+    legend = [Swatch(format_colour(colour), text) for n, (text, colour) in enumerate(kinds, 1) if n in used]
+    legend += [Swatch(format_colour(_NOTHING), NOT_KNOWN.text)] if 0 in used else []
     read = {"kinds": [text for text, _ in kinds], "absent": NOT_KNOWN.text}
     return _make_figure(key, rows, values, palette, limits, legend, read, lanes)
 
@@ -161,5 +161,5 @@ def _make_figure(
         ticks=make_time_ticks(*limits),
         legend=legend,
         lanes=list(lanes),
-        script={"rows": [*map(clean, rows)], "from": limits[0], "to": limits[1], **read},
+        script={"rows": [*map(clean, rows)], "columns": indexes.shape[1], "from": limits[0], "to": limits[1], **read},
     )

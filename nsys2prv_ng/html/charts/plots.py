@@ -12,11 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray
-from nsys2prv_ng.html.charts.axes import Tick
+from nsys2prv_ng.html.charts.axes import Tick, format_times
 
 SIDE = 1000
 _MOST_POINTS = 1500
 """Points of a line that a screen shows; of more, the least and the largest of each stretch are drawn."""
+
+
+_FEW_POWERS = 3
 
 
 class Shape(NamedTuple):
@@ -87,10 +90,18 @@ def draw_histogram(counts: Sequence[int]) -> str:
     return f"M0 {SIDE}{steps}V{SIDE}Z"
 
 
+def make_time_axis(axis: Axis, times: Sequence[float]) -> list[Tick]:
+    """Return the ticks of an axis of time at these values (ns)."""
+    places = axis.place(np.array(times)).tolist()
+    return [Tick(place, text) for place, text in zip(places, format_times(times), strict=True)]
+
+
 def make_log_ticks(axis: Axis) -> list[float]:
-    """Return the powers of ten within an axis."""
-    powers = range(math.ceil(math.log10(axis.low) - 1e-9), math.floor(math.log10(axis.high) + 1e-9) + 1)
-    return [10.0**power for power in powers]
+    """Return the powers of ten within an axis; with their double and fivefold where these are few."""
+    powers = range(math.floor(math.log10(axis.low) + 1e-9), math.floor(math.log10(axis.high) + 1e-9) + 1)
+    steps = (1, 2, 5) if len(powers) <= _FEW_POWERS else (1,)
+    values = [step * 10.0**power for power in powers for step in steps]
+    return [value for value in values if axis.low * (1 - 1e-9) <= value <= axis.high * (1 + 1e-9)]
 
 
 def _thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

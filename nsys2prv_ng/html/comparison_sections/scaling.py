@@ -5,8 +5,8 @@ from __future__ import annotations
 from nsys2prv_ng.comparison.scaling_model import Scaling
 from nsys2prv_ng.comparison.scaling_text import describe_scaling, list_scaling
 from nsys2prv_ng.html.blocks import Block, Cell, Paragraph, Section, Table, TermCell
-from nsys2prv_ng.html.comparison_sections.shades import make_legend, shade
 from nsys2prv_ng.html.names import clean, quote
+from nsys2prv_ng.html.shades import make_legend, shade
 
 SCALING = "scaling"
 """Key of the section."""

@@ -11,11 +11,11 @@ from nsys2prv_ng.comparison.model import Comparison, Side, SideNumbers
 from nsys2prv_ng.html.blocks import Block, Cell, Chart, Paragraph, Section, Table, TermCell
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points
+from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis
 from nsys2prv_ng.html.colours import LINES, get_css
-from nsys2prv_ng.html.comparison_sections.shades import make_legend, shade
 from nsys2prv_ng.html.comparison_sections.traces import describe_windows
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.html.shades import make_legend, shade
 from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
 from nsys2prv_ng.summary.efficiency_model import WindowEfficiency
 from nsys2prv_ng.summary.pictures_model import Pictures, RangesOfTask
@@ -133,7 +133,7 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     ]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
     x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
-    y_ticks = [Tick(float(height.place(np.array([value]))[0]), format_time(value)) for value in ticks]
+    y_ticks = make_time_axis(height, ticks)
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
     about += " The axis does not begin at 0." if ticks[0] else ""
     legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
@@ -194,7 +194,7 @@ def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None
         elif own.step is None:
             blocks.append(Paragraph(f"No steps were found in {quote(side.label)}."))
         else:
-            length = format_time(own.step.end_ns - own.step.begin_ns)
+            length = format_time(own.step.ns)
             title = f"{clean(side.label)}: {clean(own.step.name)}, {length}"
             step = replace(own.step, ranges=_choose_ranges(own.step.ranges, len(known)))
             blocks.append(draw_step(step, longest, STEPS, title))

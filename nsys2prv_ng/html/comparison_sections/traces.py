@@ -18,8 +18,8 @@ def describe_side_traces(sides: Sequence[Side], numbers: Sequence[int], traces: 
     steps = choose_common_steps(chosen)
     if steps is not None:
         return f"in traces of `--steps {steps[0]}:{steps[1]}` of each run, or those of `--traces`"
-    windows = [[(begin, end) for begin, end in side.summary.windows_ns] for side in chosen]
-    return f"in traces of {describe_windows([side.label for side in chosen], windows)}"
+    same = ", with the same choice of time" if any(side.summary.windows_ns for side in chosen) else ""
+    return f"in traces of {' and '.join(quote(side.label) for side in chosen)}{same}"
 
 
 def describe_windows(labels: Sequence[str], windows: Sequence[Sequence[tuple[int, int]]]) -> str:

@@ -9,12 +9,23 @@ import numpy as np
 from nsys2prv_ng.html.blocks import Block, Cell, HistogramCell, Paragraph, Section, Table
 from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
-from nsys2prv_ng.html.page import format_percent
-from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest
+from nsys2prv_ng.summary.layout import format_percent
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import KernelDurations, Pictures
+from nsys2prv_ng.summary.rows.tables import (
+    NamedTable,
+    tabulate_memory_operations,
+    tabulate_mpi,
+    tabulate_nccl,
+    tabulate_ranges,
+)
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time
 
+_MOST_WINDOWS = 3
+_MOST_LINES = 20
+"""Warnings and skipped reports of which each has a line."""
+_MOST_PROGRAMS = 10
 MOST_KERNELS = 20
 """Kernels of the table: those whose durations are drawn (summary/kernel_durations.py)."""
 
@@ -30,12 +41,13 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
         times = [kernel.total_ns, kernel.total_ns / kernel.count, kernel.min_ns, kernel.max_ns]
         durations = drawn.get((kernel.name, kernel.kernel_class))
         cells: list[Cell] = [kernel.name, kernel.kernel_class, f"{kernel.count:,}", *map(format_time, times)]
-        cells += [format_percent(kernel.total_ns / whole), "" if durations is None else _draw(durations)]
+        cells += [format_percent(kernel.total_ns, whole), "" if durations is None else _draw(durations)]
         rows.append(cells)
     titles = ["kernel", "class", "count", "time", "mean", "shortest", "longest", "share", "durations"]
     below = count_rest(rows, summary.kernels, "kernel")
     table = Table("Kernels of all GPUs, most time first", titles, rows, texts=2, below=below)
-    lead = "The durations of each kernel reach from its shortest to its longest, in equal ratios; bars count kernels."
+    lead = f"{WHOLE} The durations of each kernel reach from its shortest to its longest; its bars count kernels, and"
+    lead += " each is as wide as the same ratio of durations."
     return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
 
 
@@ -46,12 +58,36 @@ def _draw(durations: KernelDurations) -> Cell:
     return HistogramCell(draw_histogram(counts.tolist()), get_css(PARTS_OF_TIME["compute_ns"]), text)
 
 
-def make_facts_section(summary: JobSummary) -> Section:
+def make_operation_section(summary: JobSummary) -> Section | None:
+    """Return what the job called and copied, and its NVTX ranges; None without any."""
+    tables = [
+        tabulate_ranges(summary),
+        tabulate_memory_operations(summary),
+        tabulate_nccl(summary),
+        tabulate_mpi(summary),
+    ]
+    blocks = [_lay_out(table) for table in tables if table.rows]
+    if not blocks:
+        return None
+    presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
+    used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
+    return Section("operations", "Ranges, copies and calls", WHOLE, blocks, used)
+
+
+def _lay_out(table: NamedTable) -> Table:
+    shown = table.rows[:MOST_ROWS]
+    rest = len(table.rows) - len(shown)
+    below = f"And {rest:,} more {table.noun}." if rest else ""
+    return Table(table.caption, table.titles, [[*row] for row in shown], texts=table.texts, below=below)
+
+
+def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
     """Return what the job and its reports are."""
     facts = summary.facts
     rows: list[list[str]] = []
     if facts is not None and facts.programs:
-        rows.append(["program", ", ".join(facts.programs)])
+        more = ", ..." if len(facts.programs) > _MOST_PROGRAMS else ""
+        rows.append(["program", ", ".join(facts.programs[:_MOST_PROGRAMS]) + more])
     ranks = {"rank": summary.ranks} if summary.ranks else {}
     numbers = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
     rows.append(["size", ", ".join(count_noun(number, noun) for noun, number in numbers.items())])
@@ -63,7 +99,11 @@ def make_facts_section(summary: JobSummary) -> Section:
     rows.append(["time", f"{format_time(summary.duration_ns)} from {summary.start_utc}"])
     if summary.windows_ns:
         chosen = sum(high - low for low, high in summary.windows_ns)
-        rows.append(["chosen time", f"{format_time(chosen)} in {count_noun(len(summary.windows_ns), 'window')}"])
+        windows = [pictures.format_window(*window) for window in summary.windows_ns[:_MOST_WINDOWS]]
+        more = ", ..." if len(summary.windows_ns) > _MOST_WINDOWS else ""
+        rows.append(["chosen time", f"{format_time(chosen)}: {', '.join(windows)}{more}"])
+    if others := [what for what in summary.chosen if what != "time"]:
+        rows.append(["also restricted", " and ".join(others)])
     if summary.steps is not None:
         steps = summary.steps
         text = f"{steps.name} {format_number_ranges([*range(steps.first, steps.last + 1)])}: median "
@@ -93,14 +133,16 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
     facts = summary.facts
     if facts is not None and facts.lost_data_messages:
         blocks.append(Paragraph(f"nsys says in {facts.lost_data_messages:,} messages that data is missing."))
-    for skipped in summary.skipped:
+    if len(summary.skipped) > _MOST_LINES:
+        blocks.append(Paragraph(f"{count_noun(len(summary.skipped), 'report')} were skipped, among them:"))
+    for skipped in summary.skipped[:_MOST_LINES]:
         blocks.append(Paragraph(f"Skipped: {skipped.file}: {skipped.why}"))
-    blocks += [Paragraph(f"Warning: {warning}") for warning in summary.warnings]
+    blocks += [Paragraph(f"Warning: {warning}") for warning in summary.warnings[:_MOST_LINES]]
+    if len(summary.warnings) > _MOST_LINES:
+        blocks.append(Paragraph(f"And {count_noun(len(summary.warnings) - _MOST_LINES, 'more warning')}."))
     if summary.absent:
         blocks.append(Paragraph(f"Not in the reports: {', '.join(summary.absent)}."))
-    lead = (
-        "What is derived over ranks depends on the clocks of their nodes. What is below the uncertainty is not split."
-    )
+    lead = "What is derived over ranks depends on the clocks of their nodes. A wait below their uncertainty is moving."
     return Section("quality", "Clocks, warnings, and what is missing", lead, blocks, ["basics/diagnostics"])
 
 
@@ -113,5 +155,5 @@ def _tabulate_clocks(pictures: Pictures) -> Table:
             [clock.node, clock.reference or "-", offset, f"{clock.drift_ppm:.2f}", bound, f"{clock.operations:,}"]
         )
     titles = ["node", "reference", "offset", "drift (ppm)", "error below", "operations compared"]
-    caption = f"Clocks of the nodes (--align {pictures.alignment})"
+    caption = f"Clocks of the nodes (--align {pictures.alignment}); errors are below the limit 95 times out of 100"
     return Table(caption, titles, rows, texts=2, below=count_rest(rows, pictures.clocks, "node"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.html.blocks import Block, Cell, Section, ShadedCell, Table, TermCell
+from nsys2prv_ng.html.blocks import Block, Cell, Section, Table, TermCell
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
-from nsys2prv_ng.html.page import format_percent
+from nsys2prv_ng.html.shades import make_legend, shade
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
 from nsys2prv_ng.paraver.event_types import PATH_KINDS as KINDS
 from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
-from nsys2prv_ng.summary.layout import name_task
+from nsys2prv_ng.summary.layout import format_percent, name_task
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.summary.pictures_model import Pictures
@@ -38,6 +38,8 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
     windows = list_windows(efficiency, summary.steps)
     blocks: list[Block] = [_tabulate_tree(table)] if table.rows else []
     blocks += _tabulate_parts(windows)
+    if not blocks:
+        return None
     chosen = choose_window(efficiency, summary.steps)
     lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
     window = pictures.format_window(*efficiency.steps_ns) if chosen.title == "steps" and efficiency.steps_ns else ""
@@ -50,13 +52,9 @@ def _tabulate_tree(table: EfficiencyTable) -> Table:
     if table.has_conventions:
         titles = [f"{title}, NCCL {kind}" for kind in ("is communication", "is useful") for title in titles]
     rows: list[list[Cell]] = [
-        [TermCell(row.label, row.about, row.depth), *map(_shade, row.values)] for row in table.rows
+        [TermCell(row.label, row.about, row.depth), *(shade(share) for share in row.values)] for row in table.rows
     ]
-    return Table("", ["", *titles], rows, below="The stronger the ground of a number, the more time is lost there.")
-
-
-def _shade(share: float | None) -> Cell:
-    return "" if share is None else ShadedCell(format_percent(share), 1 - share)
+    return Table("", ["", *titles], rows, legend=make_legend())
 
 
 def _tabulate_parts(windows: list[NamedWindow]) -> list[Table]:
@@ -71,9 +69,7 @@ def _tabulate_parts(windows: list[NamedWindow]) -> list[Table]:
         whole = losses.devices * window.numbers.window_ns
         parts = list_parts(losses)
         labels |= {part.key: part.label for part in parts}
-        shares = ", ".join(
-            f"{format_percent(part.ns / whole)} {part.label}" for part in parts if part.ns >= whole / 200
-        )
+        shares = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts if part.ns >= whole / 200)
         bar = make_bar([(part.label, get_css(PARTS_OF_TIME[part.key]), part.ns) for part in parts], whole)
         bars.append([window.name.replace("`", ""), shares, bar])
     legend = [Swatch(get_css(hue), labels[key]) for key, hue in PARTS_OF_TIME.items() if key in labels]
@@ -105,13 +101,12 @@ def _tabulate_path(path: PathNumbers) -> Table:
     by_time = [(name_task(rank.rank, rank.task), rank.ns) for rank in path.ranks]
     scale = max((ns for _, ns in by_time), default=0)
     rows: list[list[Cell]] = [
-        [name, format_time(ns), format_percent(ns / path.window_ns), _draw_classes(sums.get(name, Counter()), scale)]
+        [name, format_time(ns), format_percent(ns, path.window_ns), _draw_classes(sums.get(name, Counter()), scale)]
         for name, ns in by_time[:MOST_RANKS]
     ]
     rows.append(["all", format_time(path.window_ns), "100.0%", _draw_classes(path.classes, path.window_ns)])
     legend = [
-        Swatch(_HUE_OF_KIND[kind], f"{kind}: {format_percent(ns / path.window_ns)}")
-        for kind, ns in path.classes.items()
+        Swatch(_HUE_OF_KIND[kind], f"{kind}: {format_percent(ns, path.window_ns)}") for kind, ns in path.classes.items()
     ]
     below = count_rest(rows[:-1], by_time, "rank")
     caption = "Time of the path on each rank, by class"
@@ -129,7 +124,7 @@ def _tabulate_things(path: PathNumbers, *, has_several: bool) -> Table:
     rows: list[list[Cell]] = []
     for row in shown:
         cells: list[Cell] = [row.path_class, row.operation, row.range, format_time(row.ns)]
-        cells.append(format_percent(row.ns / path.window_ns))
+        cells.append(format_percent(row.ns, path.window_ns))
         if has_several:
             cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
         rows.append(cells)

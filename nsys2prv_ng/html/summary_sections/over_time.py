@@ -7,13 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
-from nsys2prv_ng.html.blocks import Chart, Map, Section, Table
+from nsys2prv_ng.html.blocks import Cell, Chart, Map, Section, Table
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
-from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line
-from nsys2prv_ng.html.colours import HUES, LINES, get_css
+from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, make_time_axis
+from nsys2prv_ng.html.colours import HUES, LINES, STRIPS, get_css
+from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
-from nsys2prv_ng.paraver.palette import ACTIVITIES
+from nsys2prv_ng.summary.efficiency_text import describe_steps
+from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
 
@@ -52,20 +54,23 @@ def make_memory_section(pictures: Pictures) -> Section | None:
     return Section("memory", "GPU memory", "", [_make_map(heat, pictures) for heat in maps], [maps[0].preset])
 
 
-def make_pace_section(pictures: Pictures) -> Section | None:
+def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return how long each step took on each rank; None where no steps were found."""
     pace = pictures.pace
     if pace is None or not pace.ns.size:
         return None
-    count = pace.numbers.size - pace.warmup
-    lead = f"How long each of {count_noun(count, 'step')} took on each rank."
+    lead = f"How long each of {count_noun(pace.count, 'step')} took on each rank."
     if pace.warmup:
         slowest = [format_time(ns) for ns in pace.ns[:, : pace.warmup].max(axis=0, initial=0).tolist()[:_MOST_WARMUP]]
         more = ", ..." if pace.warmup > _MOST_WARMUP else ""
         warmup = f"{count_noun(pace.warmup, 'step')}: {', '.join(slowest)}{more}"
         lead += f" The warm-up before them ({warmup}) is not drawn."
+    if summary.steps is not None:
+        lead += f" {describe_steps(summary.steps)}."
+    if summary.windows_ns:
+        lead += " The plot shows all steps, whatever time was chosen."
     if pace.every > 1:
-        lead += f" Of {pace.every:,} consecutive steps, the slowest is drawn."
+        lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
     return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], ["model/gpu_efficiency_by_step"], window)
 
@@ -75,8 +80,15 @@ def make_step_section(pictures: Pictures) -> Section | None:
     step = pictures.step
     if step is None:
         return None
-    length = format_time(step.end_ns - step.begin_ns)
-    lead = f"`{step.name}`, the one whose length is nearest to the median: {length} from the first rank to the last."
+    whole = format_time(step.end_ns - step.begin_ns)
+    lead = (
+        f"{quote(step.name)}, the one whose length is nearest to the median: {format_time(step.ns)} on its slowest rank"
+    )
+    lead += (
+        f". From the first begin of any rank to the last end it is {whole}."
+        if step.end_ns - step.begin_ns > step.ns
+        else "."
+    )
     window = format_window(step.begin_ns, step.end_ns)
     return Section("step", "A typical step", lead, [draw_step(step)], ["views/per_gpu_waits", "basics/nvtx"], window)
 
@@ -93,11 +105,13 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
-        [(activity.label, ACTIVITIES[activity.key]) for activity in step.activities],
-        [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges],
+        [(activity.label, STRIPS[activity.key]) for activity in step.activities],
+        [_place_ranges(ranges, step.begin_ns, span) for ranges in step.ranges if ranges.bars],
     )
+    hidden = sum(ranges.hidden for ranges in step.ranges)
     about = f"What has most time in each {format_time(length / step.values.shape[1])}"
-    about += ", below the NVTX ranges of some main threads." if step.ranges else "."
+    about += ", below the NVTX ranges of some main threads." if figure.lanes else "."
+    about += f" {count_noun(hidden, 'range')} of these are too short or too deep to be drawn." if hidden else ""
     return Map(title or step.name, about, figure, _tabulate_step(step), group)
 
 
@@ -120,8 +134,7 @@ def _place_ranges(ranges: RangesOfTask, begin: int, span: int) -> Lane:
         Bar(100 * (bar.begin_ns - begin) / span, 100 * (bar.end_ns - bar.begin_ns) / span, bar.depth, bar.name)
         for bar in ranges.bars
     ]
-    note = f"{ranges.label}: {ranges.hidden:,} ranges are too short or too deep to be drawn." if ranges.hidden else ""
-    return Lane(ranges.label, max((bar.lane for bar in bars), default=0) + 1, bars, note)
+    return Lane(ranges.label, max((bar.lane for bar in bars), default=0) + 1, bars)
 
 
 def _tabulate_step(step: TypicalStep) -> Table:
@@ -170,15 +183,13 @@ def _tabulate_map(heat: HeatMap) -> Table:
     order = np.arange(len(heat.rows))
     if order.size > MOST_RANKS:
         order = np.argsort(-mean, kind="stable")[:MOST_RANKS]
-    rows: list[list[str]] = [
-        [heat.rows[n], _format_value(mean[n], heat.unit), _format_value(highest[n], heat.unit)]
-        if count[n]
-        else [heat.rows[n], "-", "-"]
-        for n in order.tolist()
-    ]
-    return Table(
-        "Of the values drawn", ["", "mean", "highest"], [[*row] for row in rows], below=count_rest(rows, heat.rows)
-    )
+    has_mean = heat.unit == "%"
+    rows: list[list[Cell]] = []
+    for n in order.tolist():
+        values = [mean[n], highest[n]] if has_mean else [highest[n]]
+        rows.append([heat.rows[n], *(_format_value(value, heat.unit) if count[n] else "-" for value in values)])
+    titles = ["", "mean", "highest"] if has_mean else ["", "highest"]
+    return Table("Of the values drawn", titles, rows, below=count_rest(rows, heat.rows))
 
 
 def _format_value(value: float, unit: str) -> str:
@@ -186,7 +197,7 @@ def _format_value(value: float, unit: str) -> str:
         return format_time(value)
     if unit == "B":
         return format_bytes(value)
-    return f"{value:.3g}{'' if unit == '%' else ' '}{unit}"
+    return f"{value:.1f}%" if unit == "%" else f"{value:.3g} {unit}"
 
 
 # ---- pace ------------------------------------------------------------------------------------------------------------
@@ -214,7 +225,7 @@ def _draw_pace(pace: Pace) -> Chart:
         shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
     x_ticks = _label_steps(pace)
-    y_ticks = [Tick(float(height.place(np.array([value]))[0]), format_time(value)) for value in ticks]
+    y_ticks = make_time_axis(height, ticks)
     plot = Plot(shapes, x_ticks, y_ticks, _PACE_HEIGHT)
     about = "by rank, with the time in which it waits for others" + (
         " (the axis does not begin at 0)" if ticks[0] else ""
@@ -235,15 +246,10 @@ def _label_steps(pace: Pace) -> list[Tick]:
 
 def _tabulate(pace: Pace) -> Table:
     """Return median, least and most of each task, without the warm-up; the slowest first where there are many."""
-    own = pace.ns[:, pace.warmup :]
-    median = np.median(own, axis=1)
     order: Sequence[int] = range(len(pace.tasks))
     if len(pace.tasks) > MOST_RANKS:
-        order = np.argsort(-median, kind="stable")[:MOST_RANKS].tolist()
-    rows = [
-        [pace.tasks[n], format_time(median[n]), format_time(own[n].min()), format_time(own[n].max())] for n in order
-    ]
-    caption = "Steps without the warm-up"
-    return Table(
-        caption, ["", "median", "shortest", "longest"], [[*row] for row in rows], below=count_rest(rows, pace.tasks)
-    )
+        order = np.argsort(-pace.median_ns, kind="stable")[:MOST_RANKS].tolist()
+    columns = pace.median_ns, pace.least_ns, pace.most_ns
+    rows: list[list[Cell]] = [[pace.tasks[n], *(format_time(float(own[n])) for own in columns)] for n in order]
+    titles = ["", "median", "shortest", "longest"]
+    return Table("Steps without the warm-up", titles, rows, below=count_rest(rows, pace.tasks, "rank"))

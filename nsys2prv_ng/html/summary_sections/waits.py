@@ -11,9 +11,8 @@ from nsys2prv_ng.html.charts.axes import Tick
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES, PARTS_OF_TIME, get_css
-from nsys2prv_ng.html.page import format_percent
-from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
-from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, name_task
+from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest, make_bar
+from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, format_percent, name_task
 from nsys2prv_ng.summary.model import Bandwidth, JobSummary, WaitNumbers
 from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
@@ -21,7 +20,7 @@ from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
 from nsys2prv_ng.summary.wait_text import describe_limits
-from nsys2prv_ng.text.formatting import format_bytes, format_time, format_window
+from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window
 
 _PARTS = {
     "exposed waiting": get_css(PARTS_OF_TIME["waiting_ns"]),
@@ -40,13 +39,14 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     stragglers = list_stragglers(waits)
     blocks: list[Block] = [_tabulate_ranks(stragglers), _tabulate_reasons(waits)] if waits.split else []
     blocks += [Paragraph(text) for text in describe_limits(waits)]
-    lead = "A rank waits in a collective or message until the last rank that it needs has begun; the rest moves data."
-    longest = next((row.rank.longest_wait for row in stragglers if row.rank.longest_wait is not None), None)
-    window = "" if longest is None else format_window(longest.from_ns, longest.to_ns)
-    if longest is not None:
-        lead += f" The time below is that of the longest wait for {_name(stragglers[0])}."
+    lead = f"{WHOLE} A rank waits in a collective or message until the last rank that it needs has begun."
+    lead += " The rest moves data."
+    first = stragglers[0] if stragglers else None
+    if first is not None and first.rank.longest_wait is not None:
+        window = format_window(first.rank.longest_wait.from_ns, first.rank.longest_wait.to_ns)
+        lead += f" The longest wait for {_name(first)} was at `--time {window}`."
     presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
-    return Section("waits", "Who waits for whom", lead, blocks, presets, window)
+    return Section("waits", "Who waits for whom", lead, blocks, presets)
 
 
 def _name(row: Straggler) -> str:
@@ -117,11 +117,11 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     shown = worst[:MOST_RANKS] if len(worst) > MOST_RANKS else gpus
     rows: list[list[Cell]] = []
     for gpu in shown:
-        users = ", ".join(f"rank {rank}" for rank in gpu.ranks[:4]) or ", ".join(gpu.tasks[:4])
+        users = f"ranks {format_number_ranges(gpu.ranks)}" if len(gpu.ranks) > 1 else ", ".join(gpu.tasks[:4])
         shares = [gpu.busy_ns, gpu.compute_ns, gpu.communication_ns, gpu.overlap_ns, gpu.memory_ns, gpu.idle_ns]
         longest = format_time(gpu.longest_gap_ns) if gpu.gaps else "-"
         at = "" if gpu.longest_gap_at_ns is None else f"{(gpu.longest_gap_at_ns + pictures.shift_ns) / 1e9:.3f} s"
-        percent = [format_percent(ns / gpu.span_ns) for ns in shares]
+        percent = [format_percent(ns, gpu.span_ns) for ns in shares]
         rows.append(
             [f"{gpu.node} GPU {gpu.gpu}", users, format_time(gpu.span_ns), *percent, f"{gpu.gaps:,}", longest, at]
         )
@@ -131,7 +131,7 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     causes = list_causes(summary.gpus)
     if causes:
         blocks.append(_tabulate_causes(summary))
-    lead = "A gap is a stretch in which nothing runs on a GPU, between two operations."
+    lead = f"{WHOLE} A gap is a stretch in which nothing runs on a GPU, between two operations."
     return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
 
 
@@ -143,7 +143,7 @@ def _tabulate_causes(summary: JobSummary) -> Table:
             cause.range,
             cause.call,
             format_time(cause.ns),
-            format_percent(cause.ns / sum_ns),
+            format_percent(cause.ns, sum_ns),
             f"{cause.gaps:,}",
             make_bar([("share", get_css(PARTS_OF_TIME["host_ns"]), cause.ns)], sum_ns),
         ]
@@ -160,27 +160,32 @@ def _tabulate_causes(summary: JobSummary) -> Table:
 
 def make_bandwidth_section(summary: JobSummary) -> Section | None:
     """Return the bandwidth of collectives by size; None where none is known."""
-    bandwidth = [] if summary.waits is None else [own for own in summary.waits.bandwidth if own.bytes and own.ns]
+    bandwidth = (
+        []
+        if summary.waits is None
+        else [own for own in summary.waits.bandwidth if own.bytes and own.ns and own.bus_bytes_per_s]
+    )
     if not bandwidth:
         return None
-    lead = "From the begin of the last rank on, so that no waiting counts: what the network and NCCL can do here."
+    lead = f"{WHOLE} It counts from the begin of the last rank on, so that no waiting is in it."
     return Section("bandwidth", "Bandwidth of NCCL", lead, [_draw_bandwidth(bandwidth)], ["analysis/nccl_calls_2dh"])
 
 
 def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     """Return the bus bandwidth over the size, with logarithmic axes and a colour for each function."""
-    sizes, rates = ([float(getattr(own, name)) for own in bandwidth] for name in ("bytes", "bus_bytes_per_s"))
+    rows = list_bandwidth(bandwidth)
+    sizes, rates = [row.bytes / row.operations for row in rows], [row.bus_bytes_per_s for row in rows]
     x, y = _make_axis(sizes), _make_axis(rates)
     shapes, legend = [], []
-    for n, function in enumerate(sorted({own.function for own in bandwidth})):
-        own = [k for k, each in enumerate(bandwidth) if each.function == function]
+    for n, function in enumerate(sorted({row.function for row in rows})):
+        own = [k for k, row in enumerate(rows) if row.function == function]
         css = get_css(LINES[n % len(LINES)])
         path = draw_points(x.place(np.array(sizes)[own]), y.place(np.array(rates)[own]))
         shapes.append(Shape("points", css, function, path))
         legend.append(Swatch(css, function))
     x_ticks = [Tick(float(x.place(np.array([value]))[0]), format_bytes(value)) for value in make_log_ticks(x)]
     y_ticks = [Tick(float(y.place(np.array([value]))[0]), f"{format_bytes(value)}/s") for value in make_log_ticks(y)]
-    about = "Bus bandwidth of nccl-tests over the size that a rank passes, one point for each communicator and size."
+    about = "Bus bandwidth of nccl-tests over the size that a rank passes: a point for each row of the numbers."
     return Chart("Bandwidth by size", about, Plot(shapes, x_ticks, y_ticks, _HEIGHT), legend, _tabulate(bandwidth))
 
 

@@ -24,9 +24,11 @@
     return ticks;
   }
 
-  function formatSeconds(ns, step) {
+  function formatSeconds(ns, step, round = Math.round) {
     const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10(step))));
-    return `${Number((ns / 1e9).toFixed(digits))}s`;
+    const unit = 10 ** (9 - digits);
+    const text = ((round(ns / unit) * unit) / 1e9).toFixed(digits);
+    return `${digits ? text.replace(/\.?0+$/, "") : text}s`;
   }
 
   // The pixels of a PNG with a palette and without filters (charts/png.py): a filter byte before each row.
@@ -60,6 +62,7 @@
       this.axis = figure.querySelector(".x-axis");
       this.labels = figure.querySelector(".plot > .y-axis:not(.lane-label)");
       this.output = figure.querySelector("output");
+      this.window = figure.querySelector(".shown");
       this.button = add(figure.querySelector(".readout"), "button", "", "show all");
       this.button.hidden = true;
       this.button.addEventListener("click", () => this.zoomAll([0, 1, 0, 1]));
@@ -85,11 +88,11 @@
       this.view.addEventListener("pointerdown", (event) => {
         if (event.button) return;
         start = place(event);
-        if (event.pointerType === "mouse") this.view.setPointerCapture(event.pointerId);
+        this.view.setPointerCapture(event.pointerId);
       });
       this.view.addEventListener("pointermove", (event) => {
         const [x, y] = place(event);
-        if (start && event.pointerType === "mouse" && this.isFar(start, [x, y])) {
+        if (start && this.isFar(start, [x, y])) {
           mark = mark || add(this.view, "div", "drag");
           const [left, right, top, bottom] = this.span(start, [x, y]);
           Object.assign(mark.style, { left: `${100 * left}%`, width: `${100 * (right - left)}%`, top: `${100 * top}%`,
@@ -146,8 +149,12 @@
 
     async zoomAll(shown) {
       const { columns, rows } = await this.load();
-      const [left, right, top, bottom] = shown;
-      if ((right - left) * columns < LEAST_BINS && right - left < this.shown[1] - this.shown[0]) return;
+      let [left, right, top, bottom] = shown;
+      const lacking = LEAST_BINS / columns - (right - left); // a smaller part would show nothing more
+      if (lacking > 0) {
+        left = Math.min(Math.max(0, left - lacking / 2), 1 - LEAST_BINS / columns);
+        right = left + LEAST_BINS / columns;
+      }
       for (const map of maps) {
         if (map.figure.dataset.group !== this.figure.dataset.group) continue;
         const same = map.facts.rows.length === rows;
@@ -176,13 +183,15 @@
       for (const [at, text] of makeTicks(from, to, this.view.clientWidth < 500 ? 4 : 8)) {
         add(this.axis, "span", at > 0.97 ? "end" : "", text).style.left = `${100 * at}%`;
       }
+      // Columns that share a pixel are mixed, so that none is lost.
+      this.image.classList.toggle("narrow", this.view.clientWidth < this.facts.columns * (right - left));
       this.showLabels();
       this.cross.hidden = true;
       this.button.hidden = right - left === 1 && bottom - top === 1;
       const step = (to - from) / 1000;
-      this.output.textContent = this.button.hidden
+      this.window.textContent = this.button.hidden
         ? ""
-        : `Shown: --time ${formatSeconds(from, step)}:${formatSeconds(to, step)} (${round(to - from, UNITS)})`;
+        : `Shown: --time ${formatSeconds(from, step, Math.floor)}:${formatSeconds(to, step, Math.ceil)} (${round(to - from, UNITS)})`;
     }
 
     showLabels() {
@@ -206,10 +215,12 @@
 
     pick(column, row) {
       const { rows, columns, pixels } = this.data;
-      column = Math.min(columns - 1, Math.max(0, column));
-      row = Math.min(rows - 1, Math.max(0, row));
-      this.cell = [column, row];
       const [left, right, top, bottom] = this.shown;
+      const clip = (value, low, high, count) =>
+        Math.min(Math.ceil(high * count - 1e-6) - 1, Math.max(Math.floor(low * count + 1e-6), value));
+      column = clip(column, left, right, columns);
+      row = clip(row, top, bottom, rows);
+      this.cell = [column, row];
       const place = (at, low, high) => 100 * ((at - low) / (high - low));
       Object.assign(this.cross.style, {
         left: `${place(column / columns, left, right)}%`, width: `${place(1 / columns, 0, right - left)}%`,
@@ -249,6 +260,9 @@
   }
 
   const maps = [...document.querySelectorAll("figure.map")].map((figure) => new TimeMap(figure));
+  const fit = () => { for (const map of maps) map.show(map.shown); };
+  fit();
+  addEventListener("resize", fit);
   addEventListener("keydown", (event) => {
     // The page must not scroll while the arrows move a pointer. The map itself answers later.
     if (event.target.classList.contains("view") && event.key.startsWith("Arrow")) event.preventDefault();

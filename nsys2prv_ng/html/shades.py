@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from nsys2prv_ng.html.blocks import Cell, ShadedCell
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.html.page import format_percent
+from nsys2prv_ng.summary.layout import format_percent
 
 _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
 """Least efficiency of each shade, and how bad it is; below the last one it is 1."""
@@ -17,7 +17,7 @@ def shade(efficiency: float | None) -> Cell:
     if efficiency is None:
         return ""
     badness = next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
-    return ShadedCell(format_percent(efficiency), badness)
+    return ShadedCell(format_percent(efficiency, 1), badness)
 
 
 def make_legend() -> list[Swatch]:
