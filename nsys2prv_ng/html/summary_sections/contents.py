@@ -9,6 +9,7 @@ import numpy as np
 from nsys2prv_ng.html.blocks import Block, Cell, HistogramCell, Paragraph, Section, Table
 from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
+from nsys2prv_ng.html.names import drop_quotes
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest
 from nsys2prv_ng.summary.layout import format_percent
 from nsys2prv_ng.summary.model import JobSummary
@@ -136,12 +137,12 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
     if len(summary.skipped) > _MOST_LINES:
         blocks.append(Paragraph(f"{count_noun(len(summary.skipped), 'report')} were skipped, among them:"))
     for skipped in summary.skipped[:_MOST_LINES]:
-        blocks.append(Paragraph(f"Skipped: {skipped.file}: {skipped.why}"))
-    blocks += [Paragraph(f"Warning: {warning}") for warning in summary.warnings[:_MOST_LINES]]
+        blocks.append(Paragraph(drop_quotes(f"Skipped: {skipped.file}: {skipped.why}")))
+    blocks += [Paragraph(drop_quotes(f"Warning: {warning}")) for warning in summary.warnings[:_MOST_LINES]]
     if len(summary.warnings) > _MOST_LINES:
         blocks.append(Paragraph(f"And {count_noun(len(summary.warnings) - _MOST_LINES, 'more warning')}."))
     if summary.absent:
-        blocks.append(Paragraph(f"Not in the reports: {', '.join(summary.absent)}."))
+        blocks.append(Paragraph(drop_quotes(f"Not in the reports: {', '.join(summary.absent)}.")))
     lead = "What is derived over ranks depends on the clocks of their nodes. A wait below their uncertainty is moving."
     return Section("quality", "Clocks, warnings, and what is missing", lead, blocks, ["basics/diagnostics"])
 
