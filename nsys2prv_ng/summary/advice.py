@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, Losses
-from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task
+from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task, quote_name
 from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.rows.efficiency import NamedWindow, PartOfTime, choose_window, find_main_range, list_losses
 from nsys2prv_ng.summary.rows.late import MainReason, list_stragglers
@@ -34,13 +34,11 @@ _PLACES = {
     "queued_ns": ("operations that begin late", "analysis/queue_delay"),
     "graph_ns": ("gaps in CUDA graphs", "analysis/gpu-gaps"),
     "unknown_ns": ("gaps of GPUs", "analysis/gpu-gaps"),
-    "cut_ns": ("the end of the chosen time", "basics/nvtx"),
-    "before_first_ns": ("the time before the first operation", "basics/nvtx"),
-    "after_last_ns": ("the time after the last operation", "basics/nvtx"),
-    "not_captured_ns": ("the time of the captures", ""),
     "outside_ns": ("the length of the ranges", "basics/nvtx"),
 }
 """What to look at for each part of the time, and the preset that shows it ("": none)."""
+_OF_THE_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns")
+"""Parts that say where the capture or the chosen time ends, and nothing of the program."""
 
 
 def make_advice(summary: JobSummary) -> list[Verdict]:
@@ -55,7 +53,8 @@ def _advise(summary: JobSummary, window: NamedWindow) -> str:
         whole = losses.devices * window.numbers.window_ns
         if losses.compute_ns >= _COMPUTES * whole:
             return _describe_compute(losses, whole, window)
-        largest = [part for part in list_losses(losses)[:1] if part.ns >= _LEAST_SHARE * whole]
+        own = [part for part in list_losses(losses) if part.key not in _OF_THE_CAPTURE]
+        largest = [part for part in own[:1] if part.ns >= _LEAST_SHARE * whole]
         return "".join(_describe_loss(summary, part, whole, window) for part in largest)
     return "" if host is None else _describe_host(host, window)
 
@@ -103,7 +102,7 @@ def _describe_range(losses: Losses, whole: int) -> str:
     idle = find_main_range(losses)
     if idle is None:
         return ""
-    place = f"in `{clean_name(idle.range)}`" if idle.range else "outside NVTX ranges"
+    place = f"in {quote_name(idle.range)}" if idle.range else "outside NVTX ranges"
     return f", {format_percent(idle.ns, whole)} while it was {place}"
 
 
@@ -168,7 +167,7 @@ def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost
         return ""
     text, row = f" ({main.reason}", main.row
     if others + rank.all_caused_ns - row.ns <= _HALF * lost:
-        place = f"in `{clean_name(row.range)}`" if row.range else "outside NVTX ranges"
+        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
         text += f", {place}" if row.range or main.reason in ON_HOST else ""
     return text + ")"
 

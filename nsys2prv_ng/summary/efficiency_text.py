@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
-from nsys2prv_ng.summary.layout import clean_name, format_percent, make_table, name_task, wrap
+from nsys2prv_ng.summary.layout import format_percent, make_table, name_task, quote_name, wrap
 from nsys2prv_ng.summary.rows.efficiency import (
     NamedWindow,
     choose_window,
@@ -68,7 +68,7 @@ def _describe_range(losses: Losses) -> str:
     idle = find_main_range(losses)
     if idle is None:
         return ""
-    return f" (mostly in `{clean_name(idle.range)}`)" if idle.range else " (mostly outside NVTX ranges)"
+    return f" (mostly in {quote_name(idle.range)})" if idle.range else " (mostly outside NVTX ranges)"
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

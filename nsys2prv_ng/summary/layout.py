@@ -55,14 +55,19 @@ def make_table(
 
 
 def clean_name(name: str) -> str:
-    """Return a name as one line, without the sign that ends names in sentences; blanks that indent it stay."""
+    """Return a name as one line; blanks that indent it stay."""
     stem = name.lstrip(" ")
-    return name[: len(name) - len(stem)] + to_one_line(stem).replace("`", "'") if stem else ""
+    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
 
 
 def name_task(rank: int | None, task: str) -> str:
     """Return how the text names a task: by its rank, or else by its name."""
     return clean_name(task) if rank is None else f"rank {rank}"
+
+
+def quote_name(name: str) -> str:
+    """Return a name as a part of a sentence, which no character in it ends."""
+    return "`" + clean_name(name).replace("`", "'") + "`"
 
 
 def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:

@@ -11,11 +11,11 @@ from nsys2prv_ng.paraver.event_types import (
 )
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
-    clean_name,
     count_more,
     format_percent,
     make_table,
     name_task,
+    quote_name,
     wrap,
 )
 from nsys2prv_ng.summary.path_model import PathNumbers, PathPart
@@ -61,15 +61,15 @@ def _describe_window(path: PathNumbers) -> str:
     if path.step_name is None:
         return f" ({whole})"
     numbers = f"{path.steps[0].number} to {path.steps[-1].number}"
-    return f" of `{clean_name(path.step_name)}` {numbers} ({whole})"
+    return f" of {quote_name(path.step_name)} {numbers} ({whole})"
 
 
 def _name_part(part: PathPart) -> str:
     if part.name:
         before = f"{part.path_class.lower()} before " if part.path_class in _BEFORE else ""
-        return f"{before}`{clean_name(part.name)}`" + (f" in `{clean_name(part.range)}`" if part.range else "")
+        return f"{before}{quote_name(part.name)}" + (f" in {quote_name(part.range)}" if part.range else "")
     if part.path_class == PATH_KINDS[PATH_HOST]:
-        return f"`{clean_name(part.range)}`" if part.range else "host code outside NVTX ranges"
+        return quote_name(part.range) if part.range else "host code outside NVTX ranges"
     return part.path_class.lower()
 
 

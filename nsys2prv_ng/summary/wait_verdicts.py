@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.layout import clean_name, name_task
+from nsys2prv_ng.summary.layout import name_task, quote_name
 from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.rows.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.verdict_model import Verdict
@@ -83,13 +83,13 @@ def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
         return ""
     row, caused = main.row, rank.all_caused_ns
     if main.reason in ON_HOST and row.ns >= _MOST * main.ns:
-        place = f"in `{clean_name(row.range)}`" if row.range else "outside NVTX ranges"
-        doing = f"`{clean_name(row.what)}`" if row.what else "its own code"
+        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
+        doing = quote_name(row.what) if row.what else "its own code"
         part = "" if row.what_ns >= _ALL * row.ns else "mostly "
         return f", {_describe_part(row.ns, caused)}while it was {place} ({part}{doing})"
     mostly = ["mostly"] if row.ns < _ALL * main.ns else []
-    what = [f"`{clean_name(row.what)}`"] if row.what else []
-    where = [f"in `{clean_name(row.range)}`"] if row.range else []
+    what = [quote_name(row.what)] if row.what else []
+    where = [f"in {quote_name(row.range)}"] if row.range else []
     detail = f" ({' '.join(mostly + what + where)})" if what or where else ""
     return f", {_describe_part(main.ns, caused)}{_CLAUSES[main.reason]}{detail}"
 

@@ -208,3 +208,32 @@ def test_a_printed_page_has_all_sections(browser: Browser, file: Path) -> None:
     for section in list_sections(*job_of("ddp-2x2")):
         assert page.locator(f"section#{section.key}").is_visible()
     assert len(page.pdf(format="A4")) > 20_000
+
+
+def test_a_narrow_screen_loses_no_peak(browser: Browser, file: Path) -> None:
+    """Where columns share a pixel, each row still shows its highest value."""
+    heat = next(heat for heat in job_of("ddp-2x2").pictures.heat_maps if heat.key == "lateness")
+    opened = Opened(browser, file, viewport=NARROW)
+    figure = opened.page.locator("#over-time figure.map").filter(has_text="Lateness")
+    opened.page.wait_for_function("[...document.images].some((image) => image.naturalWidth < 400)")
+    width, opacity = figure.locator("img").evaluate(
+        """(image) => {
+            const canvas = document.createElement("canvas");
+            [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+            const context = canvas.getContext("2d");
+            context.drawImage(image, 0, 0);
+            const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
+            const rows = [...Array(canvas.height).keys()].map((row) => {
+                let highest = 0;
+                for (let x = 0; x < canvas.width; x += 1) {
+                    highest = Math.max(highest, data[4 * (row * canvas.width + x) + 3]);
+                }
+                return highest;
+            });
+            return [canvas.width, rows];
+        }"""
+    )
+    assert width < 360 < heat.values.shape[1]
+    share = np.sqrt(np.nanmax(heat.values, axis=1) / np.nanmax(heat.values))
+    assert opacity == pytest.approx(255 * (0.04 + 0.96 * share), abs=2)
+    assert opened.faults == []

@@ -105,7 +105,19 @@ def test_the_largest_loss(losses: Losses, says: str) -> None:
     assert advise(make_summary(losses)) == says
 
 
-@pytest.mark.parametrize("part", PARTS)
+OF_THE_CAPTURE = ["cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns"]
+"""Where the capture or the chosen time ends."""
+OF_THE_PROGRAM = [part for part in PARTS if part not in OF_THE_CAPTURE]
+
+
+@pytest.mark.parametrize("part", OF_THE_CAPTURE)
+def test_the_limits_of_the_time_are_nothing_to_look_at(part: str) -> None:
+    losses = make_losses(**{"compute": 20, part[:-3]: 60, "moving": 20})
+    assert advise(make_summary(losses)) == f"{EXPOSED} moves data{SHOWS_EXPOSED}".replace("40.0%", "20.0%")
+    assert advise(make_summary(make_losses(**{"compute": 40, part[:-3]: 60}))) == ""
+
+
+@pytest.mark.parametrize("part", OF_THE_PROGRAM)
 def test_every_part_has_its_words(part: str) -> None:
     text = advise(make_summary(make_losses(**{"compute": 40, part[:-3]: 60}), in_steps=False))
     assert (
@@ -117,12 +129,12 @@ def test_every_part_has_its_words(part: str) -> None:
 def test_every_preset_exists() -> None:
     names = {preset.name for preset in list_presets()}
     shown = {preset for _, preset in advice._PLACES.values() if preset}
-    assert shown <= names and set(advice._PLACES) == set(PARTS)
-    losses = [make_losses(compute=90), *(make_losses(**{"compute": 40, part[:-3]: 60}) for part in PARTS)]
+    assert shown <= names and set(advice._PLACES) == set(OF_THE_PROGRAM)
+    losses = [make_losses(compute=90), *(make_losses(**{"compute": 40, part[:-3]: 60}) for part in OF_THE_PROGRAM)]
     hosts = [HostEfficiency(0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0), HostEfficiency(0.5, 0.5, 1.0, 0.5, 1.0, 1.0, 1.0)]
     texts = [advise(make_summary(each)) for each in losses] + [advise(make_summary(None, host)) for host in hosts]
     named = [text.split("The preset ")[1].split()[0] for text in texts if "preset" in text]
-    assert len(named) == len(texts) - 1 and set(named) <= names
+    assert len(named) == len(texts) and set(named) <= names
 
 
 def test_the_window_is_that_of_the_efficiency_verdict() -> None:

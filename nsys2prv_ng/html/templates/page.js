@@ -37,11 +37,13 @@
     const view = new DataView(bytes.buffer);
     const columns = view.getUint32(16);
     const rows = view.getUint32(20);
-    let at = 8;
-    while (String.fromCharCode(...bytes.subarray(at + 4, at + 8)) !== "IDAT") at += 12 + view.getUint32(at);
-    const data = new Blob([bytes.subarray(at + 8, at + 8 + view.getUint32(at))]);
-    const stream = data.stream().pipeThrough(new DecompressionStream("deflate"));
-    return { rows, columns, pixels: new Uint8Array(await new Response(stream).arrayBuffer()) };
+    const parts = {};
+    for (let at = 8; at < bytes.length; at += 12 + view.getUint32(at)) {
+      parts[String.fromCharCode(...bytes.subarray(at + 4, at + 8))] = bytes.subarray(at + 8, at + 8 + view.getUint32(at));
+    }
+    const stream = new Blob([parts.IDAT]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const pixels = new Uint8Array(await new Response(stream).arrayBuffer());
+    return { rows, columns, pixels, colours: parts.PLTE, opacity: parts.tRNS };
   }
 
   function add(parent, tag, name, text) {
@@ -57,6 +59,7 @@
       this.facts = JSON.parse(figure.querySelector("script").textContent);
       this.view = figure.querySelector(".view");
       this.image = figure.querySelector("img");
+      this.source = this.image.src;
       this.zoomed = [...figure.querySelectorAll(".zoomed")];
       this.bars = [...figure.querySelectorAll(".lane .zoomed > span")];
       this.axis = figure.querySelector(".x-axis");
@@ -74,8 +77,36 @@
     }
 
     async load() {
-      if (!this.data) this.data = await readImage(this.image.src);
+      if (!this.data) this.data = await readImage(this.source);
       return this.data;
+    }
+
+    // Of the columns that share a pixel, the highest value is drawn: a screen would drop all but one.
+    async draw() {
+      const width = this.view.clientWidth;
+      const whole = this.shown[1] - this.shown[0] === 1;
+      if (!whole || width >= this.facts.columns || width < 1 || this.facts.kinds) {
+        if (this.image.src !== this.source) this.image.src = this.source;
+        return;
+      }
+      const { rows, columns, pixels, colours, opacity } = await this.load();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [width, rows];
+      const context = canvas.getContext("2d");
+      const drawn = context.createImageData(width, rows);
+      for (let row = 0; row < rows; row += 1) {
+        for (let x = 0; x < width; x += 1) {
+          let index = 0;
+          const last = Math.ceil(((x + 1) * columns) / width);
+          for (let column = Math.floor((x * columns) / width); column < last; column += 1) {
+            index = Math.max(index, pixels[row * (columns + 1) + 1 + column]);
+          }
+          const colour = [...colours.subarray(3 * index, 3 * index + 3), opacity[index]];
+          drawn.data.set(colour, 4 * (row * width + x));
+        }
+      }
+      context.putImageData(drawn, 0, 0);
+      this.image.src = canvas.toDataURL();
     }
 
     listen() {
@@ -183,8 +214,7 @@
       for (const [at, text] of makeTicks(from, to, this.view.clientWidth < 500 ? 4 : 8)) {
         add(this.axis, "span", at > 0.97 ? "end" : "", text).style.left = `${100 * at}%`;
       }
-      // Columns that share a pixel are mixed, so that none is lost.
-      this.image.classList.toggle("narrow", this.view.clientWidth < this.facts.columns * (right - left));
+      this.draw();
       this.showLabels();
       this.cross.hidden = true;
       this.button.hidden = right - left === 1 && bottom - top === 1;

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
-from nsys2prv_ng.summary.layout import clean_name
+from nsys2prv_ng.summary.layout import quote_name
 from nsys2prv_ng.text.formatting import count_noun
 
 _MOST = 0.5
@@ -122,7 +122,7 @@ def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> N
 def name_steps(steps: StepNumbers) -> str:
     """Return the name and numbers of the steps that do not warm up."""
     numbers = str(steps.first) if steps.first == steps.last else f"{steps.first} to {steps.last}"
-    return f"`{clean_name(steps.name)}` {numbers}"
+    return f"{quote_name(steps.name)} {numbers}"
 
 
 # ---- where the time goes ---------------------------------------------------------------------------------------------
