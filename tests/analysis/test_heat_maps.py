@@ -91,6 +91,7 @@ def test_shares_of_gpus_are_those_of_unions(reports: Sequence[Path]) -> None:
         check_shares(job, Truth(reports))
 
 
+@pytest.mark.slow
 def test_shares_of_gpus_of_two_nodes(ddp: Job) -> None:
     check_shares(ddp, Truth(DDP))
 
@@ -264,6 +265,7 @@ def test_a_rank_that_is_late(samples: Path, tmp_path: Path) -> None:
     assert not np.nanmax(others[:, at], initial=0)
 
 
+@pytest.mark.slow
 def test_nobody_is_late_where_nothing_could_be_split(ddp: Job) -> None:
     """What is not split is not known to be in time."""
     waits = find_waits(ddp)
@@ -312,6 +314,7 @@ def test_metrics_of_one_report_are_the_mean_of_samples(reports: Sequence[Path]) 
         check_metrics(job, reports)
 
 
+@pytest.mark.slow
 def test_metrics_are_the_mean_of_samples(ddp: Job) -> None:
     check_metrics(ddp, DDP)
 
@@ -333,6 +336,7 @@ def check_metrics(job: Job, reports: Sequence[Path]) -> None:
         assert np.isfinite(found[key].value).any()
 
 
+@pytest.mark.slow
 def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
     found = average_metrics(ddp, METRICS, np.array([ddp.first - 1, ddp.last + 1]))
     sums = measure_gpu_metrics(ddp)
@@ -349,6 +353,7 @@ def test_jobs_without_metrics() -> None:
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memory_is_the_most_of_a_running_sum(ddp: Job) -> None:
     edges, base = make_edges(ddp.first, ddp.last + 10**8, BINS), ddp.alignment.utc_base
     found = find_largest_memory(ddp, list_devices(ddp), make_plan(ddp, None), edges)

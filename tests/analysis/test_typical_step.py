@@ -74,6 +74,7 @@ def ddp() -> Iterator[Job]:
         yield job
 
 
+@pytest.mark.slow
 def test_ddp(ddp: Job) -> None:
     check_activities(ddp, DDP)
 
@@ -152,6 +153,7 @@ def list_seen(nvtx: pd.DataFrame, low: int, high: int, span: int) -> list[tuple[
     return sorted(seen)
 
 
+@pytest.mark.slow
 def test_the_task_that_others_waited_for_most_is_shown(ddp: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = find_waits(ddp)
     steps = list_steps(ddp)

@@ -239,6 +239,7 @@ def test_hostile_names_of_sizes_change_no_markup() -> None:
     assert all(page.faults == [] and page.structure == pages[0].structure for page in pages)
 
 
+@pytest.mark.slow
 def test_same_runs_same_bytes() -> None:
     """Another process, in which sets have another order, writes the same page."""
     code = (

@@ -31,6 +31,7 @@ from tests.analysis.test_heat_maps import select
 from tests.conftest import REPOSITORY, Unpacked
 from tests.report_truth import Report
 
+pytestmark = pytest.mark.slow
 Drawn = tuple[Job, Pictures, JobSummary]
 
 
