@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from nsys2prv_ng.summary.layout import MOST_ROWS, NO_CALL, NO_RANGE, count_more, make_table, name_task, wrap
 from nsys2prv_ng.summary.model import JobSummary, MpiWaits, WaitNumbers
-from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.late import LateRow, find_main_reasons, group_costs
+from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
-from nsys2prv_ng.text.formatting import format_bytes, format_time
+from nsys2prv_ng.text.formatting import format_time
 
 _Row = TypeVar("_Row")
 
@@ -138,29 +138,12 @@ def _shorten_origins(origins: Sequence[str]) -> str:
 
 
 def _tabulate_bandwidth(waits: WaitNumbers, width: int) -> list[str]:
-    """Return the bandwidth by function, number of ranks and size, over all communicators."""
-    groups = list_bandwidth(waits.bandwidth)
-    if not groups:
+    table = tabulate_bandwidth(waits.bandwidth)
+    if not table.rows:
         return []
-    rows = [
-        [
-            row.function,
-            f"{row.ranks:,}",
-            row.size,
-            f"{row.operations:,}",
-            format_time(row.mean_ns),
-            f"{format_bytes(row.algorithm_bytes_per_s)}/s",
-            f"{format_bytes(row.bus_bytes_per_s)}/s",
-        ]
-        for row in groups[:MOST_ROWS]
-    ]
-    titles = ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"]
-    measured = sum(bandwidth.count for bandwidth in waits.bandwidth)
-    caption = (
-        f"Bandwidth of the {measured:,} collectives in which every rank's waiting is known, from the begin of the last "
-        "rank on:"
-    )
-    return [*wrap(caption, width), *make_table(titles, rows, width), *count_more(len(groups) - len(rows), " sizes")]
+    rows = table.rows[:MOST_ROWS]
+    lines = make_table(table.titles, rows, width, texts=table.texts)
+    return [*wrap(f"{table.caption}:", width), *lines, *count_more(len(table.rows) - len(rows), f" {table.noun}")]
 
 
 def describe_limits(waits: WaitNumbers) -> list[str]:

@@ -18,6 +18,7 @@ from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
+from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
 from nsys2prv_ng.summary.wait_text import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window
@@ -198,18 +199,6 @@ def _make_axis(values: Sequence[float]) -> Axis:
 
 
 def _tabulate(bandwidth: Sequence[Bandwidth]) -> Table:
-    whole = list_bandwidth(bandwidth)
-    rows: list[list[Cell]] = [
-        [
-            row.function,
-            f"{row.ranks:,}",
-            row.size,
-            f"{row.operations:,}",
-            format_time(row.mean_ns),
-            f"{format_bytes(row.algorithm_bytes_per_s)}/s",
-            f"{format_bytes(row.bus_bytes_per_s)}/s",
-        ]
-        for row in whole[:MOST_ROWS]
-    ]
-    titles = ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"]
-    return Table("", titles, rows, below=count_rest(rows, whole, "size"))
+    table = tabulate_bandwidth(bandwidth)
+    rows: list[list[Cell]] = [[*row] for row in table.rows[:MOST_ROWS]]
+    return Table(table.caption, table.titles, rows, below=count_rest(rows, table.rows, "size"))

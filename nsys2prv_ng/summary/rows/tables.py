@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.layout import format_percent, format_rate
-from nsys2prv_ng.summary.model import JobSummary, RepeatedRange
+from nsys2prv_ng.summary.model import Bandwidth, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.text.formatting import format_bytes, format_time, shorten_range_name
 
 
@@ -96,3 +98,24 @@ def tabulate_mpi(summary: JobSummary) -> NamedTable:
     ]
     titles = ["MPI", "calls", "time", "mean", "max", "sent", "received", "rate"]
     return NamedTable("", titles, rows, 1, "calls")
+
+
+def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> NamedTable:
+    """Return the bandwidth of collectives by function, number of ranks and size, those with most bytes first."""
+    rows = [
+        [
+            row.function,
+            f"{row.ranks:,}",
+            row.size,
+            f"{row.operations:,}",
+            format_time(row.mean_ns),
+            f"{format_bytes(row.algorithm_bytes_per_s)}/s",
+            f"{format_bytes(row.bus_bytes_per_s)}/s",
+        ]
+        for row in list_bandwidth(bandwidth)
+    ]
+    caption = (
+        f"Bandwidth of the {sum(own.count for own in bandwidth):,} collectives in which every rank's waiting is known, "
+        "from the begin of the last rank on"
+    )
+    return NamedTable(caption, ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"], rows, 1, "sizes")
