@@ -21,6 +21,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.model import JobSummary
 from tests.comparison.made_runs import MS, make_facts, make_run
+from tests.conftest import Unpacked
 from tests.summary.made import overview_of
 
 HOSTILE = ("\x1b[31mred", "a\nb\r", "| x | `y` <b>", "\ud800", "", "name " * 100)
@@ -329,9 +330,12 @@ def test_some_ranks_of_a_run_are_no_smaller_run(samples: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path) -> None:
-    folder = shared_reports / "exercises"
-    sides = [Side(name, overview_of(sorted(folder.glob(f"{name}.rank*.sqlite")))) for name in ("ex3a-pp1", "ex3a-pp2")]
+def test_other_parallelism_on_as_many_gpus_is_no_scaling(shared_reports: Path, unpacked: Unpacked) -> None:
+    names = ("ex3a-pp1", "ex3a-pp2")
+    reports = [
+        [unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite") for rank in range(4)] for name in names
+    ]
+    sides = [Side(name, overview_of(own)) for name, own in zip(names, reports, strict=True)]
     assert [(side.summary.nodes, len(side.summary.gpus)) for side in sides] == [(1, 4), (2, 4)]
     assert find_scaling(sides) is None
     texts = [finding.text for finding in check_comparability(sides).findings]
