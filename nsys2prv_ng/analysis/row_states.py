@@ -100,8 +100,11 @@ def _load_host_states(
     captured = []
     for row in np.unique(np.concatenate(list(rows.values()))).tolist():
         for low, high in plan.unite_captures([index for index in group if row in rows[index]]):
-            captured += [(row, low, high) for low, high in _cut(low, high, job.windows)]
+            captured.append((row, low, high))
     row_of, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
+    if job.windows:
+        index, _, begin, end = cut_to_windows(begin, end, job.windows)
+        row_of = row_of[index]
     calls = load_calls_of_hosts(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
     limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(row_of).tolist()]
@@ -110,13 +113,6 @@ def _load_host_states(
     return overlay(
         FlatStates(row_of, begin, end, np.full(begin.size, OWN_CODE)), overlay(calls._replace(state=state), in_mpi)
     )
-
-
-def _cut(low: int, high: int, windows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of a span in windows; all of it without any."""
-    if not windows:
-        return [(low, high)]
-    return [(max(low, begin), min(high, end)) for begin, end in windows if max(low, begin) < min(high, end)]
 
 
 def _split_calls(job: Job, waits: Waits) -> FlatStates:

@@ -19,7 +19,8 @@ from nsys2prv_ng.summary.layout import (
     wrap,
 )
 from nsys2prv_ng.summary.path_model import PathNumbers, PathPart
-from nsys2prv_ng.summary.rows.path import find_main_task, list_path_rows
+from nsys2prv_ng.summary.rows.path import find_main_task
+from nsys2prv_ng.summary.rows.tables import tabulate_path
 from nsys2prv_ng.summary.verdict_model import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
@@ -77,23 +78,11 @@ def describe_path(path: PathNumbers | None, tasks: int, width: int) -> list[list
     """Return the tables of the critical path of a job of some tasks: what it was in, and on which of them."""
     if path is None or not path.window_ns:
         return []
-    has_several = tasks > 1
-    listed = list_path_rows(path)
-    rows = []
-    for row in listed[:MOST_ROWS]:
-        share = format_percent(row.ns, path.window_ns)
-        cells = [row.path_class, row.operation, row.range, format_time(row.ns), share]
-        if has_several:
-            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
-        rows.append(cells)
-    titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
-    caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
-    if has_several:
-        titles += ["imbalance", "tasks"]
-        caption += " (imbalance: time on the path above the mean time on a GPU)"
-    more = count_more(len(listed) - len(rows), "")
-    table = [*wrap(f"{caption}:", width), *make_table(titles, rows, width, texts=3), *more]
-    return [table, _describe_tasks(path, width)]
+    table = tabulate_path(path, has_several=tasks > 1)
+    rows = table.rows[:MOST_ROWS]
+    lines = make_table(table.titles, rows, width, texts=table.texts)
+    more = count_more(len(table.rows) - len(rows), "")
+    return [[*wrap(f"{table.caption}:", width), *lines, *more], _describe_tasks(path, width)]
 
 
 def _describe_tasks(path: PathNumbers, width: int) -> list[str]:

@@ -6,11 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from nsys2prv_ng.summary.layout import MOST_ROWS, NO_CALL, NO_RANGE, count_more, make_table, name_task, wrap
+from nsys2prv_ng.summary.layout import MOST_ROWS, count_more, make_table, name_task, wrap
 from nsys2prv_ng.summary.model import JobSummary, MpiWaits, WaitNumbers
 from nsys2prv_ng.summary.rows.late import LateRow, find_main_reasons, group_costs
 from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
-from nsys2prv_ng.summary.wait_reasons import ON_HOST
 from nsys2prv_ng.text.formatting import format_time
 
 _Row = TypeVar("_Row")
@@ -121,11 +120,10 @@ def _tabulate_reasons(rows: Sequence[LateRow], width: int) -> list[str]:
 
 
 def _format_late_row(row: LateRow, *, has_origins: bool) -> list[str]:
-    on_host = row.reason in ON_HOST
     return [
         name_task(row.rank, row.task),
-        row.range or (NO_RANGE if on_host else "-"),
-        row.what or (NO_CALL if on_host else "-"),
+        row.range_label,
+        row.what_label,
         *([_shorten_origins(row.origins)] if has_origins else []),
         f"{row.times:,}" if row.times else "-",
         format_time(row.ns),

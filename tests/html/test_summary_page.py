@@ -102,6 +102,18 @@ def test_bars_of_a_rank_add_up_to_its_path() -> None:
     assert sum(segment.width for segment in whole.segments) == pytest.approx(100, abs=0.2)
 
 
+def test_tasks_of_one_rank_have_bars_of_their_own() -> None:
+    """Reports of several jobs have tasks with the same rank: each has its own time by class."""
+    summary, pictures = job_of("ddp-2x2")
+    path = summary.critical_path
+    assert path is not None and len(path.ranks) > 1
+    parts = [replace(part, ranks=[replace(rank, rank=0) for rank in part.ranks]) for part in path.parts]
+    same = replace(path, ranks=[replace(rank, rank=0) for rank in path.ranks], parts=parts)
+    made = [list_sections(replace(summary, critical_path=own), pictures) for own in (path, same)]
+    own, merged = (next(section for section in sections if section.key == "critical-path") for sections in made)
+    assert [row[-1] for row in merged.blocks[0].rows] == [row[-1] for row in own.blocks[0].rows]
+
+
 def test_images_hold_the_values_of_the_pictures() -> None:
     """A reader of PNG by its specification finds the indexes that the values have on their scale."""
     summary, pictures = job_of("ddp-2x2")

@@ -11,6 +11,7 @@ from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.names import drop_quotes
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest
+from nsys2prv_ng.summary.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.layout import format_percent
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import KernelDurations, Pictures
@@ -27,8 +28,6 @@ _MOST_WINDOWS = 3
 _MOST_LINES = 20
 """Warnings and skipped reports of which each has a line."""
 _MOST_PROGRAMS = 10
-MOST_KERNELS = 20
-"""Kernels of the table: those whose durations are drawn (summary/kernel_durations.py)."""
 
 
 def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -38,7 +37,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     whole = sum(kernel.total_ns for kernel in summary.kernels)
     drawn = {(own.name, own.kernel_class): own for own in pictures.kernels}
     rows: list[list[Cell]] = []
-    for kernel in summary.kernels[:MOST_KERNELS]:
+    for kernel in summary.kernels[:MOST_NAMES]:
         times = [kernel.total_ns, kernel.total_ns / kernel.count, kernel.min_ns, kernel.max_ns]
         durations = drawn.get((kernel.name, kernel.kernel_class))
         cells: list[Cell] = [kernel.name, kernel.kernel_class, f"{kernel.count:,}", *map(format_time, times)]

@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.rows.efficiency import (
     list_windows,
     make_efficiency_table,
 )
-from nsys2prv_ng.summary.rows.path import list_path_rows
+from nsys2prv_ng.summary.rows.tables import tabulate_path
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _HUE_OF_KIND = {label: get_css(PATH_HUES[kind]) for kind, label in KINDS.items() if kind in PATH_HUES}
@@ -82,14 +82,10 @@ def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None
     path = summary.critical_path
     if path is None or not path.window_ns:
         return None
-    lead = (
-        "What the job had to wait for, one thing after the other. A share bounds what can be gained by it: another "
-        "path may then be longer."
-    )
     low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
     presets = ["analysis/critical_path", "analysis/critical_path_profile"]
     blocks = [_tabulate_path(path), _tabulate_things(path, has_several=summary.tasks > 1)]
-    return Section("critical-path", "Critical path", lead, blocks, presets, pictures.format_window(low, high))
+    return Section("critical-path", "Critical path", "", blocks, presets, pictures.format_window(low, high))
 
 
 def _tabulate_path(path: PathNumbers) -> Table:
@@ -97,18 +93,18 @@ def _tabulate_path(path: PathNumbers) -> Table:
     sums: dict[str, Counter[str]] = {}
     for part in path.parts:
         for rank in part.ranks:
-            sums.setdefault(name_task(rank.rank, rank.task), Counter())[part.path_class] += rank.ns
-    by_time = [(name_task(rank.rank, rank.task), rank.ns) for rank in path.ranks]
-    scale = max((ns for _, ns in by_time), default=0)
-    rows: list[list[Cell]] = [
-        [name, format_time(ns), format_percent(ns, path.window_ns), _draw_classes(sums.get(name, Counter()), scale)]
-        for name, ns in by_time[:MOST_RANKS]
-    ]
+            sums.setdefault(rank.task, Counter())[part.path_class] += rank.ns
+    scale = max((rank.ns for rank in path.ranks), default=0)
+    rows: list[list[Cell]] = []
+    for rank in path.ranks[:MOST_RANKS]:
+        bar = _draw_classes(sums.get(rank.task, Counter()), scale)
+        share = format_percent(rank.ns, path.window_ns)
+        rows.append([name_task(rank.rank, rank.task), format_time(rank.ns), share, bar])
     rows.append(["all", format_time(path.window_ns), "100.0%", _draw_classes(path.classes, path.window_ns)])
     legend = [
         Swatch(_HUE_OF_KIND[kind], f"{kind}: {format_percent(ns, path.window_ns)}") for kind, ns in path.classes.items()
     ]
-    below = count_rest(rows[:-1], by_time, "rank")
+    below = count_rest(rows[:-1], path.ranks, "rank")
     caption = "Time of the path on each rank, by class"
     return Table(caption, ["", "time", "share", ""], rows, strong_last=True, below=below, legend=legend)
 
@@ -119,18 +115,6 @@ def _draw_classes(classes: Counter[str] | dict[str, int], scale: int) -> Cell:
 
 
 def _tabulate_things(path: PathNumbers, *, has_several: bool) -> Table:
-    whole = list_path_rows(path)
-    shown = whole[:MOST_ROWS]
-    rows: list[list[Cell]] = []
-    for row in shown:
-        cells: list[Cell] = [row.path_class, row.operation, row.range, format_time(row.ns)]
-        cells.append(format_percent(row.ns, path.window_ns))
-        if has_several:
-            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
-        rows.append(cells)
-    titles = ["class", "operation or call", "NVTX range", "time", "share"]
-    caption = "What the path was in"
-    if has_several:
-        titles += ["imbalance", "tasks"]
-        caption += " (imbalance: time on the path above the mean time on a GPU)"
-    return Table(caption, titles, rows, texts=3, below=count_rest(shown, whole))
+    table = tabulate_path(path, has_several=has_several)
+    rows: list[list[Cell]] = [[*row] for row in table.rows[:MOST_ROWS]]
+    return Table(table.caption, table.titles, rows, texts=table.texts, below=count_rest(rows, table.rows))

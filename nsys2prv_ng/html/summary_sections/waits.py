@@ -12,14 +12,13 @@ from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_log_ticks
 from nsys2prv_ng.html.colours import LINES, PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest, make_bar
-from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, format_percent, name_task
+from nsys2prv_ng.summary.layout import format_percent, name_task
 from nsys2prv_ng.summary.model import Bandwidth, JobSummary, WaitNumbers
 from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
 from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
-from nsys2prv_ng.summary.wait_reasons import ON_HOST
 from nsys2prv_ng.summary.wait_text import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window
 
@@ -93,8 +92,7 @@ def _tabulate_reasons(waits: WaitNumbers) -> Table:
     sum_ns = sum(row.ns for row in whole)
     rows: list[list[Cell]] = []
     for row in whole[:MOST_ROWS]:
-        on_host = row.reason in ON_HOST
-        names = [row.range or (NO_RANGE if on_host else "-"), row.what or (NO_CALL if on_host else "-")]
+        names = [row.range_label, row.what_label]
         origin = ", ".join(row.origins[:2]) + (", ..." if len(row.origins) > 2 else "")
         times = f"{row.times:,}" if row.times else "-"
         share = make_bar([("share", _PARTS["exposed waiting"], row.ns)], sum_ns)

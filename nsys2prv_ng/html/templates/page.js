@@ -90,6 +90,7 @@
         return;
       }
       const { rows, columns, pixels, colours, opacity } = await this.load();
+      if (this.shown[1] - this.shown[0] !== 1 || this.view.clientWidth !== width) return; // changed meanwhile
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [width, rows];
       const context = canvas.getContext("2d");

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.layout import NO_CALL
+from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
 from nsys2prv_ng.summary.model import Culprit, LateCost, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
 
@@ -27,6 +27,16 @@ class LateRow(NamedTuple):
     times: int
     """Late kernels and calls of which this is the main reason."""
     ns: int
+
+    @property
+    def range_label(self) -> str:
+        """The range for a column; on the host, where there is none, that it is none."""
+        return self.range or (NO_RANGE if self.reason in ON_HOST else "-")
+
+    @property
+    def what_label(self) -> str:
+        """The call or operation for a column; on the host, where there is none, that it is own code."""
+        return self.what or (NO_CALL if self.reason in ON_HOST else "-")
 
 
 class MainReason(NamedTuple):

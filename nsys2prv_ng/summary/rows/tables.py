@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from nsys2prv_ng.summary.layout import format_percent, format_rate
 from nsys2prv_ng.summary.model import Bandwidth, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.rows.path import list_path_rows
 from nsys2prv_ng.text.formatting import format_bytes, format_time, shorten_range_name
 
 
@@ -119,3 +121,20 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> NamedTable:
         "from the begin of the last rank on"
     )
     return NamedTable(caption, ["NCCL", "ranks", "size", "count", "mean", "algorithm", "bus"], rows, 1, "sizes")
+
+
+def tabulate_path(path: PathNumbers, *, has_several: bool) -> NamedTable:
+    """Return what the critical path was in, the longest first; `has_several`: with columns on the tasks of the job."""
+    rows = []
+    for row in list_path_rows(path):
+        share = format_percent(row.ns, path.window_ns)
+        cells = [row.path_class, row.operation, row.range, format_time(row.ns), share]
+        if has_several:
+            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
+        rows.append(cells)
+    titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
+    caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
+    if has_several:
+        titles += ["imbalance", "tasks"]
+        caption += " (imbalance: time on the path above the mean time on a GPU)"
+    return NamedTable(caption, titles, rows, 3, "")
