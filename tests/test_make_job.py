@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.translate import translate
 
 MAKE_JOB = Path(__file__).parents[1] / "benchmarks/make_job.py"
 COPIES = 3

@@ -15,8 +15,9 @@ import pandas as pd
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.translate import translate
 from tests import report_truth as truth
 from tests.report_truth import Objects, Report, split_name
 from tests.trace_reader import Trace, pair_intervals, read_trace

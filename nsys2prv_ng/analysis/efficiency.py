@@ -54,7 +54,6 @@ from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
-from nsys2prv_ng.runtime.parallel import run_in_threads
 
 
 class RangeTimes(NamedTuple):
@@ -93,7 +92,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)
     by_task = group_reports_by_task([report.places for report in job.reports], job.tree)
-    for part in run_in_threads(lambda group: measure_hosts(job, group, main, plan), by_task, job.workers):
+    for part in job.engine.map(lambda group: measure_hosts(job, group, main, plan), by_task):
         index = plan.number_sets(part.keys, keys)
         if part.node is not None:
             nodes[part.node].merge(part.totals, index)
@@ -101,7 +100,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     idle_by_range: list[Counter[str]] = [Counter(), Counter()]
     devices = list_devices(job)
     groups = list_groups(job, waits, devices)
-    for own in run_in_threads(lambda group: measure_gpus(job, devices, group, plan), groups, job.workers):
+    for own in job.engine.map(lambda group: measure_gpus(job, devices, group, plan), groups):
         gpus.merge(own.totals, plan.number_sets(own.keys, keys))
         for sums, more in zip(idle_by_range, own.idle_by_range, strict=True):
             sums.update(more)

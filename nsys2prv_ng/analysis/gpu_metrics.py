@@ -24,7 +24,6 @@ from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
 from nsys2prv_ng.sources.shared.patterns import match_patterns
 
@@ -57,7 +56,7 @@ def measure_gpu_metrics(job: Job) -> list[MetricSums]:
     The records of one report are in memory for each worker.
     """
     found: _Sums = {}
-    for sums in run_in_threads(lambda group: _measure_group(job, group), _group_sampled(job), job.workers):
+    for sums in job.engine.map(lambda group: _measure_group(job, group), _group_sampled(job)):
         found |= sums
     return [found[key] for key in sorted(found) if found[key].ns]
 
@@ -106,7 +105,7 @@ def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, H
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
         return [(own.row, _hold(own, match)) for own in _list_samples(job, group)]
 
-    for parts in run_in_threads(load, _group_sampled(job), job.workers):
+    for parts in job.engine.map(load, _group_sampled(job)):
         yield from parts
 
 

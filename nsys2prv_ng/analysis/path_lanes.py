@@ -25,7 +25,6 @@ from nsys2prv_ng.objects.places import Place, Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.runtime.parallel import run_in_threads
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class _Loaded(NamedTuple):
 def load_lanes(job: Job, waits: Waits) -> Lanes:
     """Load what the critical path can run over."""
     reports = list(zip(job.reports, job.spans, strict=True))
-    loaded = list(run_in_threads(lambda report: _load_report(*report, job.store), reports, job.workers))
+    loaded = list(job.engine.map(lambda report: _load_report(*report, job.store), reports))
     names = _unite_names(loaded)
     operations, calls = _join_operations(job, loaded), _join_calls(loaded)
     counts = [part.thread_process.size for part in loaded]

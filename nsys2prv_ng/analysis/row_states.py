@@ -20,8 +20,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.runs import load_chunks
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.sources.cuda import device_activity
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
@@ -55,8 +54,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
     limits: list[int] = []
     if gpus:
         for run in list_activity_runs(job):  # in which launches come before operations
-            first = next((time for records in load_chunks(run, job.store) for time in _list_first(records)), None)
-            limits += [run.facts.first if first is None else first, run.facts.last]
+            limits += [*(_list_first(load_records(run, job.store)) or [run.facts.first]), run.facts.last]
         in_mpi = waits.is_mpi & (job.new_row[waits.row] >= 0)
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
     else:
@@ -90,7 +88,7 @@ def list_host_states(job: Job, waits: Waits, plan: WindowPlan) -> Iterator[FlatS
     main = list_main_threads(job)
     parts = _split_calls(job, waits)
     groups = group_reports_by_task([report.places for report in job.reports], job.tree)
-    yield from run_in_threads(lambda group: _load_host_states(job, group, main, parts, plan), groups, job.workers)
+    yield from job.engine.map(lambda group: _load_host_states(job, group, main, parts, plan), groups)
 
 
 def _load_host_states(

@@ -12,17 +12,17 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import JobOptions, TranslateOptions
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.job.selection import Selection
     from nsys2prv_ng.sources.shared.source import Source
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
-    from nsys2prv_ng.translation.translate import TranslationPlan
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 
 def make_read_options(options: JobOptions) -> ReadOptions:
     """Return what to read for the options that all calls on a job share."""
     from nsys2prv_ng.clock.alignment import parse_alignment
-    from nsys2prv_ng.job.open_job import ReadOptions
+    from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.job.selection import Selection
     from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -50,7 +50,7 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 def make_plan(options: TranslateOptions) -> TranslationPlan:
     from nsys2prv_ng.paraver.event_types import STACK_LEVELS
     from nsys2prv_ng.sources import select_sources
-    from nsys2prv_ng.translation.translate import TranslationPlan
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
     if options.stack_depth > STACK_LEVELS:
         raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)

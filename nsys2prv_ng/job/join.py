@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -10,46 +12,70 @@ from nsys2prv_ng.job.selection import cut_result
 from nsys2prv_ng.job.spill import load_for_change, spill_records
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
 
+class JoinPart(NamedTuple):
+    """What a source left of a report for its join."""
+
+    data: object
+    columns: StoredColumns | None
+
+
 def join_sources(
     reports: Sequence[ReportRecords],
+    parts: Sequence[Mapping[str, JoinPart]],
     tree: ObjectTree,
     kept: BoolArray,
     sources: Sequence[Source],
     windows: Sequence[tuple[int, int]],
+    store: Store,
 ) -> list[JoinResult]:
     """Return what sources make of all reports together, with the rows of `tree`, not yet cut to `windows` (ns).
 
-    `kept`: whether the user wants each row.
+    `parts`: what each source left of each report. `kept`: whether the user wants each row.
     """
     joined = []
     for source in sources:
         if source.join is not None:
-            parts = [
+            inputs = [
                 JoinInput(
                     metadata=report.metadata,
                     places=report.places,
                     rows=rows,
                     clock=report.clock,
-                    data=report.results[source.name].join_data,
+                    data=part[source.name].data,
+                    load_columns=partial(_load_columns, part[source.name].columns, store),
                     windows=windows,
                     kept=kept,
                 )
-                for report, rows in zip(reports, tree.rows, strict=True)
+                for report, part, rows in zip(reports, parts, tree.rows, strict=True)
             ]
-            joined.append(source.join(parts, tree))
+            joined.append(source.join(inputs, tree))
     return joined
 
 
-def store_joined(joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[int, int]], store: Store) -> None:
-    """Store the records of a join: moved to the rows of the trace by `new_row`, and cut to its time."""
+def _load_columns(stored: StoredColumns | None, store: Store) -> list[IntArray]:
+    return [] if stored is None else load_columns(stored, store)
 
-    def store_result(result: Result) -> None:
+
+def store_joined(
+    joined: JoinResult,
+    new_row: IntArray,
+    windows: Sequence[tuple[int, int]],
+    store: Store,
+    engine: Engine | None = None,
+) -> None:
+    """Store the records of a join: moved to the rows of the trace by `new_row`, and cut to its time.
+
+    `engine`: makes results in parts.
+    """
+
+    def store_result(result: Result) -> Result:
         before = result.written
         result.records = [rec.move_to_rows(records, new_row) for records in result.records]
         result.drop(NOT_SELECTED, before - result.written)
@@ -60,12 +86,13 @@ def store_joined(joined: JoinResult, new_row: IntArray, windows: Sequence[tuple[
         if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
             with load_for_change(result, store):
                 cut_result(result, windows)
+        return result
 
     for result in joined.accounts.values():
         store_result(result)
-    if joined.partial_results is not None:
-        name, parts = joined.partial_results
+    if joined.partial_results is not None and engine is not None:
+        name, make, items = joined.partial_results
+        joined.partial_results = None
         whole = joined.accounts[name] = Result()
-        for result in parts:
-            store_result(result)
+        for result in engine.map(lambda item: store_result(make(item)), items):
             whole.add(result)

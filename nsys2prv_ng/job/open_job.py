@@ -5,21 +5,20 @@ All that looks at the reports of a job starts here: its translation, and its sum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts
-from nsys2prv_ng.errors import ReportError, escape_unprintable
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.join import join_sources, store_joined
+from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports
 from nsys2prv_ng.job.placement import (
     AlignedReports,
     Limits,
@@ -32,7 +31,7 @@ from nsys2prv_ng.job.placement import (
     rewrite_records,
     show_captures_if_empty,
 )
-from nsys2prv_ng.job.read_reports import ReportRecords, read_reports
+from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
@@ -41,34 +40,9 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
-from nsys2prv_ng.report.files import get_export_size, locate_exports
-from nsys2prv_ng.runtime.limits import Resources
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
-from nsys2prv_ng.sources.shared.source_options import SourceOptions
-
-_BUFFERED = 1 << 27
-"""Bytes of all runs together that are in memory while they are merged; a report has about _RUNS runs."""
-_RUNS = 16
-_CHUNK = 1 << 14, 1 << 18
-"""Fewest and most bytes of a run to read from the store at a time."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What to read of reports, with what of the machine, and how to place it in time."""
-
-    sources: tuple[Source, ...] = SOURCES + DERIVED
-    source_options: SourceOptions = field(default_factory=SourceOptions)
-    selection: Selection = field(default_factory=Selection)
-    align: str | Path = "auto"
-    """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
-    find_waits: bool = True
-    """Match operations over ranks even where no clock needs them."""
-    strict: bool = False
-    """End with an error if one of several reports cannot be read, instead of skipping it."""
-    resources: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True)
@@ -77,8 +51,10 @@ class Job:
 
     reports: list[ReportRecords]
     store: Store
-    workers: int
-    """How many processes or threads work at a time. Each has at most one report's records in memory."""
+    sources: tuple[Source, ...]
+    """What was read of each report."""
+    engine: Engine
+    """Works on the reports. Each piece has at most one report's records in memory."""
     skipped: list[SkippedReport]
     is_empty: bool
     """Whether the reports hold no event: the records are then those of the captures."""
@@ -146,62 +122,24 @@ class Job:
 def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress) -> Iterator[Job]:
     """Read reports and place what they hold; the records are there while the context is open.
 
-    `folder` takes exports that cannot be beside their reports, and the file of records that do not fit into memory,
-    unless the options name another folder for it. Raises TranslationError (UsageError among them).
+    `reports`: or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their reports, and
+    the file of records that do not fit into memory, unless the options name another folder for it. Raises
+    TranslationError (UsageError among them).
     """
-    resources = options.resources
-    errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
-    exports = locate_exports(reports, folder, progress, resources.jobs, errors)
-    sizes = {export: get_export_size(export) for export in exports}
-    workers = resources.count_processes(list(sizes.values()))
-    with _open_store(resources, folder, len(exports), workers) as store:
-        read = read_reports(
-            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end
-            options.sources,
-            options.source_options,
-            store,
-            progress,
-            workers=workers,
-            evidence=_choose_evidence(options, reports=len(exports)),
-            errors=errors,
-        )
-        skipped = _report_skipped(errors or {}, progress)
-        aligned = align_reports(read, options.align)
-        del read  # with the parts of operations, which are matched now
+    with open_reports(reports, folder, options, progress) as opened:
+        options = opened.options
+        count = len(opened.read) + len(opened.skipped)
+        aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
+        opened.read.clear()  # with the parts of operations, which are matched now
         # A user who gives a single report has chosen it among those of the ranks.
-        yield _place_reports(aligned, options, store, workers, skipped, checks_ranks=len(reports) > 1)
-
-
-def _choose_evidence(options: ReadOptions, *, reports: int) -> tuple[Source, ...]:
-    """Return the sources whose operations over ranks are wanted: for clocks also those that the user did not choose."""
-    if uses_collectives(options.align) and reports > 1:
-        return WITH_EVIDENCE
-    return tuple(source for source in WITH_EVIDENCE if options.find_waits and source in options.sources)
-
-
-def _open_store(resources: Resources, trace_folder: Path, reports: int, workers: int) -> Store:
-    """Open the store for the records of all reports. Raises TranslationError where its folder takes no file."""
-    fewest, most = _CHUNK
-    chunk = min(max(fewest, _BUFFERED // (_RUNS * reports)), most)
-    shelves = workers + 1 if workers > 1 else 1
-    return Store(resources.folder or trace_folder, resources.memory, shelves, chunk)
-
-
-def _report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:
-    """Warn of the reports that are skipped, in an order that does not depend on the command line's."""
-    for path in sorted(errors):
-        progress.warn(f"skipped, as it cannot be read: {errors[path]}")
-    return [
-        SkippedReport(str(path), str(errors[path]).removeprefix(f"{escape_unprintable(str(path))}: "))
-        for path in sorted(errors)
-    ]
+        yield _place_reports(aligned, options, opened.store, opened.engine, opened.skipped, checks_ranks=count > 1)
 
 
 def _place_reports(
     aligned: AlignedReports,
     options: ReadOptions,
     store: Store,
-    workers: int,
+    engine: Engine,
     skipped: list[SkippedReport],
     *,
     checks_ranks: bool,
@@ -219,36 +157,38 @@ def _place_reports(
     reports, selection = aligned.reports, options.selection
 
     is_empty = show_captures_if_empty(reports, store)
-    drop_repeated_samples(reports, store, workers)
+    drop_repeated_samples(reports, store, engine)
 
     whole = build_object_tree(reports, aligned.node_names)
     kept = select_rows(whole, selection)
-    drop_unselected_rows(reports, whole, kept, store, workers)
+    drop_unselected_rows(reports, whole, kept, store, engine)
 
     limits = measure_limits(reports)
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
         # A range without an end is no step.
-        steps = find_steps(reports, whole, store, limits.last - limits.first, workers, selection.step)
+        steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
     if steps is None and not selection.needs_steps:
         selection = replace(selection, skips_warmup=False)
     zero = limits.first
     windows = choose_windows(reports, selection, steps, limits)
-    rewrite_records(reports, selection, windows, store, workers)
+    rewrite_records(reports, selection, windows, store, engine)
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 
-    joined = join_sources(reports, whole, kept, options.sources, windows or [limits])
+    joined = join_sources(reports, aligned.join_parts, whole, kept, options.sources, windows or [limits], store)
+    aligned.join_parts.clear()
     tree, new_row = prune_tree(whole, kept)
     for join_result in joined:
-        store_joined(join_result, new_row, windows or [limits], store)
+        store_joined(join_result, new_row, windows or [limits], store, engine)
 
     return Job(
         reports=reports,
         store=store,
-        workers=workers,
+        sources=options.sources,
+        engine=engine,
         skipped=skipped,
         is_empty=is_empty,
         alignment=aligned.alignment,

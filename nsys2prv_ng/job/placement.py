@@ -16,22 +16,26 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets, match_reports_on_utc
 from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.job.join import JoinPart
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import load_for_change, spill_records
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.operations.matching import Operations
+from nsys2prv_ng.operations.parts import combine_evidence
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import Source
 
 
 class AlignedReports(NamedTuple):
@@ -44,6 +48,8 @@ class AlignedReports(NamedTuple):
     """The collectives of all reports, as far as they were read."""
     offsets: list[int]
     """Offset (ns) of the times of each report to those of the operations."""
+    join_parts: list[dict[str, JoinPart]]
+    """What sources left of each report for their joins, by source."""
 
 
 class Limits(NamedTuple):
@@ -56,21 +62,29 @@ class Limits(NamedTuple):
 # ---- clock -----------------------------------------------------------------------------------------------------------
 
 
-def align_reports(read: Sequence[ReadReport], way: str | Path) -> AlignedReports:
-    """Find the node of each report and its map to the common clock.
+def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequence[Source]) -> AlignedReports:
+    """Find the node of each report and its map to the common clock, by the evidence of some sources.
 
     Expects reports as they were read. Leaves their records as they are: a clock without drift is applied when records
     are written, one with drift by `rewrite_records`.
     """
     nodes, names = assign_nodes([report.metadata for report in read])
     clocks = [
-        ReportClock(node, report.metadata.utc_of_zero, report.evidence)
+        ReportClock(
+            node,
+            report.metadata.utc_of_zero,
+            combine_evidence(report.evidence[source.name] for source in evidence if source.name in report.evidence),
+        )
         for report, node in zip(read, nodes, strict=True)
     ]
     operations, matches = match_reports_on_utc(clocks)
     alignment, maps = align_clocks(way, clocks, names, matches)
     reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
-    return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1])
+    parts = [
+        {name: JoinPart(result.join_data, result.stored_join_columns) for name, result in report.results.items()}
+        for report in read
+    ]
+    return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1], parts)
 
 
 def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:
@@ -112,27 +126,29 @@ def build_object_tree(reports: Sequence[ReportRecords], node_names: Sequence[str
 
 
 def drop_unselected_rows(
-    reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, workers: int
+    reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, engine: Engine
 ) -> None:
-    """Drop what is on rows that the user does not want: those where `kept` is false. `workers` results are in memory.
+    """Drop what is on rows that the user does not want: those where `kept` is false.
 
     Expects the records of a result to be all of one clock. Leaves the records that set the limits of the trace.
     Raises UsageError if there are none.
     """
 
-    def drop_unwanted(change: tuple[Result, BoolArray]) -> None:
+    def drop_unwanted(change: tuple[Result, BoolArray]) -> Result:
         result, unwanted = change
         with load_for_change(result, store):
             result.drop_places(unwanted, NOT_SELECTED)
+        return result
 
-    changes = (
+    changes = [
         (result, unwanted)
         for report, rows in zip(reports, tree.rows, strict=True)
         if (unwanted := (rows >= 0) & ~kept[rows]).any()
         for result in report.results.values()
-    )
-    for _ in run_in_threads(drop_unwanted, changes, workers):
-        pass
+    ]
+    copies = [(result.copy_records(), unwanted) for result, unwanted in changes]
+    for (result, _), changed in zip(changes, engine.map(drop_unwanted, copies), strict=True):
+        result.take_records(changed)
     if not any(report.limits() for report in reports):
         raise UsageError("no event is left in the trace; choose more ranks or GPUs")
 
@@ -182,31 +198,33 @@ def rewrite_records(
     selection: Selection,
     windows: Sequence[tuple[int, int]],
     store: Store,
-    workers: int,
+    engine: Engine,
 ) -> None:
-    """Change the records that cannot be changed one by one as they are written. `workers` results are in memory.
+    """Change the records that cannot be changed one by one as they are written.
 
     It puts them on a clock that drifts, drops what is too short for the user, and cuts them to the windows. Expects no
     unended intervals, and the limits, and the first and last time of the events on each place, to be known: the trace
     begins, ends and has states as if what is too short were there. Raises UsageError if no record is left.
     """
 
-    def rewrite(change: tuple[ReportRecords, str, Result]) -> None:
-        report, name, result = change
-        with load_for_change(result, store, report.clock):
+    def rewrite(change: tuple[ClockMap, str, Result]) -> Result:
+        clock, name, result = change
+        with load_for_change(result, store, clock):
             if name in selection.shortest:
                 drop_short(result, selection.shortest[name])
             if windows:
                 cut_result(result, windows)
+        return result
 
-    changes = (
-        (report, name, result)
+    changes = [
+        (report.clock, name, result)
         for report in reports
         for name, result in report.results.items()
         if report.clock.drift or windows or name in selection.shortest
-    )
-    for _ in run_in_threads(rewrite, changes, workers):
-        pass
+    ]
+    copies = [(clock, name, result.copy_records()) for clock, name, result in changes]
+    for (_, _, result), changed in zip(changes, engine.map(rewrite, copies), strict=True):
+        result.take_records(changed)
     if not any(report.limits() for report in reports):
         remedy = "a longer or another one" if windows else "shorter intervals"
         where = "in the chosen time" if windows else "left in the trace"

@@ -14,12 +14,12 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.job.accounts import ReportAccount
-from nsys2prv_ng.job.spill import SpilledStates, load_for_change, spill_records, spill_states
+from nsys2prv_ng.job.spill import load_for_change, spill_records, spill_states
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.store import LocalStore, Store, StoredColumns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.files import get_report_name, refuse_no_reports
@@ -44,20 +44,21 @@ class ReadReport:
     places: Places
     labels: Labels
     results: dict[str, Result]
-    states: SpilledStates
+    states: StoredColumns | None
+    """What its events ask for, with its own places and times."""
     diagnostics: Diagnostics
     """What nsys reported about the capture."""
-    evidence: Evidence
-    """What its events show of its clock; empty unless it was asked for."""
+    evidence: dict[str, Evidence]
+    """What its events show of its clock, by source; nothing unless it was asked for."""
 
     def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
-        """Return the report on a node and, by `clock`, on the common clock."""
+        """Return the report on a node and, by `clock`, on the common clock, without what sources join."""
         return ReportRecords(
             path=self.path,
             metadata=self.metadata,
             places=self.places,
             labels=self.labels,
-            results=self.results,
+            results={name: result.copy_records() for name, result in self.results.items()},
             states=self.states,
             diagnostics=self.diagnostics,
             node=node,
@@ -77,7 +78,8 @@ class ReportRecords:
     places: Places
     labels: Labels
     results: dict[str, Result]
-    states: SpilledStates
+    states: StoredColumns | None
+    """What its events ask for, with its own places and times."""
     diagnostics: Diagnostics
     """What nsys reported about the capture."""
     node: int
@@ -125,7 +127,7 @@ def read_reports(
     exports: Sequence[Path],
     sources: Sequence[Source],
     options: SourceOptions,
-    store: Store,
+    store: LocalStore,
     progress: Progress,
     *,
     workers: int,
@@ -141,7 +143,7 @@ def read_reports(
 
     def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
         try:
-            return _read(exports[index], sources, options, store, tick, evidence)
+            return read_report(exports[index], sources, options, store, tick, evidence)
         except ReportError as error:
             if errors is None:
                 raise
@@ -159,15 +161,20 @@ def read_reports(
         answered = zip(exports, answers, strict=True)
         errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
     read = [answer for answer in answers if isinstance(answer, ReadReport)]
-    read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
     refuse_no_reports(read, errors)
+    return order_reports(read, progress)
+
+
+def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:
+    """Return reports in an order that depends on nothing but them, and print what they warn of."""
+    read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
     for report in read:
         for warning in report.metadata.warnings:
             progress.warn(f"{report.path}: {warning}")
     return read
 
 
-def _read(
+def read_report(
     path: Path,
     sources: Sequence[Source],
     options: SourceOptions,
@@ -175,7 +182,7 @@ def _read(
     tick: Callable[[int], object],
     evidence_sources: Sequence[Source],
 ) -> ReadReport:
-    """Read one report and put its records into the store."""
+    """Read an export and put its records into the store. `tick` is called with 1 for each source."""
     database = Database(path)
     try:
         strings = Strings(database)
@@ -185,6 +192,9 @@ def _read(
         for source in sources:
             result = results[source.name] = source.read(reader)
             spill_records(result, store, on_common_clock=False)
+            if result.join_columns:
+                result.stored_join_columns = store_columns(result.join_columns, store)
+                result.join_columns = []
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
@@ -215,18 +225,18 @@ def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
     return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
 
 
-def _collect_evidence(reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]) -> Evidence:
+def _collect_evidence(
+    reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]
+) -> dict[str, Evidence]:
     """Return what a report shows of its clock, by the sources that were chosen and those that were not."""
-    evidence = Evidence()
+    evidence = {}
     for source in sources:
         result = results.get(source.name)
         if result is None:  # its places are not those of the trace
             result = source.read(reader.apart(source))
             parts = result.evidence.collectives
             result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
-        evidence.collectives += result.evidence.collectives
-        evidence.messages += result.evidence.messages
-        evidence.rank_messages += result.evidence.rank_messages
+        evidence[source.name] = result.evidence
         result.evidence = Evidence()
     return evidence
 

@@ -20,7 +20,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import EVENT, Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import Result
 
 REPEATED = "duplicate sample: another report of this node covers that time"
@@ -32,23 +32,29 @@ _Series = dict[tuple[NodePart, EventType], IntArray]
 """Times (ns, on the common clock, sorted) of the values that the trace has of each metric of each part."""
 
 
-def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, workers: int) -> None:
+def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, engine: Engine) -> None:
     """Drop values that repeat those of reports which began before, by metric and part of the node.
 
-    Expects all records with the times of their reports. `mark_repeated` defines what repeats.
-
-    Results of `workers` nodes are in memory, one of each.
+    Expects all records with the times of their reports. `mark_repeated` defines what repeats. One result is in memory
+    of each node that is worked on.
     """
 
-    def drop_on_node(sharing: list[tuple[ReportRecords, BoolArray]]) -> None:
+    def drop_on_node(sharing: list[tuple[int, BoolArray]]) -> list[tuple[int, str, Result]]:
         series: _Series = {}
-        for report, is_shared in sharing:
-            for result in report.results.values():
+        changed = []
+        for index, is_shared in sharing:
+            for name, result in reports[index].results.items():
                 if any(run.facts.has_events_on(np.flatnonzero(is_shared)) for run in result.runs):
-                    _drop_repeated(report, result, is_shared, series, store)
+                    copy = result.copy_records()
+                    _drop_repeated(reports[index], copy, is_shared, series, store)
+                    changed.append((index, name, copy))
+        return changed
 
-    for _ in run_in_threads(drop_on_node, _find_sharing_reports(reports), workers):
-        pass
+    sharing = list(_find_sharing_reports(reports))
+    if sharing:
+        for changed in engine.map(drop_on_node, sharing):
+            for index, name, result in changed:
+                reports[index].results[name].take_records(result)
 
 
 def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
@@ -69,10 +75,10 @@ def measure_period(times: IntArray) -> float:
     return float(np.median(between)) if between.size else 0.0
 
 
-def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tuple[ReportRecords, BoolArray]]]:
+def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tuple[int, BoolArray]]]:
     """Yield for each node the reports that sampled a part which others sampled too, and a mask of such parts by place.
 
-    Reports are in the order in which they began to sample these parts.
+    Reports are given by their numbers, and are in the order in which they began to sample these parts.
     """
     sampled: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
     spans = {}
@@ -90,7 +96,7 @@ def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tup
                 places.setdefault(node, {}).setdefault(i, []).append(number)
     for shared in places.values():
         order = sorted(shared, key=lambda i: (spans[i][0][shared[i]].min(), -spans[i][1][shared[i]].max(), i))
-        yield [(reports[i], np.isin(np.arange(len(reports[i].places.all)), shared[i])) for i in order]
+        yield [(i, np.isin(np.arange(len(reports[i].places.all)), shared[i])) for i in order]
 
 
 def _drop_repeated(report: ReportRecords, result: Result, is_shared: BoolArray, series: _Series, store: Store) -> None:

@@ -23,7 +23,7 @@ from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.engine import Engine
 
 _MOST_STREAMS = 4
 """Streams of a task to look at, those with most kernels first."""
@@ -48,13 +48,13 @@ _Streams = dict[int, list[tuple[IntArray, IntArray, IntArray]]]
 
 
 def find_repetitions(
-    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, workers: int
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine
 ) -> pd.DataFrame | None:
     """Return the repetitions of each task with kernels: task, its first thread's row (-1 without one), number (from 1),
     begin and end (ns).
 
     None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time. The
-    kernels of the reports of one task are in memory for each of the `workers`.
+    kernels of the reports of one task are in memory for each that is worked on.
     """
 
     def find(group: Sequence[int]) -> dict[int, tuple[IntArray, IntArray] | None]:
@@ -63,7 +63,7 @@ def find_repetitions(
 
     threads = _find_first_threads(reports, tree)
     parts = []
-    for found in run_in_threads(find, group_reports_by_task([own.places for own in reports], tree), workers):
+    for found in engine.map(find, group_reports_by_task([own.places for own in reports], tree)):
         for task, limits in found.items():
             if limits is None:
                 return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,16 +12,8 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime_records
 from nsys2prv_ng.records.runs import load_records, store_records
-from nsys2prv_ng.records.store import Slot, Store
+from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-
-
-@dataclass(frozen=True)
-class SpilledStates:
-    """Where the states are that the events of a report ask for, with its own places and times."""
-
-    slot: Slot | None
-    count: int
 
 
 def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
@@ -61,18 +52,15 @@ _STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
 """Types of place, begin, end and state in the store."""
 
 
-def spill_states(states: Sequence[StateIntervals], store: Store) -> SpilledStates:
-    """Move states to the store."""
+def spill_states(states: Sequence[StateIntervals], store: Store) -> StoredColumns | None:
+    """Move states to the store; None if there are none."""
     columns = [np.concatenate(column) for column in zip(*states, strict=True)]
     if not columns or not columns[0].size:
-        return SpilledStates(None, 0)
-    stored = [column.astype(dtype, copy=False) for column, dtype in zip(columns, _STATE_COLUMNS, strict=True)]
-    return SpilledStates(store.put(stored), columns[0].size)
+        return None
+    return store_columns([c.astype(dtype, copy=False) for c, dtype in zip(columns, _STATE_COLUMNS, strict=True)], store)
 
 
-def load_states(states: SpilledStates, store: Store) -> StateIntervals:
+def load_states(states: StoredColumns | None, store: Store) -> StateIntervals:
     """Return states that were spilled."""
-    columns = [np.empty(states.count, dtype) for dtype in _STATE_COLUMNS]
-    if states.slot is not None:
-        store.get(states.slot, columns)
+    columns = [np.zeros(0, np.int64)] * 4 if states is None else load_columns(states, store)
     return StateIntervals(*(column.astype(np.int64, copy=False) for column in columns))

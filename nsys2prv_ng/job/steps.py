@@ -29,7 +29,7 @@ from nsys2prv_ng.job.repetition import find_repetitions
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.engine import Engine
 
 FEWEST = 3
 """Fewest ranges that make steps."""
@@ -68,22 +68,22 @@ class Steps(NamedTuple):
 
 
 def find_steps(
-    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, workers: int, name: str = ""
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, engine: Engine, name: str = ""
 ) -> Steps | None:
     """Return the steps of a job, which lasts `length` (ns); None where nothing shows any.
 
-    Expects reports whose records no window has cut; those of one task are in memory for each of the `workers`. `name`:
+    Expects reports whose records no window has cut; those of one task are in memory for each that is worked on. `name`:
     the ranges that the user calls steps. Raises UsageError where they cannot be steps.
     """
     if name:
-        return _find_named(reports, tree, store, name, workers)
-    numbered = list(_list_numbered(reports, tree, store, workers))
+        return _find_named(reports, tree, store, name, engine)
+    numbered = list(_list_numbered(reports, tree, store, engine))
     tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(own.tasks for own in numbered)]))
     candidates = pd.concat([own.candidates for own in numbered], ignore_index=True)
     best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
     if best is not None:
         return _make_steps(*best, has_ranges=True)
-    repeated = find_repetitions(reports, tree, store, FEWEST, workers)
+    repeated = find_repetitions(reports, tree, store, FEWEST, engine)
     return None if repeated is None else _make_steps(REPETITIONS, repeated, has_ranges=False)
 
 
@@ -116,10 +116,10 @@ class _NumberedRanges(NamedTuple):
 
 
 def _list_numbered(
-    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, workers: int
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
 ) -> Iterator[_NumberedRanges]:
     """Yield the ranges with a number of each report."""
-    return run_in_threads(lambda own: _load_numbered(*own, tree, store), zip(reports, tree.rows, strict=True), workers)
+    return engine.map(lambda own: _load_numbered(*own, tree, store), zip(reports, tree.rows, strict=True))
 
 
 def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store) -> _NumberedRanges:
@@ -203,12 +203,12 @@ def _is_in_order(table: pd.DataFrame) -> bool:
     return bool(np.all((task[1:] != task[:-1]) | in_order))
 
 
-def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, workers: int) -> Steps:
+def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> Steps:
     """Return the steps that push/pop ranges of a name make up, whatever their domain. Raises UsageError for others."""
     own = zip(reports, tree.rows, strict=True)
-    tables = list(run_in_threads(lambda report: _load_named(*report, tree, store, name), own, workers))
+    tables = list(engine.map(lambda report: _load_named(*report, tree, store, name), own))
     if not any(map(len, tables)):
-        known = sorted({other for own in _list_numbered(reports, tree, store, workers) for other in own.names})
+        known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
         listed = ", ".join(known[:_MOST_LISTED]) + (", ..." if len(known) > _MOST_LISTED else "")
         hint = f"; ranges with numbers are {listed}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)

@@ -6,7 +6,7 @@ aligned by them, and waits are found in them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -111,6 +111,16 @@ class Evidence:
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
     rank_messages: list[RankMessages] = field(default_factory=list)
+
+
+def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
+    """Return the evidence of several sources of one report."""
+    whole = Evidence()
+    for part in parts:
+        whole.collectives += part.collectives
+        whole.messages += part.messages
+        whole.rank_messages += part.rank_messages
+    return whole
 
 
 def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:

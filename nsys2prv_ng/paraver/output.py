@@ -5,30 +5,29 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
+from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.paraver.gzip_blocks import GzipBlocks
+from nsys2prv_ng.paraver.gzip_blocks import compress
 
 
 class TraceOutput:
     """The files x.prv (or x.prv.gz), x.pcf and x.row, written under temporary names beside the final ones.
 
     A context manager: leaving it renames all three, the .prv last; leaving it by an exception removes what was written.
-    `jobs` threads compress a .prv.gz.
     """
 
-    def __init__(self, path: Path, *, force: bool, jobs: int = 1) -> None:
+    def __init__(self, path: Path, *, force: bool) -> None:
         self.path = path
         self.compressed = path.name.endswith(".gz")
         self._final = dict(zip(("pcf", "row", "prv"), list_trace_files(path), strict=True))
         self._temporary: dict[str, Path] = {}
-        self._jobs = jobs
-        self._raw: BinaryIO | None = None
-        self._gzip: GzipBlocks | None = None
+        self._raw: FileIO | None = None
         check_writable(path, list(self._final.values()), force=force)
 
     def __enter__(self) -> TraceOutput:
@@ -36,8 +35,7 @@ class TraceOutput:
             for suffix, final in self._final.items():
                 descriptor, self._temporary[suffix] = _create_beside(final)
                 if suffix == "prv":
-                    self._raw = os.fdopen(descriptor, "wb")
-                    self._gzip = GzipBlocks(self._raw, self._jobs) if self.compressed else None
+                    self._raw = FileIO(descriptor, "wb")
                 else:
                     os.close(descriptor)
         except OSError as error:
@@ -45,13 +43,36 @@ class TraceOutput:
             raise _make_output_error(self.path, error) from None
         return self
 
+    def write_header(self, header: str) -> None:
+        """Write the first lines of the .prv."""
+        text = header.encode()
+        for part in compress(text) if self.compressed else [text]:
+            self.write_prv(part)
+
     def write_prv(self, data: bytes | memoryview) -> None:
-        """Append to the .prv. The caller may change `data` afterwards."""
+        """Append to the file of the .prv what belongs there: members of gzip for a .prv.gz, else text."""
         assert self._raw is not None
+        view = memoryview(data).cast("B")
         try:
-            (self._gzip or self._raw).write(data)
+            while view:
+                view = view[self._raw.write(view) :]
         except OSError as error:
             raise _make_output_error(self.path, error) from None
+
+    @property
+    def temporary(self) -> Path:
+        """Path of the .prv until the trace is complete."""
+        return self._temporary["prv"]
+
+    def reserve(self, sizes: Sequence[int]) -> list[int]:
+        """Make room for further parts of the .prv of these sizes (bytes), which others write; return their places."""
+        assert self._raw is not None
+        places = list(accumulate(sizes, initial=self._raw.tell()))
+        try:
+            self._raw.truncate(places[-1])
+        except OSError as error:
+            raise _make_output_error(self.path, error) from None
+        return places[:-1]
 
     def write_text(self, suffix: str, text: str) -> None:
         """Write the whole .pcf or .row (`suffix`)."""
@@ -73,16 +94,12 @@ class TraceOutput:
 
     def _publish(self) -> None:
         assert self._raw is not None
-        if self._gzip is not None:
-            self._gzip.close()
         self._raw.close()
         self.path.unlink(missing_ok=True)  # so that a .prv is never beside the labels of another trace
         for suffix, final in self._final.items():
             self._temporary[suffix].replace(final)
 
     def _remove(self) -> None:
-        if self._gzip is not None:
-            self._gzip.abandon()
         if self._raw is not None:
             with suppress(OSError):
                 self._raw.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,22 +10,14 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Int32Array, Records, unpack_tie_class
+from nsys2prv_ng.records.columns import Records, unpack_tie_class
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
-_RECORD_BYTES, _WORD_BYTES = 25, 12
-"""Bytes of a record and of a word in the columns as they are stored."""
+SAMPLED = 256
+"""The times of one record in so many are known without a look into the store."""
 
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
-
-
-class Chunk(NamedTuple):
-    """A part of a run: its slot in the store, the number of its records and of its words."""
-
-    slot: Slot
-    records: int
-    words: int
 
 
 class RunFacts(NamedTuple):
@@ -53,15 +44,19 @@ class RunFacts(NamedTuple):
 
 @dataclass
 class Run:
-    """Records sorted by time and tie, in a store. A run has at least one record."""
+    """n records with m words, sorted by time and tie, in a store. A run has at least one record."""
 
-    chunks: list[Chunk]
+    slot: Slot
+    records: int
+    words: int
+    sampled: IntArray
+    """Times (ns, as stored) of the records 0, SAMPLED, 2 * SAMPLED, ..."""
     facts: RunFacts
     on_common_clock: bool
     """Whether its times are those of the trace; otherwise they are those of its report."""
 
     def __len__(self) -> int:
-        return sum(chunk.records for chunk in self.chunks)
+        return self.records
 
 
 def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:
@@ -70,40 +65,66 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
         return []
     facts = _collect_facts(records)
     records = records.sorted()
-    chunks = []
-    size = _RECORD_BYTES * len(records) + _WORD_BYTES * records.value.size
-    step = max(1, len(records) * store.chunk_bytes // size)
-    for low in range(0, len(records), step):
-        part = records.part(low, min(low + step, len(records)))
-        slot = store.put(_list_columns(part))
-        chunks.append(Chunk(slot, len(part), part.value.size))
-    return [Run(chunks, facts, on_common_clock)]
-
-
-def load_chunks(run: Run, store: Store) -> Iterator[Records]:
-    """Yield the records of a run, some at a time, in memory of their own."""
-    for chunk in run.chunks:
-        yield _load_chunk(chunk, store)
+    slot = store.put(_list_columns(records))
+    return [Run(slot, len(records), records.value.size, records.time[::SAMPLED].copy(), facts, on_common_clock)]
 
 
 def load_records(run: Run, store: Store) -> Records:
-    """Return the records of a run."""
-    return rec.concatenate(list(load_chunks(run, store)))
+    """Return the records of a run, in memory of their own."""
+    records = _make_empty(len(run), run.words)
+    store.get(run.slot, _list_columns(records))
+    return records
 
 
-def _load_chunk(chunk: Chunk, store: Store) -> Records:
-    n, m = chunk.records, chunk.words
+def load_between(run: Run, store: Store, low: int, high: int) -> Records:
+    """Return the records of a run with times (ns, as stored) from `low` on and before `high`."""
+    begin = max(0, int(run.sampled.searchsorted(low, "left")) - 1) * SAMPLED
+    end = min(len(run), int(run.sampled.searchsorted(high, "left")) * SAMPLED)
+    if end <= begin:
+        return _make_empty(0, 0)
+    time = np.empty(end - begin, np.int64)
+    store.get(run.slot, [time], 8 * begin)
+    skipped, kept = map(int, time.searchsorted([low, high], "left"))
+    return _load_part(run, store, begin + skipped, begin + kept, time[skipped:kept])
+
+
+def _load_part(run: Run, store: Store, low: int, high: int, time: IntArray) -> Records:
+    """Return records low .. high - 1 of a run, whose times are known.
+
+    The columns of a run are one after the other, so that any part of each can be read alone.
+    """
+    n = high - low
+    if n <= 0:
+        return _make_empty(0, 0)
+    part = _make_empty(n, 0)
+    at = 0
+    for column, total in zip(_list_columns(part)[:5], [len(run)] * 4 + [len(run) + 1], strict=True):
+        if at:
+            store.get(run.slot, [column], at + column.itemsize * low)
+        at += column.itemsize * total
+    word = int(part.first[0])
+    part.first -= word
+    words = int(part.first[-1])
+    part.value, part.handle = np.empty(words, np.int64), np.empty(words, np.int32)
+    store.get(run.slot, [part.value], at + 8 * word)
+    store.get(run.slot, [part.handle], at + 8 * run.words + 4 * word)
+    part.time = time
+    return part
+
+
+def _make_empty(n: int, m: int) -> Records:
+    """Return columns of n records and m words, whatever they hold."""
     i64, i32 = np.int64, np.int32
-    time, tie, value = np.empty(n, i64), np.empty(n, i64), np.empty(m, i64)
-    place, first, handle, kind = np.empty(n, i32), np.empty(n + 1, i32), np.empty(m, i32), np.empty(n, np.int8)
-    store.get(chunk.slot, [time, tie, value, place, first, handle, kind])
-    return Records(time, tie, place, kind, first.astype(i64), handle, value)
+    columns = np.empty(n, i64), np.empty(n, i64), np.empty(n, i32), np.empty(n, np.int8)
+    first = np.empty(n + 1, i64)
+    if not m:
+        first[:] = 0
+    return Records(*columns, first, np.empty(m, i32), np.empty(m, i64))
 
 
 def _list_columns(records: Records) -> list[Array]:
-    """Return the columns as they are stored: within a chunk the offsets of words fit into 32 bits."""
-    first: Int32Array = records.first.astype(np.int32)
-    return [records.time, records.tie, records.value, records.place, first, records.handle, records.kind]
+    """Return the columns in the order in which they are stored."""
+    return [records.time, records.tie, records.place, records.kind, records.first, records.value, records.handle]
 
 
 def _collect_facts(records: Records) -> RunFacts:

@@ -1,49 +1,70 @@
-"""Columns that a translation keeps until it needs them again: in memory up to a limit, then in a nameless file."""
+"""Columns that a job keeps until it needs them again: in memory and nameless files, or in the files of a folder."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import tempfile
 import threading
+from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.errors import TranslationError
 
 Array = npt.NDArray[Any]
 
+_SHELF = ".columns"
+"""Ending of the files of a folder."""
+_MOST_OPEN = 64
+"""Files of a folder that a process holds open to read: there may be one for each report."""
+
 
 class Slot(NamedTuple):
-    """The place of columns: the shelf, in memory or on disk, and the first byte."""
+    """The place of bytes: the shelf, by number or name, whether it is in memory or on disk, and the first byte."""
 
-    shelf: int
+    shelf: int | str
     on_disk: bool
     at: int
 
 
-class Store:
-    """Columns by slot. A process that was forked from the one that made the store puts columns on a shelf of its own.
+class Store(ABC):
+    """Columns by slot. Threads may put and get at the same time."""
 
-    Every process can get all columns. A context manager. Neither the memory nor the file has a name: the columns are
-    gone when the processes have ended, whatever ended them.
+    @abstractmethod
+    def put(self, columns: Sequence[Array]) -> Slot:
+        """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
+
+    @abstractmethod
+    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+        """Fill columns, one after the other, from the byte `skip` of a slot on. Raises TranslationError."""
+
+
+class LocalStore(Store):
+    """Columns of a job on one machine: in memory up to a limit, then in nameless files.
+
+    A process that was forked from the one that made the store puts columns on a shelf of its own; every process can get
+    all columns. A context manager. Neither the memory nor the files have a name: the columns are gone when the
+    processes have ended, whatever ended them.
     """
 
-    def __init__(self, folder: Path, memory: int, shelves: int = 1, chunk_bytes: int = 1 << 20) -> None:
+    def __init__(self, folder: Path, memory: int, shelves: int = 1, read_from: FolderStore | None = None) -> None:
         """Open the memory and the files.
 
         `memory`: bytes to keep before a file in `folder` is used. `shelves`: one for each process that puts columns.
-        `chunk_bytes`: bytes of a run to put at a time, since a chunk of each run will be in memory at once.
-        Raises TranslationError if no file can be made in `folder`.
+        `read_from`: has the columns on shelves with names. Raises TranslationError if no file can be made in `folder`.
         """
         self.folder = folder
         self.memory = memory
-        self.chunk_bytes = chunk_bytes
+        self.read_from = read_from
         self.shelf = 0
         """The shelf of this process."""
         self._lock = threading.Lock()
@@ -61,7 +82,7 @@ class Store:
     def _open(self, file: IO[bytes]) -> IO[bytes]:
         return self._opened.enter_context(file)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> LocalStore:
         return self
 
     def __exit__(
@@ -70,13 +91,17 @@ class Store:
         self._opened.close()
 
     def use_shelf(self, shelf: int) -> None:
-        """Put columns of this process, which was forked from the one that made the store, on a shelf from now on."""
+        """Put columns of this process, which was forked from the one that made the store, on a shelf from now on.
+
+        What a process that has ended put on the shelf stays there.
+        """
         self.shelf = shelf
-        self._ends = {False: 0, True: 0}
+        self._ends = {
+            on_disk: os.fstat(self._get_descriptor(Slot(shelf, on_disk, 0))).st_size for on_disk in self._ends
+        }
 
     def put(self, columns: Sequence[Array]) -> Slot:
-        """Store contiguous columns and return their slot. Raises TranslationError on a full disk."""
-        views = [_view_bytes(column) for column in columns if column.nbytes]
+        views = _view_all(columns)
         size = sum(view.nbytes for view in views)
         with self._lock:
             on_disk = not self._memory or self._count_used() + size > self.memory
@@ -84,51 +109,162 @@ class Store:
             self._ends[on_disk] += size
         slot = Slot(self.shelf, on_disk, at)
         try:
-            for view in views:
-                at = _write(self._get_descriptor(slot), view, at)
+            _write(self._get_descriptor(slot), views, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
         return slot
 
-    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
-        """Fill columns that have the sizes of those that were put."""
-        at = slot.at
-        for column in columns:
-            if column.nbytes:
-                at = _read(self._get_descriptor(slot), _view_bytes(column), at)
+    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+        if self.read_from is not None and isinstance(slot.shelf, str):
+            self.read_from.get(slot, columns, skip)
+        else:
+            _read(self._get_descriptor(slot), _view_all(columns), slot.at + skip)
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""
         return sum(os.fstat(file.fileno()).st_size for file in self._memory)
 
     def _get_descriptor(self, slot: Slot) -> int:
-        return (self._disk if slot.on_disk else self._memory)[slot.shelf].fileno()
+        assert isinstance(slot.shelf, int)
+        files = self._disk if slot.on_disk or not self._memory else self._memory
+        return files[slot.shelf].fileno()
+
+
+class FolderStore(Store):
+    """Columns in files of a folder that the processes of several machines share.
+
+    Each process puts columns into a file of its own, whose name is the shelf; a copy of the store that is sent to
+    another process begins another file there. The folder and its files stay.
+    """
+
+    def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None) -> None:
+        """`shelf`: the name of the file of this process; by default one that no other process has.
+
+        `read_from`: another folder, for the files that are not in `folder`.
+        """
+        self.folder = folder
+        self.read_from = read_from
+        self._shelf = shelf
+        self._lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[FolderStore], tuple[Path, str, Path | None]]:
+        return FolderStore, (self.folder, "", self.read_from)
+
+    def put(self, columns: Sequence[Array]) -> Slot:
+        views = _view_all(columns)
+        try:
+            with self._lock:
+                if self._file is None:
+                    self._shelf = self._shelf or secrets.token_hex(8)
+                    self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
+                at = self._end
+                self._end += sum(view.nbytes for view in views)
+            _write(self._file.fileno(), views, at)
+        except OSError as error:
+            raise _make_store_error(self.folder, error) from None
+        return Slot(self._shelf, True, at)
+
+    def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
+        assert isinstance(slot.shelf, str)
+        views, at = _view_all(columns), slot.at + skip
+        try:
+            with self._lock:  # another thread could close the file otherwise
+                _read(self._open_to_read(slot.shelf), views, at)
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or "it is shorter than it was"
+            raise TranslationError(
+                f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
+            ) from None
+
+    def close(self) -> None:
+        """Write what is put to the disk, and close the files."""
+        if self._file is not None:
+            try:
+                os.fsync(self._file.fileno())
+                self._file.close()
+            except OSError as error:
+                raise _make_store_error(self.folder, error) from None
+        while self._reading:
+            self._reading.popitem()[1].close()
+
+    def abandon(self) -> None:
+        """Remove the file of this process."""
+        if self._file is not None:
+            self._file.close()
+            locate_shelf(self.folder, self._shelf).unlink(missing_ok=True)
+
+    def _open_to_read(self, shelf: str) -> int:
+        file = self._reading.get(shelf)
+        if file is None:
+            path = locate_shelf(self.folder, shelf)
+            if self.read_from is not None and not path.exists():
+                path = locate_shelf(self.read_from, shelf)
+            file = self._reading[shelf] = path.open("rb", 0)
+            if len(self._reading) > _MOST_OPEN:
+                self._reading.popitem(last=False)[1].close()
+        else:
+            self._reading.move_to_end(shelf)
+        return file.fileno()
+
+
+class StoredColumns(NamedTuple):
+    """Columns of n values in a store."""
+
+    slot: Slot
+    length: int
+    types: tuple[np.dtype[Any], ...]
+
+
+def store_columns(columns: Sequence[Array], store: Store) -> StoredColumns:
+    """Store columns of equal length."""
+    types = tuple(column.dtype for column in columns)
+    return StoredColumns(store.put(list(map(np.ascontiguousarray, columns))), columns[0].size, types)
+
+
+def load_columns(stored: StoredColumns, store: Store) -> list[Array]:
+    """Return columns that were stored."""
+    columns = [np.empty(stored.length, dtype) for dtype in stored.types]
+    store.get(stored.slot, columns)
+    return columns
+
+
+def locate_shelf(folder: Path, shelf: str) -> Path:
+    """Return the path of a file of columns. Raises TranslationError for a name that would be elsewhere."""
+    if not shelf or os.sep in shelf or shelf.startswith("."):
+        raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
+    return folder / f"{shelf}{_SHELF}"
 
 
 def _open_nameless(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
-def _view_bytes(column: Array) -> memoryview:
-    return column.data.cast("B")
+def _view_all(columns: Sequence[Array]) -> list[memoryview]:
+    return [column.data.cast("B") for column in columns if column.nbytes]
 
 
-def _write(descriptor: int, view: memoryview, at: int) -> int:
-    """Write a whole view at a byte of a file; returns the byte after it."""
-    while view:
-        done = os.pwrite(descriptor, view, at)
-        view, at = view[done:], at + done
-    return at
+def _write(descriptor: int, views: Sequence[memoryview], at: int) -> None:
+    """Write whole views, one after the other, from a byte of a file on."""
+    for view in views:
+        while view:
+            done = os.pwrite(descriptor, view, at)
+            view, at = view[done:], at + done
 
 
-def _read(descriptor: int, view: memoryview, at: int) -> int:
-    """Fill a view from a byte of a file on; returns the byte after what was read."""
-    while view:
-        done = os.preadv(descriptor, [view], at)
+def _read(descriptor: int, views: list[memoryview], at: int) -> None:
+    """Fill views, one after the other, from a byte of a file on. Raises EOFError if the file ends before."""
+    while views:
+        done = os.preadv(descriptor, views, at)
         if not done:
-            raise EOFError("a store ends before the columns that were put there")
-        view, at = view[done:], at + done
-    return at
+            raise EOFError
+        at += done
+        while views and done >= views[0].nbytes:
+            done -= views.pop(0).nbytes
+        if done:
+            views[0] = views[0][done:]
 
 
 def _make_store_error(folder: Path, error: OSError) -> TranslationError:

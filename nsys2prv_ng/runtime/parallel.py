@@ -6,13 +6,13 @@ import multiprocessing
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from nsys2prv_ng.errors import TranslationError
 
@@ -71,23 +71,91 @@ def run_in_processes(
 ) -> list[T]:
     """Return the results of all pieces, in order. Each process first calls `started` with its number, from 0.
 
-    Processes are forked: they see the memory of this one, and only what `do` returns is sent back. Raises the error of
-    the first piece that fails, or TranslationError if the system ends a process or cannot start one. No process is left
+    Processes are forked: they see the memory of this one, and only what `do` returns is sent back. If the system ends a
+    process, another takes its number and its piece of work, once for each piece. Raises the error of the first piece
+    that fails, or TranslationError if the system ends its process again or cannot start one. No process is left
     running, even if this one is killed.
     """
-    running: dict[Connection, BaseProcess] = {}
+    pool = _Pool(work, started)
     try:
         for number in range(processes):
-            _start(number, work, started, running)
-        return _collect_answers(work.count, running, tick)
+            pool.start(number)
+        return pool.collect_answers(tick)
     finally:
-        _end(running.values())
+        _end(pool.running.values())
+
+
+class _Pool(Generic[T]):
+    """Processes that do pieces of work."""
+
+    def __init__(self, work: Work[T], started: Callable[[int], None]) -> None:
+        self.work, self._started = work, started
+        self.running: dict[Connection, BaseProcess] = {}
+        self._numbers: dict[Connection, int] = {}
+        self._piece: dict[Connection, int] = {}
+        """What each busy process works on."""
+        self._todo = deque(range(work.count))
+        self._repeated: set[int] = set()
+
+    def start(self, number: int) -> Connection:
+        """Start a process and return our end of the pipe to it."""
+        pipe = _start(number, self.work, self._started, self.running)
+        self._numbers[pipe] = number
+        return pipe
+
+    def collect_answers(self, tick: Callable[[int], object]) -> list[T]:
+        """Give each idle process the next piece until all are done; return the answers in the order of the pieces."""
+        answers: dict[int, T] = {}
+        failed: list[_Failed] = []
+        for pipe in list(self.running):
+            self._give(pipe)
+        while self._piece:
+            for pipe in cast(list[Connection], wait(list(self._piece))):
+                try:
+                    message = pipe.recv()
+                except (EOFError, OSError):
+                    self._replace(pipe)
+                    continue
+                if isinstance(message, int):
+                    tick(message)
+                    continue
+                if isinstance(message, _Failed):
+                    failed.append(message)
+                    self._todo.clear()  # a piece that is running may still fail, and come earlier in the order
+                else:
+                    answers[message.index] = message.answer
+                del self._piece[pipe]
+                self._give(pipe)
+        if failed:
+            first = min(failed, key=lambda failure: failure.index)
+            raise first.error from (_TracebackError(first.where) if first.where else None)
+        return [answers[index] for index in range(self.work.count)]
+
+    def _give(self, pipe: Connection) -> None:
+        """Give a process the next piece, if there is one."""
+        if self._todo:
+            self._piece[pipe] = self._todo.popleft()
+            try:
+                pipe.send(self._piece[pipe])
+            except OSError:
+                self._replace(pipe)
+
+    def _replace(self, pipe: Connection) -> None:
+        """Have another process do the piece of one that ended. Raises TranslationError for the second that ends so."""
+        piece, ended = self._piece.pop(pipe), self.running.pop(pipe)
+        pipe.close()
+        if piece in self._repeated:
+            raise _make_end_error(ended)
+        ended.join()
+        self._repeated.add(piece)
+        self._todo.appendleft(piece)
+        self._give(self.start(self._numbers.pop(pipe)))
 
 
 def _start(
     number: int, work: Work[Any], started: Callable[[int], None], running: dict[Connection, BaseProcess]
-) -> None:
-    """Start a process and add it to `running`, under our end of the pipe to it."""
+) -> Connection:
+    """Start a process and add it to `running`, under our end of the pipe to it, which is returned."""
     context = multiprocessing.get_context("fork")
     # A signal between the fork and the new process's own handlers would run the handlers of this process.
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -99,6 +167,7 @@ def _start(
             )
             process.start()
         running[ours] = process
+        return ours
     except OSError as error:
         raise TranslationError(
             f"cannot start reader process {number + 1}: {error.strerror or error}; read fewer reports at once",
@@ -113,45 +182,6 @@ def _end(processes: Iterable[BaseProcess]) -> None:
         process.terminate()
     for process in processes:
         process.join()
-
-
-def _collect_answers(count: int, running: Mapping[Connection, BaseProcess], tick: Callable[[int], object]) -> list[Any]:
-    """Give each idle process the next piece until all are done; return the answers in the order of the pieces."""
-    answers: dict[int, Any] = {}
-    failed: list[_Failed] = []
-    todo = iter(range(count))
-    busy = [pipe for pipe, process in running.items() if _give(pipe, process, todo)]
-    while busy:
-        for pipe in wait(busy):
-            assert isinstance(pipe, Connection)
-            try:
-                message = pipe.recv()
-            except (EOFError, OSError):
-                raise _make_end_error(running[pipe]) from None
-            if isinstance(message, int):
-                tick(message)
-                continue
-            if isinstance(message, _Failed):
-                failed.append(message)
-                todo = iter(())  # a piece that is running may still fail, and come earlier in the order
-            else:
-                answers[message.index] = message.answer
-            if not _give(pipe, running[pipe], todo):
-                busy.remove(pipe)
-    if failed:
-        first = min(failed, key=lambda failure: failure.index)
-        raise first.error from (_TracebackError(first.where) if first.where else None)
-    return [answers[index] for index in range(count)]
-
-
-def _give(pipe: Connection, process: BaseProcess, todo: Iterator[int]) -> bool:
-    index = next(todo, None)
-    if index is not None:
-        try:
-            pipe.send(index)
-        except OSError:
-            raise _make_end_error(process) from None
-    return index is not None
 
 
 def _make_end_error(process: BaseProcess) -> TranslationError:

@@ -31,7 +31,6 @@ from nsys2prv_ng.analysis.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.critical_path import sum_critical_path
 from nsys2prv_ng.summary.efficiency import sum_efficiency, sum_steps
@@ -67,7 +66,7 @@ class _ReportSums(NamedTuple):
 def compute_summary(
     job: Job, waits: Waits | None = None, late: LateReasons | None = None, path: CriticalPath | None = None
 ) -> JobSummary:
-    """Return the numbers of a job. The records of at most `job.workers` reports are in memory at a time.
+    """Return the numbers of a job. The records of the reports that are worked on are in memory.
 
     `waits`, `late` and `path`: those of the job, if they have been found before.
     """
@@ -77,7 +76,7 @@ def compute_summary(
         path = find_critical_path(job, waits)
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
-    parts = list(run_in_threads(lambda index: _sum_report(job, index, waiting), range(len(job.reports)), job.workers))
+    parts = list(job.engine.map(lambda index: _sum_report(job, index, waiting), range(len(job.reports))))
     gpus = _sum_gpus(job, devices)
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
@@ -198,7 +197,7 @@ def _sum_gpus(job: Job, devices: Devices) -> list[GpuNumbers]:
     """Return the GPUs with any activity or memory, in the order of their rows."""
     memory = find_peak_memory(job, devices.rows)
     numbers = {row: _make_gpu(job, devices, row, peak=memory.get(row)) for row in memory}
-    for gpus in run_in_threads(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job), job.workers):
+    for gpus in job.engine.map(lambda run: _sum_run(job, devices, run, memory), list_activity_runs(job)):
         numbers |= gpus
     return [numbers[row] for row in sorted(numbers)]
 

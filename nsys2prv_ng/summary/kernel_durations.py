@@ -14,7 +14,6 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.pictures_model import KernelDurations
 
@@ -40,7 +39,7 @@ def count_durations(job: Job) -> list[KernelDurations]:
 
     What takes no time is in the bin of 1 ns. The records of one report are in memory for each worker.
     """
-    reports = run_in_threads(lambda index: _count_report(job, index), range(len(job.reports)), job.workers)
+    reports = job.engine.map(lambda index: _count_report(job, index), range(len(job.reports)))
     parts = [part for own in reports for part in own]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bin", "kernels", "ns")}
     names = {name: list(chain.from_iterable(getattr(part, name) for part in parts)) for name in _NAME}

@@ -27,7 +27,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.summary.covered_time import NO_INTERVALS, CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.model import RangeOfTask
 
@@ -141,7 +140,7 @@ def _collect_blocked(job: Job, waiting: CoveredTime, task_of_row: IntArray) -> I
         call, low, high = waiting.intersect(task_of_row[row], begin, end)
         return row[call], low, high
 
-    return join_intervals(run_in_threads(intersect, range(len(job.reports)), job.workers))
+    return join_intervals(job.engine.map(intersect, range(len(job.reports))))
 
 
 def _collect_unknown(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:

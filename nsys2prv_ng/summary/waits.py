@@ -21,7 +21,6 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
@@ -164,7 +163,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
         at = find_rows(known, [row, begin, end])
         return ns, np.unique(here[at[at >= 0]]), int((at < 0).sum())
 
-    parts = list(run_in_threads(match, range(len(job.reports)), job.workers))
+    parts = list(job.engine.map(match, range(len(job.reports))))
     matched = np.unique(np.concatenate([part[1] for part in parts]))
     return _Kernels(np.sum([part[0] for part in parts], axis=0), pieces.take(matched), [part[2] for part in parts])
 

@@ -17,7 +17,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
@@ -31,7 +31,7 @@ def make_state_records(
     spans: Sequence[Span],
     windows: Windows,
     store: Store,
-    workers: int,
+    engine: Engine,
     waits: StateIntervals | None = None,
 ) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
@@ -39,7 +39,7 @@ def make_state_records(
     Host threads are Running wherever no call asks for another state, from their first event to their last, even if
     these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
     and on the common clock. `spans`: first and last time (ns) of the events on each place of each report.
-    `workers` reports, or groups of reports that share rows, are in memory at a time.
+    Of the reports, or groups of reports that share rows, those that are worked on are in memory.
     """
 
     over = NO_STATES if waits is None else waits
@@ -55,7 +55,7 @@ def make_state_records(
         flat_waits = flatten(*(column[own] for column in over))
         return store_records(_make_states(states, flat_waits, limits, windows), store, on_common_clock=True)
 
-    groups = run_in_threads(store_group, group_by_shared_rows(tree.rows), workers)
+    groups = engine.map(store_group, group_by_shared_rows(tree.rows))
     return [run for runs in groups for run in runs]
 
 

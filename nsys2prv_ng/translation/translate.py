@@ -1,4 +1,4 @@
-"""Translates the reports of a job into one trace: opens the job, numbers all names, writes the files, keeps account."""
+"""Translates the reports of a job into one trace: opens the job, plans the trace, writes its slices and its account."""
 
 from __future__ import annotations
 
@@ -6,120 +6,43 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsys2prv_ng.analysis.clock_check import check_clocks
-from nsys2prv_ng.analysis.critical_path import check_size, find_critical_path
-from nsys2prv_ng.analysis.late_reasons import find_reasons
-from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
-from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
+from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
-from nsys2prv_ng.paraver.pcf_writer import format_pcf
-from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
-from nsys2prv_ng.sources.shared.source import JoinResult, Source
-from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
-from nsys2prv_ng.translation.path_records import derive_path
-from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
-from nsys2prv_ng.translation.states import make_state_records
-from nsys2prv_ng.translation.step_records import derive_steps
-from nsys2prv_ng.translation.wait_records import derive_waits
-from nsys2prv_ng.translation.write_records import PlacedRun, write_records
-
-
-@dataclass(frozen=True)
-class TranslationPlan(ReadOptions):
-    """What a translation reads, and what it writes and replaces."""
-
-    align_report: Path | None = None
-    """File to write the clocks of the nodes to."""
-    wait_lines: int = 100_000
-    """Length (ns) of the shortest wait that gets a line."""
-    stats: Path | None = None
-    """File to write the TranslationResult to, as JSON."""
-    labels_from: Path | None = None
-    """A .pcf whose numbers of types and names are kept."""
-    force: bool = False
-    """Replace files of the same names."""
-    summary: bool = False
-    """Sum up the job as well."""
+from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
+from nsys2prv_ng.translation.result import TranslationResult
+from nsys2prv_ng.translation.write_slices import write_slices
 
 
 def translate(
     reports: Sequence[Path],
     output: Path,
-    plan: TranslationPlan = TranslationPlan(),
+    plan: TranslationPlan = TranslationPlan(),  # noqa: B008 (is frozen)
     progress: Progress = Progress(),  # noqa: B008 (has no state)
 ) -> TranslationResult:
-    """Write the trace of some reports and return what was read, written and dropped.
+    """Write the trace of some reports, or of a folder of shards; return what was read, written and dropped.
 
     Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`,
     unless a file besides the trace cannot be written.
     """
     started = time.perf_counter()
-    _check_files(reports, output, plan)
+    check_files(reports, output, plan)
     with ExitStack() as opened:
-        threads = plan.resources.threads
-        trace = opened.enter_context(TraceOutput(output, force=plan.force, jobs=threads))
-        kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
+        trace = opened.enter_context(TraceOutput(output, force=plan.force))
         job = opened.enter_context(open_job(reports, output.parent, plan, progress))
-        waits = find_waits(job)
-        late = find_reasons(job, waits, name_hosts=plan.summary)
-        derived = derive_waits(job, waits, late, plan.wait_lines)
-        path = find_critical_path(job, waits, name_ranges=plan.summary) if job.finds_waits else None
-        derived_path = derive_path(job, path, derived.labels)
-        derived_steps = derive_steps(job, derived.labels)
-        job = replace(job, joined=[*job.joined, derived.joined, derived_path, derived_steps])
-        numbering = _number_names(job, derived.labels, kept_labels)
-        runs = _list_runs(job, derived.states, numbering)
-        _write_names(trace, output, job, numbering)
-        rows = job.tree.model.number_rows()
-        size = write_records(trace, runs, rows, job.origin, job.store, progress, threads=threads)
-        summary = compute_summary(job, waits, late, path) if plan.summary else None
-
-    warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if job.finds_waits else ())]
-    if job.is_empty:
-        warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
-    for warning in warnings:
+        planned = plan_trace(job, output, plan)
+        write_texts(trace, planned)
+        planned.result.bytes = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
+    for warning in planned.result.warnings:
         progress.warn(warning)
-    result = TranslationResult(
-        output=str(output),
-        sources=_add_up_accounts(job.reports, plan.sources, job.joined),
-        reports=[report.account() for report in job.reports],
-        skipped=job.skipped,
-        start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
-        nodes=len(job.tree.model.nodes),
-        tasks=len(job.tree.model.tasks),
-        rows=job.tree.model.row_count,
-        states=_count_lines(runs, rec.STATE),
-        events=_count_lines(runs, rec.EVENT),
-        communications=_count_lines(runs, rec.COMMUNICATION),
-        bytes=size,
-        file_bytes=output.stat().st_size if output.is_file() else size,
-        seconds=time.perf_counter() - started,
-        warnings=warnings,
-        messages=_count_messages(job.reports),
-        clocks=job.alignment,
-        summary=summary,
-    )
-    if plan.align_report is not None:
-        write_atomically(plan.align_report, job.alignment.toml())
-    if plan.stats is not None:
-        write_atomically(plan.stats, json.dumps(result.to_dict(), indent=2) + "\n")
-    return result
+    return finish_result(planned.result, plan, time.perf_counter() - started)
 
 
-def _check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
+def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
     """Refuse outputs that would replace an input, or another file unasked, before anything is read."""
     extra = [path for path in (plan.stats, plan.align_report) if path is not None]
     inputs = [*reports, *(path for path in (plan.labels_from, plan.align) if isinstance(path, Path))]
@@ -127,82 +50,20 @@ def _check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -
     check_extra_outputs(extra, [*inputs, *list_trace_files(output)], force=plan.force)
 
 
-def _number_names(job: Job, derived: Labels, kept_labels: KeptLabels | None) -> Numbering:
-    """Return the numbers of all types and names, once all reports are read."""
-    assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
-    return Numbering([*(report.labels for report in job.reports), derived], assigned, kept_labels)
-
-
-def _list_runs(job: Job, waits: StateIntervals, numbering: Numbering) -> list[PlacedRun]:
-    """Return all runs of records: those of the reports, of joins over the reports, and the states."""
-    joined = [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
-    states = make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.workers, waits)
-    return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, states)]
-
-
-def _write_names(trace: TraceOutput, output: Path, job: Job, numbering: Numbering) -> None:
+def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
     """Write the .pcf, the .row and the header of the .prv."""
-    trace.write_text("pcf", format_pcf(numbering))
-    trace.write_text("row", format_row(job.tree.model, output.name.removesuffix(".gz").removesuffix(".prv")))
-    header = format_prv_header(job.tree.model, job.start_utc, job.duration, _list_communicators(job))
-    trace.write_prv(header.encode())
+    trace.write_text("pcf", planned.pcf)
+    trace.write_text("row", planned.row)
+    trace.write_header(planned.header)
 
 
-def _list_report_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
-    """Return the runs of all reports, with the maps to the rows, numbers and times of the trace."""
-    runs = []
-    for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        maps = (rows, *numbering.maps(report.labels))
-        runs += [PlacedRun(run, 0 if run.on_common_clock else report.clock.offset, maps) for run in report.runs()]
-    return runs
-
-
-def _list_communicators(job: Job) -> list[Communicator]:
-    """Return the communicators, with the numbers of those of their tasks that are in the trace."""
-    number = dict.fromkeys(range(1, len(job.whole.model.tasks) + 1), 0)
-    for old, new in enumerate(job.new_row):
-        if new >= 0:
-            number[int(job.whole.task_of_row[old]) + 1] = int(job.tree.task_of_row[new]) + 1
-    communicators = []
-    for part in job.joined:
-        for communicator in part.communicators:
-            tasks = tuple(number[task] for task in communicator.tasks if number[task])
-            if tasks:
-                communicators.append(Communicator(communicator.number, tasks))
-    return communicators
-
-
-def _count_lines(runs: Sequence[PlacedRun], kind: int) -> int:
-    """Return the number of lines of a kind of record in the .prv."""
-    return sum(run.run.facts.kinds[kind] for run in runs)
-
-
-def _add_up_accounts(
-    reports: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[JoinResult]
-) -> list[SourceAccount]:
-    """Return the events of each source over all reports, then those of the joins over the reports."""
-    accounts = [
-        _add_up(source.name, source.title, [report.results[source.name] for report in reports])
-        for source in sources
-        if not source.accounted_in_join
-    ]
-    return accounts + [_add_up(name, name, [result]) for part in joined for name, result in part.accounts.items()]
-
-
-def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
-    account = SourceAccount(name, title)
-    for result in results:
-        account.read += result.read
-        account.written += result.written
-        account.closed_at_end += result.closed
-        for reason, count in result.dropped.items():
-            account.drop(reason, count)
-    return account
-
-
-def _count_messages(reports: Sequence[ReportRecords]) -> NsysMessages:
-    """Return how much nsys itself complained."""
-    counts = [report.diagnostics.counts for report in reports]
-    warnings, errors = (sum(count.get(severity, 0) for count in counts) for severity in (WARNING, ERROR))
-    lost = sum(message.count for report in reports for message in report.diagnostics.messages if message.is_certain)
-    return NsysMessages(warnings, errors, sum(WARNING in count or ERROR in count for count in counts), lost)
+def finish_result(result: TranslationResult, plan: TranslationPlan, seconds: float) -> TranslationResult:
+    """Add the size of the file and the time, write the files besides the trace, and return the result."""
+    output = Path(result.output)
+    result.file_bytes = output.stat().st_size if output.is_file() else result.bytes
+    result.seconds = seconds
+    if plan.align_report is not None and result.clocks is not None:
+        write_atomically(plan.align_report, result.clocks.toml())
+    if plan.stats is not None:
+        write_atomically(plan.stats, json.dumps(result.to_dict(), indent=2) + "\n")
+    return result

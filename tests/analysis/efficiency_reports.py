@@ -16,7 +16,8 @@ import pytest
 from nsys2prv_ng.analysis.efficiency import Efficiency, compute_efficiency
 from nsys2prv_ng.analysis.efficiency_times import WindowTimes
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.open_job import Job, open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.efficiency import sum_efficiency

@@ -15,7 +15,8 @@ import pytest
 
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits import Waits, find_waits
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.open_job import Job, open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources

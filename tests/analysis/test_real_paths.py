@@ -20,7 +20,8 @@ import pytest
 from nsys2prv_ng.analysis.critical_path import CriticalPath, find_critical_path
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.open_job import Job, open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import event_types as types

@@ -13,7 +13,8 @@ from nsys2prv_ng.analysis import wait_rules as rules
 from nsys2prv_ng.analysis.gpu_waits import WAITING, sweep_gpu_waits
 from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.waits import Waits, find_waits
-from nsys2prv_ng.job.open_job import Job, ReadOptions, open_job
+from nsys2prv_ng.job.open_job import Job, open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.waits_truth import Kernel, find_truth, make_table
 from tests.conftest import Unpacked, slow_but

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.sources import select_sources
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.translate import translate
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 TIME_COLUMNS = ("start", "end", "timestamp", "rawTimestamp")

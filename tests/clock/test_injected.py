@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.clock.injected import Aligned, Error, aligned, put_into
 from tests.conftest import Unpacked
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.summary.model import JobSummary

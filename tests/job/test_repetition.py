@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.repetition import find_repetitions, find_stretch
 from nsys2prv_ng.runtime.progress import Progress
 from tests.analysis.path_reports import Capture

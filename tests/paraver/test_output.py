@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.gzip_blocks import compress
 from nsys2prv_ng.paraver.output import TraceOutput
 
 
@@ -16,8 +17,9 @@ def write(path, *, force=False, body=b"records\n"):
     with TraceOutput(path, force=force) as trace:
         trace.write_text("pcf", "labels\n")
         trace.write_text("row", "rows\n")
-        trace.write_prv(b"header\n")
-        trace.write_prv(body)
+        trace.write_header("header\n")
+        for part in compress(body) if path.suffix == ".gz" else [body]:
+            trace.write_prv(part)
 
 
 def names(folder):
@@ -126,3 +128,15 @@ def test_ended_between_two_files(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write(tmp_path / "a.prv", force=True, body=b"other")
     assert names(tmp_path) == ["a.pcf", "a.row"]
+
+
+def test_parts_that_others_write_go_to_their_places(tmp_path):
+    with TraceOutput(tmp_path / "a.prv", force=False) as trace:
+        trace.write_header("head\n")
+        places = trace.reserve([3, 0, 4])
+        assert places == [5, 8, 8]
+        with trace.temporary.open("r+b") as file:
+            for place, part in zip(places, (b"abc", b"", b"defg"), strict=True):
+                file.seek(place)
+                file.write(part)
+    assert (tmp_path / "a.prv").read_bytes() == b"head\nabcdefg"

@@ -11,7 +11,6 @@ from nsys2prv_ng.paraver.encode import RowNumbers, _number, encode
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.merge import merge_blocks
 from tests.examples import examples
 
 ROWS = RowNumbers(np.arange(1, 5), np.array([1, 1, 2, 2]), np.array([1, 2, 1, 2]))
@@ -90,19 +89,6 @@ def some_records(seed, n, span=1000):
             rec.make_communications(place, begin, (place + 1) % 4, end, random.integers(0, 99, n), 55001),
         ]
     )
-
-
-def in_chunks(records, size):
-    return (records.part(low, min(low + size, len(records))) for low in range(0, len(records), size))
-
-
-@pytest.mark.parametrize("block", [1, 3, 17, 1000, 10**6])
-def test_merged_blocks_equal_one_sort(block):
-    runs = [some_records(seed, n).sorted() for seed, n in ((1, 40), (2, 0), (3, 100), (4, 1))]
-    expected = lines(rec.concatenate(runs).sorted())
-    streams = [in_chunks(run, size) for run, size in zip(runs, (7, 5, 1000, 1), strict=True)]
-    merged = [line for parts in merge_blocks(streams, block) for line in lines(rec.concatenate(parts).sorted())]
-    assert merged == expected
 
 
 def test_part_and_take_give_the_same_lines():

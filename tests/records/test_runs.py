@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.runs import load_chunks, load_records, store_records
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.runs import SAMPLED, load_between, load_records, store_records
+from nsys2prv_ng.records.store import FolderStore, LocalStore
 
 COLUMNS = ("time", "tie", "place", "kind", "first", "handle", "value")
 
@@ -37,28 +37,45 @@ def some(seed, n):
     )
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 1000, 10**6])
-def test_sorted_records_come_back(tmp_path, chunk_bytes):
+def check_equal(back, expected):
+    for column in COLUMNS:
+        np.testing.assert_array_equal(getattr(back, column), getattr(expected, column), err_msg=column)
+
+
+@pytest.mark.parametrize("memory", [0, 10**6])
+def test_sorted_records_come_back(tmp_path, memory):
     records = some(1, 200)
-    with Store(tmp_path, 4000, chunk_bytes=chunk_bytes) as store:
+    with LocalStore(tmp_path, memory) as store:
         (run,) = store_records(records, store, on_common_clock=False)
-        back, expected = load_records(run, store), records.sorted()
-        for column in COLUMNS:
-            np.testing.assert_array_equal(getattr(back, column), getattr(expected, column), err_msg=column)
+        check_equal(load_records(run, store), records.sorted())
         assert len(run) == len(records)
-        sizes = [len(chunk) for chunk in load_chunks(run, store)]
-        assert min(sizes) > 0 and (len(sizes) == 1) == (chunk_bytes == 10**6)
+        assert run.sampled.tolist() == records.sorted().time[::SAMPLED].tolist()
+
+
+@pytest.mark.parametrize("n", [1, 300, 2000])  # records of few times, which more than one sample may have
+def test_a_stretch_of_time_is_what_a_mask_takes(tmp_path, n):
+    store = FolderStore(tmp_path)
+    store_records(some(9, 7), store, on_common_clock=True)  # so that the run does not begin the file
+    records = some(2, n)
+    records.time //= 40
+    (run,) = store_records(records, store, on_common_clock=True)
+    every = records.sorted()
+    limits = [-(2**62), -10, *range(-3, 28, 2), 2**62]
+    for low, high in zip(limits, [*limits[1:], limits[0]], strict=True):
+        wanted = np.flatnonzero((every.time >= low) & (every.time < high))
+        check_equal(load_between(run, store, low, high), every.take(wanted))
+    store.close()
 
 
 def test_no_records_are_no_run(tmp_path):
-    with Store(tmp_path, 0) as store:
+    with LocalStore(tmp_path, 0) as store:
         assert store_records(some(1, 0), store, on_common_clock=True) == []
 
 
 @given(st.integers(0, 10**6), st.integers(1, 20))
 def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
     records = some(seed, n)
-    with Store(tmp_path_factory.getbasetemp(), 10**6) as store:
+    with LocalStore(tmp_path_factory.getbasetemp(), 10**6) as store:
         facts = store_records(records, store, on_common_clock=True)[0].facts
     spans: dict[int, list[int]] = {}
     handles, times, kinds = set(), [], dict.fromkeys(rec.KINDS, 0)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.merge import merge_blocks
 from nsys2prv_ng.records.sorting import sort_by_time
 from tests.examples import examples
 
@@ -74,10 +73,3 @@ def test_merged_parts_are_in_order_and_equal_records_in_that_of_the_parts(parts)
     parts = [part.sorted() for part in parts]
     expected = sorted((row for part in parts for row in count_rows(part)), key=lambda row: row[:2])
     assert count_rows(rec.merge_parts(parts)) == expected
-
-
-def test_runs_that_end_at_different_times_do_not_cut_the_blocks():
-    runs = [point(range(n), [1] * n) for n in range(50, 150)]
-    blocks = [sum(map(len, parts)) for parts in merge_blocks([iter([run]) for run in runs], 16 * len(runs))]
-    assert sum(blocks) == sum(map(len, runs))
-    assert len(blocks) <= 21 and max(blocks) <= 2 * 16 * len(runs)

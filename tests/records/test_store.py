@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import resource
 import signal
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.store import FolderStore, LocalStore, Slot, load_columns, store_columns
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 
 COLUMNS = st.lists(st.tuples(st.sampled_from([np.int8, np.int32, np.int64]), st.integers(0, 300)), max_size=6)
@@ -33,7 +34,7 @@ def got(store, slot, like):
 @pytest.mark.slow
 @given(st.lists(COLUMNS, max_size=8), st.integers(0, 5000))
 def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
-    with Store(tmp_path_factory.getbasetemp(), memory) as store:
+    with LocalStore(tmp_path_factory.getbasetemp(), memory) as store:
         kept = [columns(shape, seed) for seed, shape in enumerate(shapes)]
         slots = [store.put(group) for group in kept]
         for slot, group in zip(slots, kept, strict=True):
@@ -45,7 +46,7 @@ def test_what_was_put_comes_back(tmp_path_factory, shapes, memory):
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no memory without a name")
 def test_memory_first_then_disk(tmp_path):
-    with Store(tmp_path, 1000) as store:
+    with LocalStore(tmp_path, 1000) as store:
         assert [store.put([np.zeros(50, np.int64)]).on_disk for _ in range(4)] == [False, False, True, True]
         assert not store.put([np.zeros(25, np.int64)]).on_disk, "what is left of the memory is used"
         assert list(tmp_path.iterdir()) == [], "the file has no name"
@@ -59,7 +60,7 @@ def test_other_processes(tmp_path, memory):
     def put(index, tick):
         return store.put([np.full(index + 1, index, np.int64)])
 
-    with Store(tmp_path, memory, shelves=4) as store:
+    with LocalStore(tmp_path, memory, shelves=4) as store:
         slots = run_in_processes(Work(20, put), 3, lambda n: None, lambda number: store.use_shelf(number + 1))
         for index, slot in enumerate(slots):
             (back,) = got(store, slot, [np.zeros(index + 1, np.int64)])
@@ -71,13 +72,13 @@ def test_other_processes(tmp_path, memory):
 
 def test_folder_that_takes_no_file(tmp_path):
     with pytest.raises(TranslationError, match=r"no/folder: cannot keep events there.*see tmp"):
-        Store(tmp_path / "no" / "folder", 0)
+        LocalStore(tmp_path / "no" / "folder", 0)
 
 
 def test_limit_of_the_size_of_files(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with Store(tmp_path, 0) as store:
+    with LocalStore(tmp_path, 0) as store:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
         try:
             with pytest.raises(TranslationError, match="File too large"):
@@ -94,7 +95,103 @@ def test_limit_of_open_files(tmp_path):
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 20, before[1]))
     try:
         with pytest.raises(TranslationError, match=r"^too many open files.*see jobs"):
-            Store(tmp_path, 0, shelves=200)
+            LocalStore(tmp_path, 0, shelves=200)
         assert len(list(Path("/proc/self/fd").iterdir())) == opened
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_shelf_goes_on_where_a_process_left_it(tmp_path):
+    """A process that replaces one that ended does not overwrite what that one put."""
+
+    def put(index, tick):
+        return store.put([np.full(3, index, np.int64)])
+
+    with LocalStore(tmp_path, 10**6, shelves=2) as store:
+        first = run_in_processes(Work(2, put), 1, lambda n: None, lambda number: store.use_shelf(1))
+        second = run_in_processes(Work(2, put), 1, lambda n: None, lambda number: store.use_shelf(1))
+        for index, slot in enumerate([*first, *second]):
+            np.testing.assert_array_equal(got(store, slot, [np.zeros(3, np.int64)])[0], index % 2)
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+
+def test_any_part_of_what_was_put_comes_back(tmp_path):
+    store = FolderStore(tmp_path)
+    group = columns([(np.int64, 5), (np.int8, 3), (np.int32, 7)])
+    store.put([np.zeros(9)])
+    slot = store.put(group)
+    for back, column in zip(got(store, slot, group), group, strict=True):
+        np.testing.assert_array_equal(back, column)
+    part = np.zeros(4, np.int32)
+    store.get(slot, [part], 5 * 8 + 3 + 2 * 4)
+    np.testing.assert_array_equal(part, group[2][2:6])
+    store.close()
+
+
+def test_a_copy_puts_into_a_file_of_its_own(tmp_path):
+    """So do the copies that are sent to other processes; each can get what the others put."""
+    store = FolderStore(tmp_path)
+    stores = [store, *(pickle.loads(pickle.dumps(store)) for _ in range(3))]
+    slots = [own.put([np.full(5, number)]) for number, own in enumerate(stores)]
+    assert len({slot.shelf for slot in slots}) == len(list(tmp_path.iterdir())) == 4
+    for reader in stores:
+        for number, slot in enumerate(slots):
+            np.testing.assert_array_equal(got(reader, slot, [np.zeros(5, np.int64)])[0], number)
+
+
+def test_more_files_than_are_open_at_a_time(tmp_path):
+    slots = [FolderStore(tmp_path, f"shelf{number}").put([np.full(2, number)]) for number in range(100)]
+    store = FolderStore(tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number, slot in enumerate(slots * 2):
+        np.testing.assert_array_equal(got(store, slot, [np.zeros(2, np.int64)])[0], number % 100)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 64
+    store.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_columns_of_another_folder(tmp_path):
+    for name in ("shards", "own"):
+        (tmp_path / name).mkdir()
+    shard = FolderStore(tmp_path / "shards", "a").put([np.arange(4)])
+    store = FolderStore(tmp_path / "own", read_from=tmp_path / "shards")
+    own = store.put([np.arange(2)])
+    with LocalStore(tmp_path, 10**6, read_from=store) as local:
+        third = local.put([np.arange(3)])
+        for slot, length in ((shard, 4), (own, 2), (third, 3)):
+            np.testing.assert_array_equal(got(local, slot, [np.zeros(length, np.int64)])[0], np.arange(length))
+    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["a.columns"]
+
+
+@pytest.mark.parametrize("shelf", ["../a", "/etc/passwd", "", ".a"])
+def test_a_shelf_is_never_outside_its_folder(tmp_path, shelf):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "a.columns").write_bytes(bytes(80))
+    with pytest.raises(TranslationError, match="not in it"):
+        FolderStore(tmp_path / "in").get(Slot(shelf, True, 0), [np.zeros(1)])
+
+
+def test_a_file_that_was_cut(tmp_path):
+    store = FolderStore(tmp_path)
+    slot = store.put([np.arange(100)])
+    os.truncate(next(tmp_path.iterdir()), 500)
+    with pytest.raises(TranslationError, match=r"shorter than it was.*read its report again"):
+        got(store, slot, [np.zeros(100, np.int64)])
+
+
+def test_an_abandoned_file_is_gone(tmp_path):
+    store = FolderStore(tmp_path)
+    store.put([np.arange(100)])
+    store.abandon()
+    assert not list(tmp_path.iterdir())
+
+
+def test_stored_columns_keep_their_types(tmp_path):
+    group = [np.arange(6)[::2], np.array([1, 2, 3], np.int8), np.array([True, False, True])]
+    with LocalStore(tmp_path, 100) as store:
+        back = load_columns(store_columns(group, store), store)
+    for one, other in zip(back, group, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)

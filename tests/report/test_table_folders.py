@@ -20,7 +20,8 @@ from nsys2prv_ng.report.database import NULL, Database, Table
 from nsys2prv_ng.report.files import get_export_size, get_report_name, locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.cli.program_runs import run
 from tests.cli.test_program import SAMPLE, assert_one_line, files
 from tests.report.table_folders import BLOCK, KINDS, folder_of, tables_of, write_folder, write_table

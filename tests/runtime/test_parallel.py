@@ -99,6 +99,29 @@ def test_a_process_that_the_system_ends():
     assert nobody_is_left()
 
 
+def test_another_process_takes_over_from_one_that_the_system_ends(tmp_path):
+    """Each piece whose process is ended once is done by another, under the same number."""
+    numbers = []
+
+    def started(number):
+        numbers.append(number)
+
+    def do(index, tick):
+        once = tmp_path / f"ended{index}"
+        if index % 2 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        tick(1)
+        return index, numbers
+
+    ticks = []
+    answers = run(6, do, processes=2, tick=ticks.append, started=started)
+    assert [index for index, _ in answers] == list(range(6))
+    assert {number for _, own in answers for number in own} <= {0, 1}
+    assert sum(ticks) == 6
+    assert nobody_is_left()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "how"),
@@ -130,7 +153,7 @@ def test_a_process_that_ends_before_it_takes_its_work():
 
 @pytest.mark.slow
 def test_a_process_that_ends_in_the_middle_of_its_answer():
-    """It fills the pipe while nobody reads: the answer is cut where the process is killed."""
+    """It fills the pipe while nobody reads: the answer is cut where the process is killed, and made again."""
 
     def do(index, tick):
         if index:
@@ -139,8 +162,7 @@ def test_a_process_that_ends_in_the_middle_of_its_answer():
             return bytes(10**8)
         tick(1)
 
-    with pytest.raises(TranslationError, match="lack of memory"):
-        run(2, do, processes=2, tick=lambda n: time.sleep(3))
+    assert run(2, do, processes=2, tick=lambda n: time.sleep(3)) == [None, bytes(10**8)]
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.translate import translate
 from tests.trace_reader import Trace, read_trace
 
 PROCESS = 1 << 48 | 77 << 24

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources

@@ -12,7 +12,8 @@ from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.evaluator.evaluate import Evaluated, evaluate
 from tests.conftest import REPOSITORY
 from tests.summary.made import overview_of

@@ -9,7 +9,8 @@ import pytest
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.conftest import SAMPLES
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ over processes and reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,8 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     operations = Operations(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else None
     if operations is not None and operations.place.size:
-        result.join_data = operations
+        result.join_data = np.unique(operations.place)
+        result.join_columns = operations
         for event_type in _TYPES:
             reader.labels.declare(event_type)
     return result
@@ -103,30 +104,30 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
 
     Time without a capture is not idle time: each captured stretch of a GPU's time is a device of its own in the sweep.
     """
-    with_operations = [part for part in parts if isinstance(part.data, Operations)]
-    return JoinResult(partial_results=(NAME, _compute_activity(with_operations)) if with_operations else None)
+    with_operations = [part for part in parts if isinstance(part.data, np.ndarray)]
+    groups = group_by_shared_rows([part.rows[np.asarray(part.data)] for part in with_operations])
+    by_group = [[with_operations[i] for i in group] for group in groups]
+    return JoinResult(partial_results=(NAME, _compute_activity, by_group) if by_group else None)
 
 
-def _compute_activity(parts: Sequence[JoinInput]) -> Iterator[Result]:
-    """Yield the activity of one group of reports that share GPUs after the other."""
-    places = [np.unique(part.data.place) for part in parts if isinstance(part.data, Operations)]
-    for group in group_by_shared_rows([part.rows[place] for part, place in zip(parts, places, strict=True)]):
-        captured = [_place_on_rows(parts[i]) for i in group]
-        devices = [
-            pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
-            for report, stretch_of_row in zip(captured, _number_stretches(captured), strict=True)
-        ]
-        begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
-        changes = sweep_devices(np.concatenate(devices), begin, end, kind)
-        result = Result(read=changes.device.size)
-        # Rows are dropped before the windows add lines of their own, which do not count as read.
-        wanted = parts[0].kept[changes.device // len(captured)]
-        result.drop(NOT_SELECTED, int((~wanted).sum()))
-        cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
-        result.records = [_make_records(cut.changes, cut.changes.device // len(captured))]
-        result.pieces = cut.more
-        result.drop(OUTSIDE_TRACE, cut.outside)
-        yield result
+def _compute_activity(parts: Sequence[JoinInput]) -> Result:
+    """Return the activity of the GPUs of reports that share them."""
+    captured = [_place_on_rows(part) for part in parts]
+    devices = [
+        pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
+        for report, stretch_of_row in zip(captured, _number_stretches(captured), strict=True)
+    ]
+    begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+    changes = sweep_devices(np.concatenate(devices), begin, end, kind)
+    result = Result(read=changes.device.size)
+    # Rows are dropped before the windows add lines of their own, which do not count as read.
+    wanted = parts[0].kept[changes.device // len(captured)]
+    result.drop(NOT_SELECTED, int((~wanted).sum()))
+    cut = cut_changes(DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
+    result.records = [_make_records(cut.changes, cut.changes.device // len(captured))]
+    result.pieces = cut.more
+    result.drop(OUTSIDE_TRACE, cut.outside)
+    return result
 
 
 class _CapturedOperations(NamedTuple):
@@ -141,8 +142,7 @@ class _CapturedOperations(NamedTuple):
 
 def _place_on_rows(part: JoinInput) -> _CapturedOperations:
     """Return the operations of a report on the rows of the trace and on the common clock."""
-    operations = part.data
-    assert isinstance(operations, Operations)
+    operations = Operations(*part.load_columns())
     begin, end = part.clock(operations.begin), part.clock(operations.end)
     ran = operations.kind != IN_FLIGHT
     capture, length = part.metadata.begin, part.metadata.duration

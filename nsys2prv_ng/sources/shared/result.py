@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.records.columns import Pair, Records, count_events, drop_places, make_intervals, select
 from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.store import StoredColumns
 
 NO_END = 2**62
 """End of an interval that has none: far beyond any time, even after a clock's offset is added."""
@@ -56,6 +57,10 @@ class Result:
     states: list[StateIntervals] = field(default_factory=list)
     join_data: object = None
     """Input of `Source.join` from this report, in the report's own times and places."""
+    join_columns: Sequence[IntArray] = ()
+    """Columns of n that its join needs besides, too long to be kept in memory."""
+    stored_join_columns: StoredColumns | None = None
+    """Where they are in the store."""
     evidence: Evidence = field(default_factory=Evidence)
     """What the source shows of the report's clock, in the report's own times."""
 
@@ -96,6 +101,25 @@ class Result:
             place, begin, end, opening = place[rows], begin[rows], end[rows], select(opening, rows)
         if place.size:
             self.records.append(make_intervals(place, begin, end, opening, closing))
+
+    def copy_records(self) -> Result:
+        """Return a result with the records and counts of this one, to change them elsewhere."""
+        return replace(
+            self,
+            dropped=dict(self.dropped),
+            records=list(self.records),
+            runs=list(self.runs),
+            unended=list(self.unended),
+            states=list(self.states),
+            join_data=None,
+            stored_join_columns=None,
+            evidence=Evidence(),
+        )
+
+    def take_records(self, changed: Result) -> None:
+        """Take the records and counts of a copy that was changed."""
+        self.runs, self.unended, self.dropped = changed.runs, changed.unended, changed.dropped
+        self.closed, self.pieces = changed.closed, changed.pieces
 
     def add(self, other: Result) -> None:
         """Add the counts and the runs of another result. All its records must be in the store."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class JoinInput:
     """Map from the report's times (ns) to those on the common clock."""
     data: object
     """Value of `Result.join_data`."""
+    load_columns: Callable[[], list[IntArray]]
+    """Returns the columns of `Result.join_columns`."""
     windows: Sequence[tuple[int, int]]
     """First and last time (ns, common clock) of the trace, or of each part of it that the user selected."""
     kept: BoolArray
@@ -50,8 +53,9 @@ class JoinResult:
     number that was `read`, and what was `dropped`."""
     messages: dict[str, MessagePairs] = field(default_factory=dict)
     """Messages with both their ends, by the name of the source of their kernels or calls; rows of the whole tree."""
-    partial_results: tuple[str, Iterator[Result]] | None = None
-    """A name in the account and its results in parts. An iterator: each part is stored before the next is made."""
+    partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
+    """A name in the account, and a function that makes the result of each of some items: these parts are made and
+    stored independently."""
 
 
 @dataclass(frozen=True)

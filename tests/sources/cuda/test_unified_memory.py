@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.small_reports import PROCESS, export, get_account, translate_reports
 from tests.trace_reader import Trace, read_trace

@@ -13,8 +13,9 @@ import pandas as pd
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources import select_sources
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.result import SourceAccount, TranslationResult
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.translate import translate
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 PID = 0xFFFFFF

@@ -10,7 +10,8 @@ import pytest
 
 from nsys2prv_ng.analysis.wait_rules import NOT_MATCHED, SPLIT
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.job.open_job import ReadOptions, open_job
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.result import SourceAccount
 from tests.sources.nccl import nccl_reports as reports

@@ -9,7 +9,8 @@ import pytest
 
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import select_sources
-from nsys2prv_ng.translation.translate import TranslationPlan, translate
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
+from nsys2prv_ng.translation.translate import translate
 from tests.conftest import NO_REPORTS, REPORTS
 from tests.sources.node.node_reports import DIAGNOSTICS, collect_lines
 from tests.sources.small_reports import MAIN, UTC, Rows, export, get_account, translate_reports

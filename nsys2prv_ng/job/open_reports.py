@@ -1,0 +1,182 @@
+"""Reads the reports of a job wherever its engine works, or takes them from a folder of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nsys2prv_ng.clock.alignment import uses_collectives
+from nsys2prv_ng.errors import ReportError, escape_unprintable
+from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
+from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.job.shards import ShardOptions, find_shards, load_shards, write_shard
+from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
+from nsys2prv_ng.report.files import get_export_size, get_report_size, locate_exports, refuse_no_reports
+from nsys2prv_ng.runtime.engine import Engine, LocalEngine
+from nsys2prv_ng.runtime.limits import Resources
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE
+from nsys2prv_ng.sources.shared.source import Source
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.text.formatting import count_noun
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read of reports, with what of the machine, and how to place it in time."""
+
+    sources: tuple[Source, ...] = SOURCES + DERIVED
+    source_options: SourceOptions = field(default_factory=SourceOptions)
+    selection: Selection = field(default_factory=Selection)
+    align: str | Path = "auto"
+    """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
+    find_waits: bool = True
+    """Match operations over ranks even where no clock needs them."""
+    strict: bool = False
+    """End with an error if one of several reports cannot be read, instead of skipping it."""
+    resources: Resources = field(default_factory=Resources)
+    engine: Engine | None = None
+    """Works on the reports; None for this machine's processes and threads."""
+
+
+@dataclass(frozen=True)
+class OpenedReports:
+    """Reports that were read, with the store that has their records and the engine that works on them."""
+
+    read: list[ReadReport]
+    """In an order that does not depend on the command line's."""
+    store: Store
+    engine: Engine
+    skipped: list[SkippedReport]
+    options: ReadOptions
+    """Those of the user, or those by which shards were read."""
+
+
+@contextmanager
+def open_reports(
+    reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress
+) -> Iterator[OpenedReports]:
+    """Read reports, or load shards; the records are there while the context is open. Raises as `open_job` does."""
+    errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
+    if manifests := find_shards(reports):
+        with _open_shards(manifests, reports[0], folder, options, progress) as opened:
+            yield opened
+    elif options.engine is not None and options.engine.folder is not None:
+        engine, shared = options.engine, options.engine.folder
+        made = _write_shards(reports, shared, options, engine, progress, errors)
+        read = order_reports([shard.report for shard in load_shards(made)], progress)
+        store = FolderStore(shared)
+        try:
+            yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
+        finally:
+            store.close()
+    else:
+        with _read_here(reports, folder, options, progress, errors) as opened:
+            yield opened
+
+
+@contextmanager
+def _read_here(
+    reports: Sequence[Path],
+    folder: Path,
+    options: ReadOptions,
+    progress: Progress,
+    errors: dict[Path, ReportError] | None,
+) -> Iterator[OpenedReports]:
+    """Read reports in processes of this machine."""
+    resources = options.resources
+    exports = locate_exports(reports, folder, progress, resources.jobs, errors)
+    sizes = {export: get_export_size(export) for export in exports}
+    workers = resources.count_processes(list(sizes.values()))
+    with LocalStore(resources.folder or folder, resources.memory, workers + 1 if workers > 1 else 1) as store:
+        read = read_reports(
+            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end
+            options.sources,
+            options.source_options,
+            store,
+            progress,
+            workers=workers,
+            evidence=choose_evidence(options, reports=len(exports)),
+            errors=errors,
+        )
+        skipped = report_skipped(errors or {}, progress)
+        yield OpenedReports(read, store, LocalEngine(workers), skipped, options)
+
+
+@contextmanager
+def _open_shards(
+    manifests: Sequence[Path], shards: Path, folder: Path, options: ReadOptions, progress: Progress
+) -> Iterator[OpenedReports]:
+    """Load the shards of a folder, which stays as it is unless an engine works in it."""
+    loaded = load_shards(manifests)
+    how = loaded[0].options
+    options = replace(
+        options,
+        sources=how.read_sources,
+        source_options=how.source_options,
+        find_waits=options.find_waits and how.finds_waits,
+    )
+    read = order_reports([shard.report for shard in loaded], progress)
+    if options.engine is not None and options.engine.folder is not None:
+        store = FolderStore(options.engine.folder, read_from=shards)
+        try:
+            yield OpenedReports(read, store, options.engine, [], options)
+        finally:
+            store.close()
+        return
+    resources = options.resources
+    workers = resources.count_processes([get_report_size(shards) // len(manifests)] * len(manifests))
+    with LocalStore(resources.folder or folder, resources.memory, read_from=FolderStore(shards)) as local:
+        yield OpenedReports(read, local, LocalEngine(workers), [], options)
+
+
+def _write_shards(
+    reports: Sequence[Path],
+    folder: Path,
+    options: ReadOptions,
+    engine: Engine,
+    progress: Progress,
+    errors: dict[Path, ReportError] | None,
+) -> list[Path]:
+    """Have an engine read reports into a folder; return the manifests. Reports that cannot be read go to `errors`."""
+    how = ShardOptions(tuple(source.name for source in options.sources), options.source_options, options.find_waits)
+
+    def write(report: Path) -> Path | ReportError:
+        try:
+            return write_shard(report, folder, how)
+        except ReportError as error:
+            if errors is None:
+                raise
+            return error
+
+    made = []
+    given = sorted(dict.fromkeys(reports), key=lambda report: (-get_report_size(report), str(report)))
+    with progress.step(f"reading {count_noun(len(given), 'report')}", len(given), "report") as step:
+        for report, answer in zip(given, engine.map(write, given), strict=True):
+            if isinstance(answer, Path):
+                made.append(answer)
+            elif errors is not None:
+                errors[report] = answer
+            step.update(1)
+    refuse_no_reports(made, errors)
+    return made
+
+
+def choose_evidence(options: ReadOptions, *, reports: int) -> tuple[Source, ...]:
+    """Return the sources whose operations over ranks are wanted: for clocks also those that the user did not choose."""
+    if uses_collectives(options.align) and reports > 1:
+        return WITH_EVIDENCE
+    return tuple(source for source in WITH_EVIDENCE if options.find_waits and source in options.sources)
+
+
+def report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:
+    """Warn of the reports that are skipped, in an order that does not depend on the command line's."""
+    for path in sorted(errors):
+        progress.warn(f"skipped, as it cannot be read: {errors[path]}")
+    return [
+        SkippedReport(str(path), str(errors[path]).removeprefix(f"{escape_unprintable(str(path))}: "))
+        for path in sorted(errors)
+    ]

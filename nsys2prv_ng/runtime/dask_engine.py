@@ -1,0 +1,152 @@
+"""Pieces of work on the workers of a Dask cluster, which may be the nodes of a job.
+
+What a piece needs goes through a file in a folder that all workers share, and what it makes stays in files there: the
+scheduler and the network carry names and small numbers only.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.runtime.engine import Engine, LocalEngine
+from nsys2prv_ng.runtime.parallel import WorkerError
+
+Item = TypeVar("Item")
+T = TypeVar("T")
+
+SLURM = "slurm"
+_WAIT = 600
+"""Seconds to wait for the first worker: a cluster of jobs may be in a queue."""
+_MOST_DEATHS = 3
+"""A piece whose workers died this often is not tried again (Dask's `allowed-failures`)."""
+
+
+class DaskEngine(Engine):
+    """The workers of a cluster. A context manager: the folder is removed at its end, unless an error ended it.
+
+    A worker that dies is replaced by another: its pieces are worked on again.
+    """
+
+    def __init__(self, where: str, folder: Path, jobs: int | None = None, wait: float = _WAIT) -> None:
+        """Connect to a scheduler.
+
+        `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs by dask-jobqueue, as its
+        configuration says. `folder`: is made; its parent is on a file system that all workers share. Raises UsageError
+        where that fails.
+        """
+        self._opened = ExitStack()
+        self._folder = folder.absolute()
+        self._made = 0
+        try:
+            self._client = self._connect(where, jobs, wait)
+            self._client.wait_for_workers(1, timeout=wait)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except (OSError, ValueError, TimeoutError) as error:
+            self._opened.close()
+            reason = str(error) or type(error).__name__
+            raise UsageError(f"no worker can be reached: {reason}", parameter="dask", value=where) from None
+
+    def _connect(self, where: str, jobs: int | None, wait: float) -> Any:
+        try:
+            import distributed
+        except ImportError:
+            raise UsageError("needs Dask: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where) from None
+        if where == SLURM:
+            from dask_jobqueue import SLURMCluster
+
+            cluster = self._opened.enter_context(SLURMCluster())
+            cluster.scale(jobs=jobs or 1)
+            return self._opened.enter_context(distributed.Client(cluster, timeout=wait))
+        if where.endswith(".json"):
+            if not Path(where).is_file():
+                raise ValueError("there is no such file; dask scheduler --scheduler-file writes it")
+            return self._opened.enter_context(distributed.Client(scheduler_file=where, timeout=wait))
+        return self._opened.enter_context(distributed.Client(where, timeout=min(wait, 30)))
+
+    def __enter__(self) -> DaskEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.close()
+        if kind is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __reduce__(self) -> tuple[type[LocalEngine], tuple[int]]:
+        """Send one thread instead: a piece of work on a worker is not split further."""
+        return LocalEngine, (1,)
+
+    @property
+    def workers(self) -> int:
+        return max(1, sum(self._client.nthreads().values()))
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
+        import cloudpickle
+        from distributed import KilledWorker
+
+        each = list(items)
+        if not each:
+            return
+        self._made += 1
+        piece = self._folder / f"pieces{self._made}.pickle"
+        try:
+            piece.write_bytes(cloudpickle.dumps((do, each)))
+        except OSError as error:
+            raise TranslationError(f"{piece}: cannot be written: {error.strerror or error}") from None
+        futures = self._client.map(_do, range(len(each)), piece=str(piece), pure=False)
+        try:
+            for number, future in enumerate(futures):
+                answer = future.result()
+                futures[number] = None
+                if isinstance(answer, _Failed):
+                    raise answer.error from answer.cause
+                yield answer
+        except KilledWorker:
+            raise TranslationError(
+                f"workers ended {_MOST_DEATHS} times or more at the same piece of work, most likely for lack of memory;"
+                " give each more of it, or select fewer sources",
+                see=("sources",),
+            ) from None
+        finally:
+            self._client.cancel([future for future in futures if future is not None])
+            piece.unlink(missing_ok=True)
+
+
+class _Failed:
+    """An error of a piece of work. It is returned: Dask would print it, and some errors cannot be sent."""
+
+    def __init__(self, error: Exception, cause: Exception | None = None) -> None:
+        self.error, self.cause = error, cause
+
+
+def _do(number: int, piece: str) -> Any:
+    """Do one piece of work; runs on a worker."""
+    try:
+        do, items = _load(piece)
+        return do(items[number])
+    except (TranslationError, MemoryError) as error:
+        return _Failed(error)
+    except Exception as error:
+        import traceback
+
+        return _Failed(WorkerError(f"{type(error).__name__}: {error}"), RuntimeError(traceback.format_exc()))
+
+
+@lru_cache(1)
+def _load(piece: str) -> tuple[Callable[[Any], Any], list[Any]]:
+    """Return what a file of pieces holds; a worker loads each once."""
+    do, items = pickle.loads(Path(piece).read_bytes())
+    return do, items

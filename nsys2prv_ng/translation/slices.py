@@ -1,0 +1,120 @@
+"""Slices of a trace: its lines in stretches of time that can be made one by one, anywhere and in any order.
+
+The limits of the slices follow from the records alone, so that a trace has the same bytes wherever its slices are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver.encode import RowNumbers, encode
+from nsys2prv_ng.paraver.gzip_blocks import compress
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import Records
+from nsys2prv_ng.records.runs import SAMPLED, Run, load_between
+from nsys2prv_ng.records.store import Store
+
+_FEWEST, _MOST, _PER_RUN = 1 << 18, 1 << 20, 64
+"""Records of a slice: a number per run, since each run costs time in each slice, within limits of memory."""
+_BLOCK = 1 << 17
+"""Records to format at a time."""
+BYTES_PER_RECORD = 300
+"""Memory to make a record of a slice: its columns as they are loaded, joined and sorted, and its text."""
+
+
+class Text(NamedTuple):
+    """Text of a trace."""
+
+    size: int
+    """Bytes before they are compressed."""
+    parts: Sequence[memoryview | bytes]
+    """What goes into the file, one after the other."""
+
+
+class PlacedRun(NamedTuple):
+    """A run that goes into the trace, with the maps from the report's ids and times to those of the trace."""
+
+    run: Run
+    offset: int = 0
+    """ns to add to times."""
+    resolved_by: tuple[IntArray, IntArray, IntArray, IntArray] | None = None
+    """Rows by place, and the maps of `Numbering`; None where rows and numbers are those of the trace."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The k slices of a trace, and what their lines are made of.
+
+    Records of equal time and tie keep the order of the runs.
+    """
+
+    runs: list[PlacedRun]
+    rows: RowNumbers
+    origin: int
+    """Time 0 of the trace (ns, common clock)."""
+    compressed: bool
+    limits: IntArray
+    """Times (k + 1, ns, common clock): slice i has the records from limit i on and before limit i + 1."""
+    records: IntArray
+    """About the number of records of each slice (k)."""
+
+    def __len__(self) -> int:
+        return self.limits.size - 1
+
+    @property
+    def memory(self) -> int:
+        """About the most memory (bytes) that making a slice takes."""
+        return BYTES_PER_RECORD * int(self.records.max(initial=0))
+
+
+def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *, compressed: bool) -> Slices:
+    """Cut the trace of some runs into slices with about the same number of records.
+
+    All records of one time are in one slice.
+    """
+    runs = [placed for placed in runs if len(placed.run)]
+    size = min(max(_FEWEST, _PER_RUN * len(runs)), _MOST)
+    times = [placed.run.sampled + placed.offset for placed in runs]
+    counts = [np.full(placed.run.sampled.size, SAMPLED) for placed in runs]
+    for count, placed in zip(counts, runs, strict=True):
+        count[-1] = len(placed.run) - SAMPLED * (count.size - 1)
+    time, count = (np.concatenate([np.zeros(0, np.int64), *columns]) for columns in (times, counts))
+    order = np.argsort(time, kind="stable")
+    time, before = time[order], np.cumsum(count[order])
+    slices = -(-int(before[-1]) // size) if time.size else 0
+    wanted = np.arange(1, slices) * size
+    first = time[before.searchsorted(wanted, "right")] if slices else time
+    ends = [max(int(placed.run.facts.last) + placed.offset for placed in runs) + 1] if runs else []
+    limits = np.unique(np.concatenate([time[:1], first, np.array(ends, np.int64)]))
+    records = np.diff(np.append(0, before)[time.searchsorted(limits, "left")])
+    return Slices(list(runs), rows, origin, compressed, limits, records)
+
+
+def make_slice(slices: Slices, number: int, store: Store) -> Text:
+    """Return the text of a slice."""
+    low, high = slices.limits[number : number + 2].tolist()
+    parts = [_load_placed(placed, low, high, store) for placed in slices.runs]
+    records = rec.merge_parts(parts)
+    del parts
+    blocks = range(0, len(records), _BLOCK)
+    lines = [encode(records.part(at, min(at + _BLOCK, len(records))), slices.rows, slices.origin) for at in blocks]
+    size = sum(block.size for block in lines)
+    if not slices.compressed:
+        return Text(size, [block.data for block in lines])
+    del records
+    return Text(size, list(compress(np.concatenate([np.zeros(0, np.uint8), *lines]).data)))
+
+
+def _load_placed(placed: PlacedRun, low: int, high: int, store: Store) -> Records:
+    """Return the records of a run in a stretch of time, with the rows, numbers and times of the trace."""
+    records = load_between(placed.run, store, low - placed.offset, high - placed.offset)
+    if len(records):
+        rec.shift_times(records, placed.offset)
+        if placed.resolved_by is not None:
+            rec.resolve_maps(records, *placed.resolved_by)
+    return records

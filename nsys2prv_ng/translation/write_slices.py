@@ -1,0 +1,134 @@
+"""Writes the slices of a trace: one after the other, or by many machines into parts that are joined at the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.limits import Resources
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.translation.slices import Slices, make_slice
+
+_COPIED = 1 << 24
+"""Most bytes to copy at a time."""
+
+_PARTS_PER_WORKER = 4
+"""Parts for each worker: several, so that no worker waits long for the last one."""
+
+
+class Part(NamedTuple):
+    """Consecutive slices that were written into a file of their own."""
+
+    path: Path
+    text_size: int
+    size: int
+    """Bytes of the file, and of its text before it was compressed."""
+
+
+def write_slices(
+    trace: TraceOutput, slices: Slices, store: Store, engine: Engine, resources: Resources, progress: Progress
+) -> int:
+    """Write all slices to the .prv; return the number of bytes of their text.
+
+    Without a folder that the workers of the engine share, the slices are written one after the other as they are made.
+    With one, each worker writes slices into parts there, and then copies parts to their places in the .prv.
+    """
+    with progress.step(f"writing {trace.path}", int(slices.records.sum()), "record") as step:
+        if engine.folder is None:
+            threads = max(1, min(resources.threads, resources.memory // max(1, slices.memory)))
+            texts = run_in_threads(lambda number: make_slice(slices, number, store), range(len(slices)), threads)
+            size = 0
+            for text, count in zip(texts, slices.records.tolist(), strict=True):
+                for piece in text.parts:
+                    trace.write_prv(piece)
+                size += text.size
+                step.update(count)
+            return size
+        ends = split_slices(slices, _PARTS_PER_WORKER * engine.workers)
+        folder = engine.folder
+        numbers = range(len(ends) - 1)
+
+        def write(number: int) -> Part:
+            return write_part(slices, ends[number], ends[number + 1], store, name_part(folder, number))
+
+        parts = []
+        for number, part in zip(numbers, engine.map(write, numbers), strict=True):
+            parts.append(part)
+            step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
+        offsets = trace.reserve([part.size for part in parts])
+        target = trace.temporary
+        for _ in engine.map(lambda number: place_part(parts[number].path, target, offsets[number]), numbers):
+            pass
+        return sum(part.text_size for part in parts)
+
+
+def split_slices(slices: Slices, parts: int) -> list[int]:
+    """Return the limits of about `parts` groups of consecutive slices with about as many records."""
+    before = np.cumsum(slices.records)
+    if not before.size:
+        return [0]
+    wanted = before[-1] * np.arange(1, parts) // max(1, parts)
+    limits: list[int] = np.unique(np.append(1 + before.searchsorted(wanted), [0, len(slices)])).tolist()
+    return [limit for limit in limits if limit <= len(slices)]
+
+
+def name_part(folder: Path, number: int) -> Path:
+    """Return the path of a part."""
+    return folder / f"part{number:05}.prv"
+
+
+def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
+    """Write slices low .. high - 1 into a file, which appears whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text_size = 0
+    try:
+        with temporary.open("wb") as file:
+            for number in range(low, high):
+                text = make_slice(slices, number, store)
+                text_size += text.size
+                for piece in text.parts:
+                    file.write(piece)
+            size = file.tell()
+        temporary.replace(path)
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return Part(path, text_size, size)
+
+
+def place_part(part: Path, target: Path, offset: int) -> None:
+    """Copy a part to its place in a file, and remove it. May be repeated: what was in its place is not copied again."""
+    placed = part.with_suffix(".placed")
+    try:
+        if not placed.exists():
+            _copy(part, target, offset)
+            part.replace(placed)
+        os.truncate(placed, 0)
+    except OSError as error:
+        raise TranslationError(f"{part}: cannot be copied into {target}: {error.strerror or error}") from None
+
+
+def _copy(source: Path, target: Path, offset: int) -> None:
+    """Copy a whole file to a byte of another, within the file system where it can do that."""
+    with source.open("rb", 0) as read, target.open("r+b", 0) as write:
+        left = os.fstat(read.fileno()).st_size
+        at = 0
+        while left:
+            at_once = min(left, _COPIED)
+            try:
+                done = os.copy_file_range(read.fileno(), write.fileno(), at_once, at, offset + at)
+            except (AttributeError, OSError):  # not on this system, or not between these file systems
+                done = os.pwrite(write.fileno(), os.pread(read.fileno(), at_once, at), offset + at)
+            if not done:
+                raise OSError(0, "it is shorter than it was")
+            at, left = at + done, left - done
+        os.fsync(write.fileno())
