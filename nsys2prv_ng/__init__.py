@@ -7,7 +7,7 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api import check, compare, inspect, summarize, translate
+from nsys2prv_ng.api import check, compare, inspect, merge, shard, summarize, translate
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.version import __version__
 
@@ -31,6 +31,8 @@ __all__ = [
     "check",
     "compare",
     "inspect",
+    "merge",
+    "shard",
     "summarize",
     "translate",
 ]

@@ -234,6 +234,16 @@ class JobOptions(ReadingOptions):
     strict: Annotated[
         bool, Option("Stop with an error if one of several reports cannot be read, instead of skipping it.")
     ] = False
+    dask: Annotated[
+        str,
+        Option(
+            "Work on a Dask cluster: the address of its scheduler, the file that the scheduler wrote, or slurm for"
+            " N jobs (--jobs) of dask-jobqueue. Its workers share the folders of reports and trace.",
+            keyword_help="Work on a Dask cluster: the address of its scheduler, the file that it wrote, or 'slurm'.",
+            metavar="ADDRESS|FILE.json|slurm",
+            default="processes of this machine",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,8 +302,8 @@ class InspectOptions(ReadingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateOptions(JobOptions):
-    """What to translate, and what to write."""
+class EventOptions(_Checked):
+    """What to read of reports, and how."""
 
     sources: Annotated[
         Names,
@@ -307,31 +317,6 @@ class TranslateOptions(JobOptions):
             keyword_help="Add derived data: activity, gaps, kernels in flight of GPUs, waits, critical path, steps.",
         ),
     ] = True
-    wait_lines: Annotated[
-        int,
-        Option(
-            "Draw a line from the last rank of a communication to each that waited this long for it; 0 draws all.",
-            metavar="TIME",
-            default="100us",
-            minimum=0,
-            unit="ns",
-        ),
-    ] = 100_000
-    align_report: Annotated[
-        AnyPath | None, Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
-    ] = None
-    gpus: Annotated[
-        Numbers, Option("Only the streams of these GPUs, by their number on the node.", metavar="0,2", default="all")
-    ] = None
-    min_duration: Annotated[
-        MinDurations,
-        Option(
-            "Drop events of this source that are shorter; can be repeated.",
-            metavar="SOURCE=10us",
-            repeats=True,
-            keyword_help="The shortest interval to keep (ns) by source.",
-        ),
-    ] = None
     nvtx_domain: Annotated[
         Names,
         Option("Only these NVTX domains; `default` is the one without a name.", metavar="NAME,...", default="all"),
@@ -360,6 +345,42 @@ class TranslateOptions(JobOptions):
             minimum=1,
         ),
     ] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kernel_names not in ("short", "demangled"):
+            raise UsageError("must be short or demangled", parameter="kernel_names", value=self.kernel_names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions(_Checked):
+    """What of the events goes into a trace, and what is written besides."""
+
+    wait_lines: Annotated[
+        int,
+        Option(
+            "Draw a line from the last rank of a communication to each that waited this long for it; 0 draws all.",
+            metavar="TIME",
+            default="100us",
+            minimum=0,
+            unit="ns",
+        ),
+    ] = 100_000
+    align_report: Annotated[
+        AnyPath | None, Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
+    ] = None
+    gpus: Annotated[
+        Numbers, Option("Only the streams of these GPUs, by their number on the node.", metavar="0,2", default="all")
+    ] = None
+    min_duration: Annotated[
+        MinDurations,
+        Option(
+            "Drop events of this source that are shorter; can be repeated.",
+            metavar="SOURCE=10us",
+            repeats=True,
+            keyword_help="The shortest interval to keep (ns) by source.",
+        ),
+    ] = None
     labels_from: Annotated[
         AnyPath | None,
         Option(
@@ -380,16 +401,48 @@ class TranslateOptions(JobOptions):
         ),
     ] = False
 
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions(TraceOptions, EventOptions, JobOptions):
+    """What to translate, and what to write."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kernel_names not in ("short", "demangled"):
-            raise UsageError("must be short or demangled", parameter="kernel_names", value=self.kernel_names)
         for name in ("time", "nvtx_range", "steps", "skip_warmup"):
             if self.metrics_changes and getattr(self, name) not in (None, "", False):
                 raise UsageError(
                     "cannot be combined with a chosen time: the values at its start would be unknown",
                     parameter="metrics_changes",
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardOptions(EventOptions, ReadingOptions):
+    """What to read of reports into shards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(TraceOptions, JobOptions):
+    """What trace to make of shards, and which step of the work to do."""
+
+    only: Annotated[
+        Literal["", "plan", "write", "join"],
+        Option(
+            "Do one step: plan the trace, write one of its parts, or join them. Parts can be written at the same time.",
+            metavar="plan|write|join",
+            default="all of them",
+        ),
+    ] = ""
+    parts: Annotated[int, Option("Number of parts that the plan cuts the trace into.", metavar="N", minimum=1)] = 8
+    part: Annotated[
+        int | None,
+        Option("The part to write, from 0.", metavar="N", default="SLURM_ARRAY_TASK_ID of the environment", minimum=0),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.only not in ("", "plan", "write", "join"):
+            raise UsageError("must be plan, write or join", parameter="only", value=self.only)
 
 
 # ---- check -----------------------------------------------------------------------------------------------------------
@@ -411,7 +464,15 @@ class CheckOptions(_Checked):
     progress: Progress | None = None
 
 
-ALL_OPTIONS = (TranslateOptions, SummaryOptions, CompareOptions, InspectOptions, CheckOptions)
+ALL_OPTIONS = (
+    TranslateOptions,
+    ShardOptions,
+    MergeOptions,
+    SummaryOptions,
+    CompareOptions,
+    InspectOptions,
+    CheckOptions,
+)
 """The options of all calls."""
 
 

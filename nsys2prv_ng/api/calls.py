@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes, takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, list_reports, list_some_reports
 from nsys2prv_ng.api.plans import make_plan, make_read_options
@@ -52,8 +53,9 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     trace = check_path("output", output)
     check_names(given, trace)
     progress = options.progress or Progress()
-    with announce_compilation(progress.note):
-        return run(given, trace, make_plan(options), progress)
+    plan = make_plan(options)
+    with announce_compilation(progress.note), choose_engine(options, plan, trace.parent, trace.name) as own:
+        return run(given, trace, own, progress)
 
 
 @takes(SummaryOptions)
@@ -64,7 +66,8 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     """
     page = check_page(options.html)
     given, progress = list_some_reports(reports), options.progress or Progress()
-    summary, pictures = _summarize(given, make_read_options(options), progress, draws=page is not None)
+    with choose_engine(options, make_read_options(options), Path()) as read_options:
+        summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
     if page is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
@@ -170,7 +173,8 @@ def _load_side(
     progress.note(f"summing up {label}")
     read = make_read_options(options)
     selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
-    return _summarize(side, replace(read, selection=selection), progress, draws=options.html is not None)
+    with choose_engine(options, replace(read, selection=selection), Path()) as own:
+        return _summarize(side, own, progress, draws=options.html is not None)
 
 
 @takes(InspectOptions)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import JobOptions, TranslateOptions
+from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.job.selection import Selection
+    from nsys2prv_ng.job.shards import WhatToRead
     from nsys2prv_ng.sources.shared.source import Source
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
     from nsys2prv_ng.translation.plan_trace import TranslationPlan
@@ -48,16 +49,42 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 
 
 def make_plan(options: TranslateOptions) -> TranslationPlan:
+    """Return the plan of a translation."""
+    sources, source_options = _choose_events(options, options.nvtx_range)
+    plan = _make_trace_plan(options, options, sources, source_options, find_waits=options.derived)
+    _check_sources(sources, source_options, plan.selection)
+    return plan
+
+
+def make_merge_plan(options: MergeOptions) -> TranslationPlan:
+    """Return the plan of a trace of shards, which know what was read."""
+    from nsys2prv_ng.sources import select_sources
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
+
+    return _make_trace_plan(options, options, select_sources(None), SourceOptions(), find_waits=True)
+
+
+def make_what_to_read(options: ShardOptions) -> WhatToRead:
+    """Return what to read into shards."""
+    from nsys2prv_ng.job.selection import Selection
+    from nsys2prv_ng.job.shards import WhatToRead
+
+    sources, source_options = _choose_events(options, "")
+    _check_sources(sources, source_options, Selection())
+    return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
+
+
+def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source, ...], SourceOptions]:
+    """Return the sources to read, and how."""
     from nsys2prv_ng.paraver.event_types import STACK_LEVELS
     from nsys2prv_ng.sources import select_sources
-    from nsys2prv_ng.translation.plan_trace import TranslationPlan
+    from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
     if options.stack_depth > STACK_LEVELS:
         raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
-    shared = make_read_options(options)
     sources = select_sources(None if options.sources is None else list(options.sources), derived=options.derived)
-    source_options = replace(
-        shared.source_options,
+    return sources, SourceOptions(
+        nvtx_range=nvtx_range,
         nvtx_domains=tuple(options.nvtx_domain or ()),
         demangled_names=options.kernel_names == "demangled",
         metrics=tuple(options.metrics or ()),
@@ -65,16 +92,26 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
         osrt_min=options.osrt_min,
         stack_depth=options.stack_depth,
     )
-    shortest = dict(options.min_duration or {})
+
+
+def _make_trace_plan(
+    job: JobOptions,
+    options: TraceOptions,
+    sources: tuple[Source, ...],
+    source_options: SourceOptions,
+    *,
+    find_waits: bool,
+) -> TranslationPlan:
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan
+
+    shared = make_read_options(job)
     gpus = None if options.gpus is None else frozenset(options.gpus)
-    selection = replace(shared.selection, gpus=gpus, shortest=shortest)
-    _check_sources(sources, source_options, selection)
     return TranslationPlan(
         sources=sources,
         source_options=source_options,
-        selection=selection,
+        selection=replace(shared.selection, gpus=gpus, shortest=dict(options.min_duration or {})),
         align=shared.align,
-        find_waits=options.derived,
+        find_waits=find_waits,
         strict=shared.strict,
         resources=shared.resources,
         align_report=to_path(options.align_report),

@@ -10,6 +10,8 @@ from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
 from nsys2prv_ng.cli.inspect import inspect
+from nsys2prv_ng.cli.merge import merge
+from nsys2prv_ng.cli.shard import shard
 from nsys2prv_ng.cli.slurm import slurm
 from nsys2prv_ng.cli.summary import summary
 from nsys2prv_ng.cli.translate import translate
@@ -50,4 +52,6 @@ app.command(cls=SidesCommand)(compare)
 app.command()(inspect)
 app.command()(check)
 app.command()(cfgs)
+app.command()(shard)
+app.command()(merge)
 app.command(context_settings={"allow_interspersed_args": False})(slurm)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
-from nsys2prv_ng.errors import ReportError, escape_unprintable
+from nsys2prv_ng.errors import ReportError, UsageError, escape_unprintable
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.job.shards import ShardOptions, find_shards, load_shards, write_shard
+from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.files import get_export_size, get_report_size, locate_exports, refuse_no_reports
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
@@ -113,6 +113,8 @@ def _open_shards(
     """Load the shards of a folder, which stays as it is unless an engine works in it."""
     loaded = load_shards(manifests)
     how = loaded[0].options
+    if options.selection.nvtx_range:
+        raise UsageError("its times were not kept when the reports were read; choose a time", parameter="nvtx_range")
     options = replace(
         options,
         sources=how.read_sources,
@@ -142,7 +144,7 @@ def _write_shards(
     errors: dict[Path, ReportError] | None,
 ) -> list[Path]:
     """Have an engine read reports into a folder; return the manifests. Reports that cannot be read go to `errors`."""
-    how = ShardOptions(tuple(source.name for source in options.sources), options.source_options, options.find_waits)
+    how = WhatToRead(tuple(source.name for source in options.sources), options.source_options, options.find_waits)
 
     def write(report: Path) -> Path | ReportError:
         try:

@@ -30,20 +30,23 @@ _MOST_DEATHS = 3
 
 
 class DaskEngine(Engine):
-    """The workers of a cluster. A context manager: the folder is removed at its end, unless an error ended it.
+    """The workers of a cluster. A context manager: its end removes the folder, unless that stays after an error.
 
     A worker that dies is replaced by another: its pieces are worked on again.
     """
 
-    def __init__(self, where: str, folder: Path, jobs: int | None = None, wait: float = _WAIT) -> None:
+    def __init__(
+        self, where: str, folder: Path, jobs: int | None = None, *, stays_after_error: bool = False, wait: float = _WAIT
+    ) -> None:
         """Connect to a scheduler.
 
         `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs by dask-jobqueue, as its
-        configuration says. `folder`: is made; its parent is on a file system that all workers share. Raises UsageError
-        where that fails.
+        configuration says. `folder`: is made; its parent is on a file system that all workers share. `wait`: seconds
+        until the first worker must be there. Raises UsageError where that fails.
         """
         self._opened = ExitStack()
         self._folder = folder.absolute()
+        self._stays_after_error = stays_after_error
         self._made = 0
         try:
             self._client = self._connect(where, jobs, wait)
@@ -78,7 +81,7 @@ class DaskEngine(Engine):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened.close()
-        if kind is None:
+        if kind is None or not self._stays_after_error:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[int]]:

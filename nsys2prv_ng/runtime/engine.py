@@ -34,12 +34,17 @@ class Engine(ABC):
 class LocalEngine(Engine):
     """Threads of this process."""
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, workers: int, folder: Path | None = None) -> None:
+        """`folder`: where what the pieces make stays, for other processes."""
+        self._workers, self._folder = workers, folder
 
     @property
     def workers(self) -> int:
         return self._workers
+
+    @property
+    def folder(self) -> Path | None:
+        return self._folder
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         return run_in_threads(do, items, self._workers)

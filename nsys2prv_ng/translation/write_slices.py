@@ -110,25 +110,33 @@ def place_part(part: Path, target: Path, offset: int) -> None:
     placed = part.with_suffix(".placed")
     try:
         if not placed.exists():
-            _copy(part, target, offset)
+            copy_part(part, target, offset)
             part.replace(placed)
         os.truncate(placed, 0)
+    except OSError as error:
+        raise TranslationError(f"{part}: cannot be removed: {error.strerror or error}") from None
+
+
+def copy_part(part: Path, target: Path, offset: int) -> None:
+    """Copy a whole file to a byte of another, within the file system where it can do that. Raises TranslationError."""
+    try:
+        with part.open("rb", 0) as read, target.open("r+b", 0) as write:
+            left = os.fstat(read.fileno()).st_size
+            at = 0
+            while left:
+                done = _copy_some(read.fileno(), write.fileno(), min(left, _COPIED), at, offset + at)
+                at, left = at + done, left - done
+            os.fsync(write.fileno())
     except OSError as error:
         raise TranslationError(f"{part}: cannot be copied into {target}: {error.strerror or error}") from None
 
 
-def _copy(source: Path, target: Path, offset: int) -> None:
-    """Copy a whole file to a byte of another, within the file system where it can do that."""
-    with source.open("rb", 0) as read, target.open("r+b", 0) as write:
-        left = os.fstat(read.fileno()).st_size
-        at = 0
-        while left:
-            at_once = min(left, _COPIED)
-            try:
-                done = os.copy_file_range(read.fileno(), write.fileno(), at_once, at, offset + at)
-            except (AttributeError, OSError):  # not on this system, or not between these file systems
-                done = os.pwrite(write.fileno(), os.pread(read.fileno(), at_once, at), offset + at)
-            if not done:
-                raise OSError(0, "it is shorter than it was")
-            at, left = at + done, left - done
-        os.fsync(write.fileno())
+def _copy_some(source: int, target: int, count: int, at: int, to: int) -> int:
+    """Copy up to `count` bytes between places of two descriptors; return how many. Raises OSError for none."""
+    try:
+        done = os.copy_file_range(source, target, count, at, to)
+    except (AttributeError, OSError):  # not on this system, or not between these file systems
+        done = os.pwrite(target, os.pread(source, count, at), to)
+    if not done:
+        raise OSError(0, "it is shorter than it was")
+    return done

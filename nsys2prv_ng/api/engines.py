@@ -1,0 +1,35 @@
+"""Chooses where a call works: on this machine, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from nsys2prv_ng.options import JobOptions
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.job.open_reports import ReadOptions
+
+Plan = TypeVar("Plan", bound="ReadOptions")
+
+
+@contextmanager
+def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
+    """Yield a plan with the engine that the user chose.
+
+    `folder`: of what is written. `name`: of the trace; what was read for it stays if an error ends the call, so that
+    the next one goes on from there. Without a name nothing stays.
+    """
+    if not options.dask:
+        yield plan
+        return
+    from nsys2prv_ng.runtime.dask_engine import DaskEngine
+
+    shared = plan.resources.folder or folder
+    kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.parts")
+    with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name)) as engine:
+        yield replace(plan, engine=engine)

@@ -1,0 +1,34 @@
+"""The command merge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import with_options
+from nsys2prv_ng.options import MergeOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+
+
+@with_options(MergeOptions)
+def merge(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Reports that `shard` read.", show_default=False)],
+    output: Annotated[Path, typer.Argument(metavar="OUT.prv", help="The trace (.prv or .prv.gz).", show_default=False)],
+    options: MergeOptions,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
+) -> None:
+    """Make one trace of reports that `shard` read.
+
+    At once, or in steps that are jobs of their own: --only plan, then --only write for each part, then --only join.
+    """
+    result = api.merge(folder, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    if result is None or quiet:
+        return
+    print(result.text())
+    if result.summary is not None:
+        from nsys2prv_ng.summary.text import format_summary
+
+        print(f"\n{format_summary(result.summary)}")

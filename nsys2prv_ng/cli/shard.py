@@ -1,0 +1,44 @@
+"""The command shard."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import NoProgress, with_options
+from nsys2prv_ng.errors import UsageError, escape_unprintable
+from nsys2prv_ng.options import ShardOptions
+from nsys2prv_ng.runtime.progress import choose_progress
+from nsys2prv_ng.text.formatting import count_noun
+
+
+@with_options(ShardOptions)
+def shard(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="REPORT... FOLDER",
+            help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir), then the folder to read them into.",
+            show_default=False,
+        ),
+    ],
+    options: ShardOptions,
+    quiet: NoProgress = False,
+) -> None:
+    """Read reports into a folder, for traces of many.
+
+    Every node of a job can do that for its own reports. All commands take the folder instead of reports.
+    """
+    *reports, folder = paths
+    if not reports:
+        raise UsageError(f"no report to read into {folder}: nsys2prv-ng shard REPORT... FOLDER")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; the last argument must be the folder to read reports into")
+    made = api.shard(reports, folder, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    if not quiet:
+        where = shlex.quote(str(folder))
+        print(escape_unprintable(f"{folder}: has {count_noun(len(made), 'report')}; nsys2prv-ng merge {where} OUT.prv"))

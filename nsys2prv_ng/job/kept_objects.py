@@ -1,0 +1,113 @@
+"""Keeps what one process found out in a file for others: shards, and the plan of a trace.
+
+The files are pickled. They may come from other people: only classes of this package, arrays, tables and paths are made
+of them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.version import __version__
+
+T = TypeVar("T")
+
+_MAGIC = f"nsys2prv-ng {__version__} keeps\n".encode()
+
+
+def write_kept(path: Path, value: object) -> None:
+    """Write a file that appears whole or not at all. Raises TranslationError."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(_MAGIC)
+            _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise TranslationError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def load_kept(path: Path, kind: type[T]) -> T:
+    """Return what a file keeps. Raises ReportError for what is damaged, of another version, or of another kind."""
+    try:
+        with path.open("rb") as file:
+            magic = file.readline(200)
+            value = _Unpickler(file).load() if magic == _MAGIC else None
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # unpickling what is damaged raises anything
+        raise ReportError(f"{path}: is damaged ({type(error).__name__}); make it again") from None
+    if magic != _MAGIC:
+        what = "another version of nsys2prv-ng" if magic.startswith(b"nsys2prv-ng ") else "something else"
+        raise ReportError(f"{path}: was written by {what}; make it again")
+    if not isinstance(value, kind):
+        raise ReportError(f"{path}: is damaged; make it again")
+    return value
+
+
+class _Pickler(pickle.Pickler):
+    """Writes tables as their columns: what pandas makes of them changes with its version."""
+
+    def persistent_id(self, value: object) -> dict[str, IntArray] | None:
+        if not isinstance(value, pd.DataFrame):
+            return None
+        return {str(name): column.to_numpy() for name, column in value.items()}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes instances of the classes of this package, arrays, tables and paths, and nothing else."""
+
+    _ROOMS = (
+        "clock",
+        "job",
+        "objects",
+        "operations",
+        "paraver",
+        "records",
+        "report",
+        "sources",
+        "summary",
+        "translation",
+    )
+    _OTHERS = (
+        ("numpy", "dtype"),
+        ("numpy", "ndarray"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy._core.numeric", "_frombuffer"),
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy.core.multiarray", "scalar"),
+        ("numpy.core.numeric", "_frombuffer"),
+        ("pathlib", "PosixPath"),
+        ("pathlib", "PurePosixPath"),
+        ("pathlib._local", "PosixPath"),
+        ("builtins", "set"),
+        ("builtins", "frozenset"),
+        ("builtins", "slice"),
+    )
+
+    def persistent_load(self, columns: dict[str, IntArray]) -> pd.DataFrame:
+        return pd.DataFrame(columns)
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class that manifests hold. Raises UnpicklingError for any other."""
+        package, _, rest = module.partition(".")
+        is_own = package == "nsys2prv_ng" and rest.partition(".")[0] in self._ROOMS
+        found = super().find_class(module, name) if is_own or (module, name) in self._OTHERS else None
+        if found is None or (is_own and not isinstance(found, type)):
+            raise pickle.UnpicklingError(f"{module}.{name} is nothing that is kept")
+        return found

@@ -1,0 +1,126 @@
+"""Makes a trace of shards in steps that are processes of their own, such as the jobs and arrays of a batch system.
+
+The folder of the shards keeps the plan and the parts from one step to the next. Each step may be repeated: what is
+there is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.job.kept_objects import load_kept, write_kept
+from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.shards import find_shards
+from nsys2prv_ng.paraver.output import TraceOutput
+from nsys2prv_ng.records.store import FolderStore
+from nsys2prv_ng.runtime.engine import LocalEngine
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
+from nsys2prv_ng.translation.result import TranslationResult
+from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
+from nsys2prv_ng.translation.write_slices import copy_part, name_part, split_slices, write_part
+
+_PLAN = "trace.plan"
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """The plan of a trace, and how it is cut into parts."""
+
+    planned: TracePlan
+    ends: list[int]
+    """Numbers of slices: part i has slice `ends[i]` to the one before `ends[i + 1]`."""
+    asked: int
+    """How many parts the user wanted; a short trace has fewer."""
+
+
+def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
+    """Plan the trace of a folder of shards; return the number of its parts. Raises TranslationError."""
+    started = time.perf_counter()
+    if not find_shards([folder]):
+        raise UsageError(f"{folder}: holds no shards; nsys2prv-ng shard makes them")
+    check_files([folder], output, plan)
+    TraceOutput(output, force=plan.force)  # refuses what could not be written
+    engine = LocalEngine(plan.resources.jobs, folder)
+    with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
+        planned = plan_trace(job, output, plan)
+    for warning in planned.result.warnings:
+        progress.warn(warning)
+    planned.result.seconds = time.perf_counter() - started
+    ends = split_slices(planned.slices, parts)
+    for old in folder.glob("part*.prv*"):
+        old.unlink()
+    write_kept(folder / _PLAN, KeptPlan(planned, ends, parts))
+    return len(ends) - 1
+
+
+def write_one_part(folder: Path, number: int) -> None:
+    """Write a part of the trace that was planned, unless it is there. Raises TranslationError."""
+    kept = _load_plan(folder)
+    parts = len(kept.ends) - 1
+    if number >= parts:
+        if number < kept.asked:  # a short trace has fewer parts than were asked for
+            return
+        raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
+    path = name_part(folder, number)
+    if path.exists():
+        return
+    store = FolderStore(folder)
+    part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
+    store.close()
+    write_atomically(_name_size(path), json.dumps(part.text_size))
+
+
+def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Progress) -> TranslationResult:
+    """Put the parts of a trace together, and remove them and their plan. Raises TranslationError."""
+    started = time.perf_counter()
+    kept = _load_plan(folder)
+    if Path(kept.planned.result.output).name != output.name:
+        raise UsageError(f"{output}: the plan is for {kept.planned.result.output}; name that, or plan again")
+    check_files([folder], output, plan)
+    paths = [name_part(folder, number) for number in range(len(kept.ends) - 1)]
+    missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
+    if missing:
+        listed = ", ".join(missing[:_MOST_LISTED]) + (", ..." if len(missing) > _MOST_LISTED else "")
+        raise TranslationError(f"{folder}: parts that are not written yet: {listed}; write them first", see=("only",))
+    result = kept.planned.result
+    result.output = str(output)
+    sizes = [path.stat().st_size for path in paths]
+    result.bytes = sum(json.loads(_name_size(path).read_text()) for path in paths)
+    with TraceOutput(output, force=plan.force) as trace:
+        write_texts(trace, kept.planned)
+        places = trace.reserve(sizes)
+        with progress.step(f"joining {output}", sum(sizes), "B") as step:
+            numbers = range(len(paths))
+            place = partial(_copy_numbered, paths, trace.temporary, places)
+            for number, _ in zip(numbers, run_in_threads(place, numbers, plan.resources.threads), strict=True):
+                step.update(sizes[number])
+    for path in (*paths, *map(_name_size, paths), folder / _PLAN):
+        path.unlink()
+    return finish_result(result, plan, result.seconds + time.perf_counter() - started)
+
+
+_MOST_LISTED = 8
+
+
+def _copy_numbered(paths: Sequence[Path], target: Path, places: Sequence[int], number: int) -> None:
+    copy_part(paths[number], target, places[number])
+
+
+def _name_size(part: Path) -> Path:
+    """Return the path of the file with the bytes of a part's text before it was compressed."""
+    return part.with_name(f"{part.name}.size")
+
+
+def _load_plan(folder: Path) -> KeptPlan:
+    if not (folder / _PLAN).exists():
+        raise UsageError(f"{folder}: no trace is planned there", parameter="only")
+    return load_kept(folder / _PLAN, KeptPlan)
