@@ -22,6 +22,8 @@ from nsys2prv_ng.errors import TranslationError
 
 Array = npt.NDArray[Any]
 
+OWN = "trace-"
+"""Begin of the names of files for what processes found out together, about a trace."""
 _SHELF = ".columns"
 """Ending of the files of a folder."""
 _MOST_OPEN = 64
@@ -138,7 +140,7 @@ class FolderStore(Store):
     """
 
     def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None) -> None:
-        """`shelf`: the name of the file of this process; by default one that no other process has.
+        """`shelf`: the name of the file of this process; by default one, from OWN on, that no other process has.
 
         `read_from`: another folder, for the files that are not in `folder`.
         """
@@ -158,7 +160,7 @@ class FolderStore(Store):
         try:
             with self._lock:
                 if self._file is None:
-                    self._shelf = self._shelf or secrets.token_hex(8)
+                    self._shelf = self._shelf or f"{OWN}{secrets.token_hex(8)}"
                     self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
                 at = self._end
                 self._end += sum(view.nbytes for view in views)

@@ -18,7 +18,7 @@ from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.shards import find_shards
 from nsys2prv_ng.paraver.output import TraceOutput
-from nsys2prv_ng.records.store import FolderStore
+from nsys2prv_ng.records.store import OWN, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
@@ -49,6 +49,7 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
         raise UsageError(f"{folder}: holds no shards; nsys2prv-ng shard makes them")
     check_files([folder], output, plan)
     TraceOutput(output, force=plan.force)  # refuses what could not be written
+    _remove_earlier(folder)
     engine = LocalEngine(plan.resources.jobs, folder)
     with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
         planned = plan_trace(job, output, plan)
@@ -56,8 +57,6 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
         progress.warn(warning)
     planned.result.seconds = time.perf_counter() - started
     ends = split_slices(planned.slices, parts)
-    for old in folder.glob("part*.prv*"):
-        old.unlink()
     write_kept(folder / _PLAN, KeptPlan(planned, ends, parts))
     return len(ends) - 1
 
@@ -103,8 +102,7 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
             place = partial(_copy_numbered, paths, trace.temporary, places)
             for number, _ in zip(numbers, run_in_threads(place, numbers, plan.resources.threads), strict=True):
                 step.update(sizes[number])
-    for path in (*paths, *map(_name_size, paths), folder / _PLAN):
-        path.unlink()
+    _remove_earlier(folder)
     return finish_result(result, plan, result.seconds + time.perf_counter() - started)
 
 
@@ -113,6 +111,14 @@ _MOST_LISTED = 8
 
 def _copy_numbered(paths: Sequence[Path], target: Path, places: Sequence[int], number: int) -> None:
     copy_part(paths[number], target, places[number])
+
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove what was made for a trace from a folder of shards."""
+    (folder / _PLAN).unlink(missing_ok=True)
+    for pattern in (f"{OWN}*", "part*.prv*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def _name_size(part: Path) -> Path:

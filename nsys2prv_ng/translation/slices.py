@@ -64,7 +64,7 @@ class Slices:
     """About the number of records of each slice (k)."""
 
     def __len__(self) -> int:
-        return self.limits.size - 1
+        return max(0, self.limits.size - 1)
 
     @property
     def memory(self) -> int:

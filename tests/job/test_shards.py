@@ -1,0 +1,94 @@
+"""Reports that were read into a folder give the same trace and numbers as the reports themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nsys2prv_ng
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
+from nsys2prv_ng.job import shards
+from nsys2prv_ng.job.shards import WhatToRead, load_shards, write_shard
+from nsys2prv_ng.report.files import get_report_size
+from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from tests.conftest import SAMPLES
+
+EVERYTHING = WhatToRead(tuple(source.name for source in SOURCES + DERIVED), SourceOptions(), True)
+DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+GRAPH = SAMPLES / "single-graph.sqlite"
+
+
+def read_trace(path: Path) -> list[bytes]:
+    return [path.with_suffix(f".{suffix}").read_bytes() for suffix in ("prv", "pcf", "row")]
+
+
+def test_a_report_is_read_once(tmp_path, monkeypatch):
+    ticks: list[int] = []
+    first = write_shard(GRAPH, tmp_path, EVERYTHING, ticks.append)
+    assert sum(ticks) == len(EVERYTHING.sources)
+    monkeypatch.setattr(shards, "read_report", lambda *_: pytest.fail("read again"))
+    assert write_shard(GRAPH, tmp_path, EVERYTHING, ticks.append) == first
+    assert sum(ticks) == 2 * len(EVERYTHING.sources)
+
+
+def test_another_content_or_choice_is_another_shard(tmp_path):
+    report = shutil.copyfile(GRAPH, tmp_path / "a.sqlite")
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    few = replace(EVERYTHING, sources=("kernels",))
+    first = write_shard(report, folder, few)
+    assert write_shard(report, folder, replace(few, sources=("nvtx",))) != first
+    os.utime(report, ns=(0, 5))
+    assert write_shard(report, folder, few) != first
+    assert get_report_size(report) == get_report_size(GRAPH)
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    (tmp_path / "broken.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    with pytest.raises(ReportError):
+        write_shard(tmp_path / "broken.sqlite", folder, EVERYTHING)
+    assert not list(folder.iterdir())
+
+
+def test_shards_that_were_read_differently(tmp_path):
+    made = [
+        write_shard(DDP[0], tmp_path, replace(EVERYTHING, sources=("kernels",))),
+        write_shard(DDP[1], tmp_path, replace(EVERYTHING, sources=("nvtx",))),
+    ]
+    with pytest.raises(TranslationError, match="other options"):
+        load_shards(made)
+
+
+def test_a_folder_of_shards_stands_for_all_reports(tmp_path):
+    write_shard(GRAPH, tmp_path, replace(EVERYTHING, sources=("kernels",)))
+    with pytest.raises(UsageError, match="name nothing beside it"):
+        nsys2prv_ng.translate([tmp_path, DDP[0]], tmp_path / "a.prv")
+    with pytest.raises(UsageError, match="nvtx_range"):
+        nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", nvtx_range="x")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", ["ddp-2x2", "mpi-4"])
+def test_the_same_trace_and_summary(tmp_path, sample):
+    reports = sorted(SAMPLES.glob(f"{sample}.*.sqlite"))
+    parts = tmp_path / "parts"
+    assert len(nsys2prv_ng.shard(reports[:1], parts)) == 1  # as each node does it
+    made = nsys2prv_ng.shard(reports[::-1], parts, jobs=2)
+    assert sorted(path.name for path in parts.glob("*.shard")) == sorted(path.name for path in made)
+    choices: list[dict[str, object]] = [{}, {"time": (200_000_000, 600_000_000)}, {"ranks": [1]}, {"align": "utc"}]
+    for number, chosen in enumerate(choices):
+        (tmp_path / f"{number}").mkdir()
+        expected = nsys2prv_ng.translate(reports, tmp_path / f"{number}/a.prv", summary=True, **chosen)
+        before = read_trace(tmp_path / f"{number}/a.prv")
+        found = nsys2prv_ng.translate(parts, tmp_path / f"{number}/a.prv", summary=True, force=True, **chosen)
+        assert read_trace(tmp_path / f"{number}/a.prv") == before, chosen
+        assert replace(found, seconds=expected.seconds) == expected
+    assert nsys2prv_ng.summarize(parts).to_dict() == nsys2prv_ng.summarize(reports).to_dict()
+    assert len(list(parts.iterdir())) == 2 * len(reports), "the folder stays as it was"

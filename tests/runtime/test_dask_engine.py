@@ -1,0 +1,147 @@
+"""Work on a real Dask cluster: the same answers, also where workers are killed, and the same bytes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nsys2prv_ng
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.runtime.dask_engine import DaskEngine
+from nsys2prv_ng.runtime.engine import LocalEngine
+from nsys2prv_ng.runtime.parallel import WorkerError
+from tests.conftest import SAMPLES
+from tests.job.test_shards import read_trace
+
+pytestmark = pytest.mark.slow
+
+distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """Address of a cluster of two workers, each a process with a nanny that replaces it."""
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        yield cluster.scheduler_address
+
+
+def die_once(mark: Path) -> None:
+    """End this process the first time."""
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_answers_are_in_order(scheduler, tmp_path):
+    with DaskEngine(scheduler, tmp_path / "parts") as engine:
+        factor = 3
+        assert list(engine.map(lambda item: item * factor, range(20))) == [3 * item for item in range(20)]
+        assert list(engine.map(lambda item: item, [])) == []
+        assert engine.workers == 2
+        (inner,) = engine.map(lambda _: (os.getpid(), type(engine).__name__, engine.workers), [0])
+        assert inner[0] != os.getpid() and inner[1:] == (LocalEngine.__name__, 1)
+        assert list(engine.folder.iterdir()) == []
+    assert not (tmp_path / "parts").exists()
+
+
+def test_the_first_error_comes_back(scheduler, tmp_path):
+    def fail(item):
+        if item == 2:
+            raise UsageError("is wrong", parameter="ranks")
+        return {}[item] if item > 2 else item
+
+    engine = DaskEngine(scheduler, tmp_path / "parts", stays_after_error=True)
+    with pytest.raises(UsageError, match="ranks: is wrong"), engine:
+        list(engine.map(fail, range(5)))
+    assert (tmp_path / "parts").exists()
+    with pytest.raises(WorkerError, match="KeyError: 3"), DaskEngine(scheduler, tmp_path / "parts") as engine:
+        list(engine.map(fail, [3, 1]))
+    assert not (tmp_path / "parts").exists()
+
+
+def test_a_worker_that_is_killed(scheduler, tmp_path):
+    def do(item):
+        if item in (1, 3):
+            die_once(tmp_path / f"died{item}")
+        return item
+
+    with DaskEngine(scheduler, tmp_path / "parts") as engine:
+        assert list(engine.map(do, range(5))) == list(range(5))
+    assert len(list(tmp_path.glob("died*"))) == 2
+
+
+def test_a_piece_that_kills_every_worker(scheduler, tmp_path):
+    with (
+        pytest.raises(TranslationError, match="lack of memory"),
+        DaskEngine(scheduler, tmp_path / "parts") as engine,
+    ):
+        list(engine.map(lambda _: os.kill(os.getpid(), signal.SIGKILL), [0]))
+
+
+@pytest.mark.parametrize("where", ["tcp://127.0.0.1:1", "missing.json", "nonsense://x"])
+def test_no_cluster_there(tmp_path, where):
+    with pytest.raises(UsageError, match=r"^dask=.*no worker can be reached"):
+        DaskEngine(where, tmp_path / "parts", wait=1)
+    assert not (tmp_path / "parts").exists()
+
+
+@pytest.mark.parametrize("killed_in", ["", "read_report", "flatten", "make_slice", "copy_part"])
+def test_the_same_bytes_though_workers_are_killed_in_any_step(scheduler, tmp_path, monkeypatch, killed_in):
+    """A worker that reads, that makes states, that writes a part, or that puts it in its place."""
+    reports = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+    chosen: dict[str, object] = {} if killed_in else {"time": (200_000_000, 600_000_000), "ranks": [0, 1]}
+    nsys2prv_ng.translate(reports, tmp_path / "a.prv", **chosen)
+    expected = read_trace(tmp_path / "a.prv")
+    if killed_in:
+        monkeypatch.setattr(DaskEngine, "map", _make_deadly(DaskEngine.map, killed_in, tmp_path))
+    nsys2prv_ng.translate(reports, tmp_path / "a.prv", force=True, dask=scheduler, **chosen)
+    assert read_trace(tmp_path / "a.prv") == expected
+    assert len(list(tmp_path.glob("died*"))) == bool(killed_in)
+    assert sorted(path.name for path in tmp_path.iterdir() if "died" not in path.name) == ["a.pcf", "a.prv", "a.row"]
+
+
+def _make_deadly(real, step, folder):
+    """Make the first worker that has called the function of a step end there."""
+    modules = {
+        "read_report": "nsys2prv_ng.job.shards",
+        "flatten": "nsys2prv_ng.translation.states",
+        "make_slice": "nsys2prv_ng.translation.write_slices",
+        "copy_part": "nsys2prv_ng.translation.write_slices",
+    }
+
+    def run(self, do, items):
+        def deadly(item):
+            from importlib import import_module
+
+            module = import_module(modules[step])
+            own = getattr(module, step)
+
+            def wrapped(*arguments, **keywords):
+                answer = own(*arguments, **keywords)
+                die_once(folder / f"died-{step}")
+                return answer
+
+            setattr(module, step, wrapped)
+            try:
+                return do(item)
+            finally:
+                setattr(module, step, own)
+
+        return real(self, deadly, items)
+
+    return run
+
+
+def test_summary_and_comparison(scheduler, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reports = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
+    assert nsys2prv_ng.summarize(reports, dask=scheduler).to_dict() == nsys2prv_ng.summarize(reports).to_dict()
+    one, other = (nsys2prv_ng.compare([reports, reports], dask=where).to_dict() for where in ("", scheduler))
+    assert one == other
+    assert not list(tmp_path.iterdir())
