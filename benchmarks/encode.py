@@ -4,9 +4,9 @@ python benchmarks/encode.py [REPORT.sqlite...]
 
 The table always has events of the usual shape (lines of less than 40 bytes, one pair or two) in some and in many sorted
 runs. If reports are given, it also has their events, a run of each kind, without communications between reports and
-without states. Sort goes from the runs of a report, one after the other, to one sequence; merge from the sorted runs to
-blocks; text from these blocks to lines. Each figure is the best of some rounds, warm, by the CPU time of this process:
-other work of the machine counts little.
+without states. Sort goes from the runs of a report, one after the other, to one sequence; merge from the sorted runs in
+a store to the records of slices; text from these to lines. Each figure is the best of some rounds, warm, by the CPU
+time of this process: other work of the machine counts little.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,17 @@ from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Pair, Records, merge_parts
-from nsys2prv_ng.records.merge import merge_blocks
-from nsys2prv_ng.records.runs import load_records
-from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.records.columns import Pair, Records
+from nsys2prv_ng.records.gather import PlacedRun, gather_records, group_runs
+from nsys2prv_ng.records.runs import load_records, store_records
+from nsys2prv_ng.records.store import LocalStore, Store
 from nsys2prv_ng.report.files import locate_exports
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.translation.slices import cut_into_slices
 
+_NO_ROWS = RowNumbers(*(np.zeros(0, np.int64) for _ in range(3)))
 EVENTS, RUNS, THREADS = 20_000_000, (64, 1000), 8
 ROUNDS = 5
 
@@ -54,7 +57,7 @@ def main() -> None:
 def compile_all() -> None:
     """Call everything once, so that numba compiles it."""
     runs, rows, _ = make_synthetic(64, 2)
-    encode(next(merge(runs)), rows, 0)
+    measure("", runs, rows, [runs])
 
 
 def make_synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
@@ -78,11 +81,11 @@ def make_synthetic(events: int, runs: int) -> tuple[list[Records], RowNumbers, l
 def read_runs(paths: Sequence[Path]) -> tuple[list[Records], RowNumbers, list[list[Records]]]:
     """Return the runs of all reports, the numbers of the rows, and the runs of each report."""
     exports = locate_exports(paths, paths[0].parent, Progress())
-    with tempfile.TemporaryDirectory() as folder, Store(Path(folder), 1 << 40) as store:
+    with tempfile.TemporaryDirectory() as folder, LocalStore(Path(folder), 1 << 40) as store:
         sources = SOURCES + DERIVED
-        read = read_reports(exports, sources, SourceOptions(), store, Progress(), workers=1, collect_evidence=False)
+        read = read_reports(exports, sources, SourceOptions(), store, Progress(), workers=1)
         nodes, names = assign_nodes([report.metadata for report in read])
-        clocks = [ReportClock(node, r.metadata.utc_of_zero, r.evidence) for node, r in zip(nodes, read, strict=True)]
+        clocks = [ReportClock(node, r.metadata.utc_of_zero) for node, r in zip(nodes, read, strict=True)]
         maps = align_clocks("utc", clocks, names)[1]
         reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
         places = [
@@ -105,10 +108,12 @@ def measure(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Seq
     """Return a line of the table."""
     origin = min(int(run.time.min()) for run in runs)
     count = sum(map(len, runs))
-    blocks = list(merge(runs))
-    size = sum(encode(block, rows, origin).size for block in blocks)
     sort = time_best(lambda: (rec.concatenate(parts).sorted() for parts in unsorted))
-    merging = time_best(lambda: merge(runs))
+    with tempfile.TemporaryDirectory() as folder, LocalStore(Path(folder), 1 << 40) as store:
+        placed = [PlacedRun(run) for records in runs for run in store_records(records, store, on_common_clock=True)]
+        blocks = list(merge(placed, store))
+        merging = time_best(lambda: merge(placed, store))
+    size = sum(encode(block, rows, origin).size for block in blocks)
     text = time_best(lambda: (encode(block, rows, origin) for block in blocks))
     rates = (
         f"{count / sort / 1e6:.1f} | {count / merging / 1e6:.1f} | {count / text / 1e6:.1f} | {size / text / 1e6:.0f}"
@@ -116,9 +121,12 @@ def measure(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Seq
     return f"| {title} | {count / 1e6:.1f} | {len(runs)} | {size / count:.1f} | {rates} |"
 
 
-def merge(runs: Sequence[Records]) -> Iterator[Records]:
-    """Yield blocks of the records of sorted runs, in order."""
-    return (merge_parts(parts) for parts in merge_blocks([iter([run]) for run in runs]))
+def merge(placed: Sequence[PlacedRun], store: Store) -> Iterator[Records]:
+    """Yield the records of slices of sorted runs in a store, in order."""
+    limits = cut_into_slices(placed, _NO_ROWS, 0, compressed=False).limits.tolist()
+    groups = group_runs(placed)
+    for low, high in pairwise(limits):
+        yield gather_records(groups, store, low, high).sorted()
 
 
 def time_best(work: Callable[[], Iterator[object]]) -> float:

@@ -36,6 +36,9 @@ PREFIX=()
 # yes: translate in a second job, which runs even if this one is killed at its time limit or loses a node.
 DEPENDENT=no
 DEPENDENT_OPTIONS=(--time=01:00:00 --cpus-per-task=4)
+# yes: translate on all nodes of the job, by this number of Dask workers on each (pip install 'nsys2prv-ng[cluster]').
+DASK=no
+DASK_WORKERS=8
 # Options of nsys2prv-ng.
 TRANSLATE_OPTIONS=()
 
@@ -109,8 +112,41 @@ translate() {
         return 1
     fi
     if [ ${#SRUN_OPTIONS[@]} -gt 0 ] || [ ${#PREFIX[@]} -gt 0 ]; then use_nsys_of_container; fi
+    local cluster=()
+    if [ "$DASK" = yes ]; then start_dask && cluster=(--dask "$REPORTS/scheduler.json"); fi
     nsys2prv-ng translate "${reports[@]}" "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json" --summary \
-        ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
+        ${cluster[@]+"${cluster[@]}"} ${TRANSLATE_OPTIONS[@]+"${TRANSLATE_OPTIONS[@]}"}
+    local status=$?
+    if [ ${#cluster[@]} -gt 0 ]; then stop_dask; fi
+    return "$status"
+}
+
+# The scheduler runs here, the workers on all nodes. Each uses a core, and memory that nsys2prv-ng limits itself.
+start_dask() {
+    if ! command -v dask >/dev/null; then
+        say "dask not found: translating on this node alone"
+        return 1
+    fi
+    rm -f "$REPORTS/scheduler.json"
+    dask scheduler --scheduler-file "$REPORTS/scheduler.json" --port 0 --no-dashboard >>"$REPORTS/dask.log" 2>&1 &
+    scheduler=$!
+    srun --overlap --nodes="${SLURM_NNODES:-1}" --ntasks="${SLURM_NNODES:-1}" --cpus-per-task="$DASK_WORKERS" \
+        dask worker --scheduler-file "$REPORTS/scheduler.json" --nworkers "$DASK_WORKERS" --nthreads 1 \
+        --memory-limit 0 --no-dashboard --local-directory "${TMPDIR:-/tmp}" >>"$REPORTS/dask.log" 2>&1 &
+    workers=$!
+    for _ in {1..120}; do
+        if [ -e "$REPORTS/scheduler.json" ]; then return; fi
+        sleep 0.5
+    done
+    say "no Dask scheduler after a minute (see $REPORTS/dask.log): translating on this node alone"
+    stop_dask
+    return 1
+}
+
+stop_dask() {
+    kill "$workers" "$scheduler" 2>/dev/null
+    wait "$workers" "$scheduler" 2>/dev/null
+    rm -f "$REPORTS/scheduler.json"
 }
 
 submit_translation() {

@@ -28,6 +28,9 @@ class ScriptOptions:
     per_node: Annotated[bool, Option("Run one task per node, with one report: the command starts its ranks.")] = False
     capture_range: Annotated[bool, Option("Profile only between cudaProfilerStart and cudaProfilerStop.")] = False
     dependent: Annotated[bool, Option("Translate in a job of its own, however the first one ends.")] = False
+    dask: Annotated[
+        bool, Option("Translate on all nodes of the job, by Dask workers that start when the program has ended.")
+    ] = False
     container: Annotated[
         str,
         Option("Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", metavar="IMAGE"),
@@ -52,6 +55,7 @@ def render_script(job: ScriptOptions) -> str:
         "REPORT_PER=": "node" if job.per_node else "rank",
         "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
         "DEPENDENT=": "yes" if job.dependent else "no",
+        "DASK=": "yes" if job.dask else "no",
         "VENV=": shlex.quote(str(Path(job.venv).expanduser())) if job.venv else "",
         "MODULES=": f"({shlex.join(job.modules or ())})",
     }

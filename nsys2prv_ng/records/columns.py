@@ -64,6 +64,13 @@ class Records:
     handle: Int32Array
     value: IntArray
 
+    @classmethod
+    def make_empty(cls, n: int, m: int) -> Records:
+        """Return columns of n records and m words that are still to be filled."""
+        i64, i32 = np.int64, np.int32
+        columns = np.empty(n, i64), np.empty(n, i64), np.empty(n, i32), np.empty(n, np.int8)
+        return cls(*columns, np.empty(n + 1, i64), np.empty(m, i32), np.empty(m, i64))
+
     def __len__(self) -> int:
         return int(self.time.size)
 
@@ -290,7 +297,15 @@ def resolve_maps(records: Records, rows: IntArray, types: IntArray, starts: IntA
 
     Changes the records in place. `rows` is by place; `types`, `starts` and `tables` come from `Numbering.maps`.
     """
-    _resolve(records.kind, records.place, records.first, records.handle, records.value, rows, types, starts, tables)
+    resolve_words(records, 0, len(records), rows, types, starts, tables)
+
+
+def resolve_words(
+    records: Records, low: int, high: int, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray
+) -> None:
+    """Do as `resolve_maps` does for the records low .. high - 1 alone."""
+    fixed = records.kind[low:high], records.place[low:high], records.first[low : high + 1]
+    _resolve(*fixed, records.handle, records.value, rows, types, starts, tables)
 
 
 @compiled

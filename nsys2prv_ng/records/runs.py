@@ -71,60 +71,14 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
 
 def load_records(run: Run, store: Store) -> Records:
     """Return the records of a run, in memory of their own."""
-    records = _make_empty(len(run), run.words)
+    records = Records.make_empty(len(run), run.words)
     store.get(run.slot, _list_columns(records))
     return records
 
 
-def load_between(run: Run, store: Store, low: int, high: int) -> Records:
-    """Return the records of a run with times (ns, as stored) from `low` on and before `high`."""
-    begin = max(0, int(run.sampled.searchsorted(low, "left")) - 1) * SAMPLED
-    end = min(len(run), int(run.sampled.searchsorted(high, "left")) * SAMPLED)
-    if end <= begin:
-        return _make_empty(0, 0)
-    time = np.empty(end - begin, np.int64)
-    store.get(run.slot, [time], 8 * begin)
-    skipped, kept = map(int, time.searchsorted([low, high], "left"))
-    return _load_part(run, store, begin + skipped, begin + kept, time[skipped:kept])
-
-
-def _load_part(run: Run, store: Store, low: int, high: int, time: IntArray) -> Records:
-    """Return records low .. high - 1 of a run, whose times are known.
-
-    The columns of a run are one after the other, so that any part of each can be read alone.
-    """
-    n = high - low
-    if n <= 0:
-        return _make_empty(0, 0)
-    part = _make_empty(n, 0)
-    at = 0
-    for column, total in zip(_list_columns(part)[:5], [len(run)] * 4 + [len(run) + 1], strict=True):
-        if at:
-            store.get(run.slot, [column], at + column.itemsize * low)
-        at += column.itemsize * total
-    word = int(part.first[0])
-    part.first -= word
-    words = int(part.first[-1])
-    part.value, part.handle = np.empty(words, np.int64), np.empty(words, np.int32)
-    store.get(run.slot, [part.value], at + 8 * word)
-    store.get(run.slot, [part.handle], at + 8 * run.words + 4 * word)
-    part.time = time
-    return part
-
-
-def _make_empty(n: int, m: int) -> Records:
-    """Return columns of n records and m words, whatever they hold."""
-    i64, i32 = np.int64, np.int32
-    columns = np.empty(n, i64), np.empty(n, i64), np.empty(n, i32), np.empty(n, np.int8)
-    first = np.empty(n + 1, i64)
-    if not m:
-        first[:] = 0
-    return Records(*columns, first, np.empty(m, i32), np.empty(m, i64))
-
-
 def _list_columns(records: Records) -> list[Array]:
-    """Return the columns in the order in which they are stored."""
-    return [records.time, records.tie, records.place, records.kind, records.first, records.value, records.handle]
+    """Return the columns in the order in which they are stored, which is that of the sizes of their values."""
+    return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]
 
 
 def _collect_facts(records: Records) -> RunFacts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import secrets
 import tempfile
@@ -18,6 +19,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.errors import TranslationError
 
 Array = npt.NDArray[Any]
@@ -46,6 +48,10 @@ class Store(ABC):
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
 
     @abstractmethod
+    def map(self, slot: Slot) -> ByteArray:
+        """Return all bytes of the shelf of a slot, to read only. Raises TranslationError."""
+
+    @abstractmethod
     def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
         """Fill columns, one after the other, from the byte `skip` of a slot on. Raises TranslationError."""
 
@@ -71,6 +77,7 @@ class LocalStore(Store):
         """The shelf of this process."""
         self._lock = threading.Lock()
         self._ends = {False: 0, True: 0}
+        self._maps: dict[tuple[int | str, bool], ByteArray] = {}
         self._opened = ExitStack()
         try:
             self._disk = [self._open(_open_nameless(folder)) for _ in range(shelves)]
@@ -107,8 +114,8 @@ class LocalStore(Store):
         size = sum(view.nbytes for view in views)
         with self._lock:
             on_disk = not self._memory or self._count_used() + size > self.memory
-            at = self._ends[on_disk]
-            self._ends[on_disk] += size
+            at = _align(self._ends[on_disk])
+            self._ends[on_disk] = at + size
         slot = Slot(self.shelf, on_disk, at)
         try:
             _write(self._get_descriptor(slot), views, at)
@@ -121,6 +128,12 @@ class LocalStore(Store):
             self.read_from.get(slot, columns, skip)
         else:
             _read(self._get_descriptor(slot), _view_all(columns), slot.at + skip)
+
+    def map(self, slot: Slot) -> ByteArray:
+        if self.read_from is not None and isinstance(slot.shelf, str):
+            return self.read_from.map(slot)
+        with self._lock:
+            return _map(self._get_descriptor(slot), slot, self._maps)
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""
@@ -151,6 +164,7 @@ class FolderStore(Store):
         self._file: IO[bytes] | None = None
         self._end = 0
         self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
+        self._maps: dict[tuple[int | str, bool], ByteArray] = {}
 
     def __reduce__(self) -> tuple[type[FolderStore], tuple[Path, str, Path | None]]:
         return FolderStore, (self.folder, "", self.read_from)
@@ -162,8 +176,8 @@ class FolderStore(Store):
                 if self._file is None:
                     self._shelf = self._shelf or f"{OWN}{secrets.token_hex(8)}"
                     self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
-                at = self._end
-                self._end += sum(view.nbytes for view in views)
+                at = _align(self._end)
+                self._end = at + sum(view.nbytes for view in views)
             _write(self._file.fileno(), views, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
@@ -180,6 +194,15 @@ class FolderStore(Store):
             raise TranslationError(
                 f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
             ) from None
+
+    def map(self, slot: Slot) -> ByteArray:
+        assert isinstance(slot.shelf, str)
+        try:
+            with self._lock:
+                return _map(self._open_to_read(slot.shelf), slot, self._maps)
+        except OSError as error:
+            path = locate_shelf(self.folder, slot.shelf)
+            raise TranslationError(f"{path}: cannot be read ({error.strerror}); read its report again") from None
 
     def close(self) -> None:
         """Write what is put to the disk, and close the files."""
@@ -242,6 +265,21 @@ def locate_shelf(folder: Path, shelf: str) -> Path:
 
 def _open_nameless(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder, buffering=0)
+
+
+def _align(at: int) -> int:
+    """Return the next byte at which columns of any type may begin."""
+    return -(-at // 8) * 8
+
+
+def _map(descriptor: int, slot: Slot, maps: dict[tuple[int | str, bool], ByteArray]) -> ByteArray:
+    """Return the bytes of a file; a map that was made before serves until the file has grown."""
+    size = os.fstat(descriptor).st_size
+    known = maps.get(slot[:2])
+    if known is None or known.size < size:
+        mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ) if size else b""
+        known = maps[slot[:2]] = np.frombuffer(mapped, np.uint8)
+    return known
 
 
 def _view_all(columns: Sequence[Array]) -> list[memoryview]:

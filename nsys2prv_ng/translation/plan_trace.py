@@ -22,13 +22,14 @@ from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.gather import PlacedRun
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
-from nsys2prv_ng.translation.slices import PlacedRun, Slices, cut_into_slices
+from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.step_records import derive_steps
 from nsys2prv_ng.translation.wait_records import derive_waits

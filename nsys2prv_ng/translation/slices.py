@@ -14,9 +14,8 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.gzip_blocks import compress
-from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Records
-from nsys2prv_ng.records.runs import SAMPLED, Run, load_between
+from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, group_runs
+from nsys2prv_ng.records.runs import SAMPLED
 from nsys2prv_ng.records.store import Store
 
 _FEWEST, _MOST, _PER_RUN = 1 << 18, 1 << 20, 64
@@ -36,16 +35,6 @@ class Text(NamedTuple):
     """What goes into the file, one after the other."""
 
 
-class PlacedRun(NamedTuple):
-    """A run that goes into the trace, with the maps from the report's ids and times to those of the trace."""
-
-    run: Run
-    offset: int = 0
-    """ns to add to times."""
-    resolved_by: tuple[IntArray, IntArray, IntArray, IntArray] | None = None
-    """Rows by place, and the maps of `Numbering`; None where rows and numbers are those of the trace."""
-
-
 @dataclass(frozen=True)
 class Slices:
     """The k slices of a trace, and what their lines are made of.
@@ -53,7 +42,7 @@ class Slices:
     Records of equal time and tie keep the order of the runs.
     """
 
-    runs: list[PlacedRun]
+    groups: list[RunGroup]
     rows: RowNumbers
     origin: int
     """Time 0 of the trace (ns, common clock)."""
@@ -92,15 +81,13 @@ def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *,
     ends = [max(int(placed.run.facts.last) + placed.offset for placed in runs) + 1] if runs else []
     limits = np.unique(np.concatenate([time[:1], first, np.array(ends, np.int64)]))
     records = np.diff(np.append(0, before)[time.searchsorted(limits, "left")])
-    return Slices(list(runs), rows, origin, compressed, limits, records)
+    return Slices(group_runs(runs), rows, origin, compressed, limits, records)
 
 
 def make_slice(slices: Slices, number: int, store: Store) -> Text:
     """Return the text of a slice."""
     low, high = slices.limits[number : number + 2].tolist()
-    parts = [_load_placed(placed, low, high, store) for placed in slices.runs]
-    records = rec.merge_parts(parts)
-    del parts
+    records = gather_records(slices.groups, store, low, high).sorted()
     blocks = range(0, len(records), _BLOCK)
     lines = [encode(records.part(at, min(at + _BLOCK, len(records))), slices.rows, slices.origin) for at in blocks]
     size = sum(block.size for block in lines)
@@ -108,13 +95,3 @@ def make_slice(slices: Slices, number: int, store: Store) -> Text:
         return Text(size, [block.data for block in lines])
     del records
     return Text(size, list(compress(np.concatenate([np.zeros(0, np.uint8), *lines]).data)))
-
-
-def _load_placed(placed: PlacedRun, low: int, high: int, store: Store) -> Records:
-    """Return the records of a run in a stretch of time, with the rows, numbers and times of the trace."""
-    records = load_between(placed.run, store, low - placed.offset, high - placed.offset)
-    if len(records):
-        rec.shift_times(records, placed.offset)
-        if placed.resolved_by is not None:
-            rec.resolve_maps(records, *placed.resolved_by)
-    return records

@@ -32,6 +32,7 @@ JOBS = {
         per_node=True,
         capture_range=True,
         dependent=True,
+        dask=True,
         container="nvcr.io#nvidia/pytorch:25.01-py3",
         venv="/a b/venv",
         modules=["cuda/12.6", "nsight systems"],
@@ -93,22 +94,23 @@ def test_it_is_bash(job: ScriptOptions, tmp_path: Path) -> None:
 def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Path) -> None:
     text = render_script(job)
     settings = text[: text.index("# ==== Each task =")]
-    show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "${#MODULES[@]}" "${MODULES[@]}"'
+    show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "$DASK" "${#MODULES[@]}" "${MODULES[@]}"'
     show += ' "${SRUN_OPTIONS[*]}" "${PREFIX[*]}" "${COMMAND[@]}"'
     done = subprocess.run(["bash", "-c", settings + show], capture_output=True, text=True, check=True, cwd=tmp_path)
     values = done.stdout.split("\0")[:-1]
     container = f"--container-image={job.container} --container-mounts={tmp_path} --container-workdir={tmp_path}"
     is_file = job.container.endswith(".sif")
     modules = list(job.modules or ())
-    assert values[:5] == [
+    assert values[:6] == [
         job.venv,
         "yes" if job.capture_range else "no",
         "node" if job.per_node else "rank",
         "yes" if job.dependent else "no",
+        "yes" if job.dask else "no",
         str(len(modules)),
     ]
-    assert values[5 : 5 + len(modules)] == modules
-    rest = values[5 + len(modules) :]
+    assert values[6 : 6 + len(modules)] == modules
+    rest = values[6 + len(modules) :]
     assert rest[0] == (container if job.container and not is_file else "")
     assert rest[1] == (f"apptainer exec --nv {job.container}" if is_file else "")
     if job.command:
@@ -118,7 +120,8 @@ def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Pat
 
 
 def test_command_line() -> None:
-    words = ["--nodes", "3", "--gpus-per-node", "8", "--per-node", "--capture-range", "--dependent", "--venv", "/v"]
+    words = ["--nodes", "3", "--gpus-per-node", "8", "--per-node", "--capture-range", "--dependent", "--dask"]
+    words += ["--venv", "/v"]
     words += ["--module", "a", "--module", "b", "--container", "c.sif"]
     job = ScriptOptions(
         command=["python", "x.py", "--nodes", "9"],
@@ -127,6 +130,7 @@ def test_command_line() -> None:
         per_node=True,
         capture_range=True,
         dependent=True,
+        dask=True,
         container="c.sif",
         venv="/v",
         modules=["a", "b"],
@@ -162,6 +166,30 @@ def test_a_report_for_each_rank(cluster: Cluster, expected) -> None:
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
     assert json.loads((cluster.reports / "stats.json").read_text())["summary"]["ranks"] == 4
     assert "From the first to the last operation of each GPU" in output and "\nkernel " in output
+
+
+@pytest.mark.slow
+def test_dask_workers_of_all_nodes_translate(cluster: Cluster, expected) -> None:
+    """Real workers, one step for those of all nodes, that starts after the program's step and ends with the job."""
+    pytest.importorskip("distributed", reason="needs the extra cluster")
+    cluster.offer(cluster.bin / "dask", f'exec "{sys.executable}" -m dask "$@"')
+    code, output = cluster.run(two_by_two(dask=True).replace("\nDASK_WORKERS=8\n", "\nDASK_WORKERS=1\n"))
+    assert code == 0, output
+    assert cluster.trace() == expected(0, 1, 2, 3)
+    steps = [json.loads(line) for line in (cluster.folder / "srun.jsonl").read_text().splitlines()]
+    assert [step[1][0] for step in steps] == ["bash", "dask"]
+    assert steps[1][0] == {"--overlap": "", "--nodes": "2", "--ntasks": "2", "--cpus-per-task": "1"}
+    log = (cluster.reports / "dask.log").read_text()
+    assert log.count("Start worker at") == 2, log
+    left = {path.name for path in cluster.reports.iterdir()}
+    assert not {name for name in left if name.endswith((".parts", ".json"))} - {"stats.json"}, left
+
+
+@pytest.mark.slow
+def test_without_dask_the_first_node_translates(cluster: Cluster, expected) -> None:
+    code, output = cluster.run(two_by_two(dask=True))
+    assert code == 0 and cluster.trace() == expected(0, 1, 2, 3)
+    assert "dask not found: translating on this node alone" in output
 
 
 @pytest.mark.slow

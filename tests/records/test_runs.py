@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
-from nsys2prv_ng.records.runs import SAMPLED, load_between, load_records, store_records
-from nsys2prv_ng.records.store import FolderStore, LocalStore
+from nsys2prv_ng.records.runs import SAMPLED, load_records, store_records
+from nsys2prv_ng.records.store import LocalStore
 
 COLUMNS = ("time", "tie", "place", "kind", "first", "handle", "value")
 
@@ -50,21 +50,6 @@ def test_sorted_records_come_back(tmp_path, memory):
         check_equal(load_records(run, store), records.sorted())
         assert len(run) == len(records)
         assert run.sampled.tolist() == records.sorted().time[::SAMPLED].tolist()
-
-
-@pytest.mark.parametrize("n", [1, 300, 2000])  # records of few times, which more than one sample may have
-def test_a_stretch_of_time_is_what_a_mask_takes(tmp_path, n):
-    store = FolderStore(tmp_path)
-    store_records(some(9, 7), store, on_common_clock=True)  # so that the run does not begin the file
-    records = some(2, n)
-    records.time //= 40
-    (run,) = store_records(records, store, on_common_clock=True)
-    every = records.sorted()
-    limits = [-(2**62), -10, *range(-3, 28, 2), 2**62]
-    for low, high in zip(limits, [*limits[1:], limits[0]], strict=True):
-        wanted = np.flatnonzero((every.time >= low) & (every.time < high))
-        check_equal(load_between(run, store, low, high), every.take(wanted))
-    store.close()
 
 
 def test_no_records_are_no_run(tmp_path):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
-from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.gather import PlacedRun, gather_records, group_runs
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import LocalStore
 from nsys2prv_ng.translation import slices as slices_module
-from nsys2prv_ng.translation.slices import PlacedRun, cut_into_slices, make_slice
+from nsys2prv_ng.translation.slices import cut_into_slices, make_slice
 from nsys2prv_ng.translation.write_slices import split_slices
 from tests.records.test_runs import some
 
@@ -31,11 +31,7 @@ def make_runs(store, sizes):
 
 def sort_at_once(store, runs):
     """All records of all runs, by one stable sort."""
-    parts = []
-    for placed in runs:
-        records = slices_module._load_placed(placed, -(2**62), 2**62, store)
-        parts.append(records)
-    return rec.concatenate(parts).sorted()
+    return gather_records(group_runs(runs), store, -(2**62), 2**62).sorted()
 
 
 @pytest.mark.parametrize("size", [1, 50, 700, 10**6])

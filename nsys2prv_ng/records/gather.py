@@ -1,0 +1,198 @@
+"""Gathers the records of many runs in a stretch of time, straight from the files of a store.
+
+A job has some ten runs for each report, and a stretch has few records of each: whatever is done run by run is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records, resolve_words
+from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.store import Slot, Store
+from nsys2prv_ng.runtime.jit import compiled, inlined
+
+Maps = tuple[IntArray, IntArray, IntArray, IntArray]
+"""Rows by place, and the maps of `Numbering`."""
+
+
+class PlacedRun(NamedTuple):
+    """A run that goes into the trace, with the maps from the report's ids and times to those of the trace."""
+
+    run: Run
+    offset: int = 0
+    """ns to add to times."""
+    resolved_by: Maps | None = None
+    """None where rows and numbers are those of the trace."""
+
+
+class RunGroup(NamedTuple):
+    """r runs that follow each other, are on one shelf of the store, and have the same maps."""
+
+    shelf: Slot
+    at: IntArray
+    """First byte of each run (r)."""
+    records: IntArray
+    words: IntArray
+    """Numbers of records and words of each run (r)."""
+    offset: IntArray
+    """ns to add to the times of each run (r)."""
+    resolved_by: Maps | None
+
+    @property
+    def ends(self) -> IntArray:
+        """Return the byte after each run (r), as `store_records` lays out its columns."""
+        return self.at + 29 * self.records + 8 + 12 * self.words
+
+
+def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
+    """Return runs in groups; their order stays."""
+    groups: list[list[PlacedRun]] = []
+    for placed in runs:
+        last = groups[-1][0] if groups else None
+        slot = placed.run.slot
+        if last is None or last.resolved_by is not placed.resolved_by or last.run.slot[:2] != slot[:2]:
+            groups.append([])
+        groups[-1].append(placed)
+    return [
+        RunGroup(
+            group[0].run.slot._replace(at=0),
+            np.array([placed.run.slot.at for placed in group], np.int64),
+            np.array([len(placed.run) for placed in group], np.int64),
+            np.array([placed.run.words for placed in group], np.int64),
+            np.array([placed.offset for placed in group], np.int64),
+            group[0].resolved_by,
+        )
+        for group in groups
+    ]
+
+
+def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int) -> Records:
+    """Return the records of runs with times (ns, common clock) from `low` on and before `high`.
+
+    They are on the rows and have the numbers of the trace. One run comes after the other.
+    """
+    files, limits = [], []
+    records = words = 0
+    for group in groups:
+        file = store.map(group.shelf)
+        if group.ends.max() > file.size:
+            raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
+        found = np.empty((group.at.size, 4), np.int64)
+        _find(_view_as(np.int64, file), group.at, group.records, group.words, group.offset, low, high, found)
+        files.append(file)
+        limits.append(found)
+        records += int((found[:, 1] - found[:, 0]).sum())
+        words += int((found[:, 3] - found[:, 2]).sum())
+    gathered = Records.make_empty(records, words)
+    fixed = gathered.time, gathered.tie, gathered.place, gathered.kind, gathered.first
+    record = word = 0
+    for group, file, found in zip(groups, files, limits, strict=True):
+        begin = record
+        record, word = _copy(
+            (file, _view_as(np.int32, file), _view_as(np.int64, file)),
+            (group.at, group.records, group.words, group.offset),
+            found,
+            fixed,
+            (gathered.handle, gathered.value),
+            record,
+            word,
+        )
+        if group.resolved_by is not None and record > begin:
+            gathered.first[record] = word
+            resolve_words(gathered, begin, record, *group.resolved_by)
+    gathered.first[records] = words
+    return gathered
+
+
+def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
+    """Return the bytes of a file as values of another size, which are all before smaller ones."""
+    size = np.dtype(kind).itemsize
+    return file[: file.size // size * size].view(kind)
+
+
+@compiled
+def _find(
+    file: IntArray,
+    at: IntArray,
+    records: IntArray,
+    words: IntArray,
+    offset: IntArray,
+    low: int,
+    high: int,
+    found: IntArray,
+) -> None:
+    """Fill first and last record + 1, first and last word + 1 of each run (r x 4) in a stretch of time."""
+    for run in range(at.size):
+        time = at[run] // 8
+        n = records[run]
+        begin = _search(file, time, n, low - offset[run])
+        end = begin + _search(file, time + begin, n - begin, high - offset[run])
+        first = time + 2 * n + words[run]
+        found[run, 0], found[run, 1] = begin, end
+        found[run, 2], found[run, 3] = file[first + begin], file[first + end]
+
+
+@inlined
+def _search(file: IntArray, begin: int, count: int, time: int) -> int:
+    """Return how many of some times, which are in order, are before a time."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if file[begin + middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _copy(
+    file: tuple[ByteArray, npt.NDArray[np.int32], IntArray],
+    runs: tuple[IntArray, IntArray, IntArray, IntArray],
+    found: IntArray,
+    fixed: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8], IntArray],
+    pairs: tuple[npt.NDArray[np.int32], IntArray],
+    record: int,
+    word: int,
+) -> tuple[int, int]:
+    """Copy the records that were found behind `record` others with `word` words; return the numbers after them."""
+    bytes_1, bytes_4, bytes_8 = file
+    at, records, words, offsets = runs
+    to_time, to_tie, to_place, to_kind, to_first = fixed
+    to_handle, to_value = pairs
+    for run in range(at.size):
+        low, high, low_word, high_word = found[run, 0], found[run, 1], found[run, 2], found[run, 3]
+        n, m, offset = records[run], words[run], offsets[run]
+        time = at[run] // 8
+        tie = time + n
+        value = tie + n
+        first = value + m
+        place = 2 * (first + n + 1)
+        handle = place + n
+        kind = 4 * (handle + m)
+        for i in range(low, high):
+            to_time[record + i - low] = bytes_8[time + i] + offset
+            to_tie[record + i - low] = bytes_8[tie + i]
+            to_place[record + i - low] = bytes_4[place + i]
+            to_kind[record + i - low] = bytes_1[kind + i]
+            to_first[record + i - low] = bytes_8[first + i] - low_word + word
+        for j in range(low_word, high_word):
+            to_value[word + j - low_word] = bytes_8[value + j]
+            to_handle[word + j - low_word] = bytes_4[handle + j]
+        if offset != 0:
+            for i in range(record, record + high - low):
+                if to_kind[i] == STATE:
+                    to_value[to_first[i]] += offset
+                elif to_kind[i] == COMMUNICATION:
+                    for j in range(to_first[i], to_first[i] + 3):
+                        to_value[j] += offset
+        record += high - low
+        word += high_word - low_word
+    return record, word
