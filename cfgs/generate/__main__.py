@@ -1,4 +1,4 @@
-"""Write all presets and their table: `python -m cfgs.generate` (`--check` only lists the files that differ)."""
+"""Write all presets and filters, and their tables: `python -m cfgs.generate` (`--check` lists what differs)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     wanted = make_files()
-    present = {path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.cfg")}
+    present = {path.relative_to(FOLDER).as_posix() for path in (*FOLDER.glob("*/*.cfg"), *FOLDER.glob("filters/*.xml"))}
     differ = [path for path, text in wanted.items() if _read_text(FOLDER / path) != text]
     surplus = sorted(present - set(wanted))
     if arguments:

@@ -1,9 +1,10 @@
-"""All generated files: the presets, README.md with their table, and workspaces.xml with their menus."""
+"""All generated files: the presets, filters, README.md with their tables, and workspaces.xml."""
 
 from __future__ import annotations
 
 from cfgs.generate import analysis, basics, communication, critical_path, hwcounters, model, views, waits
 from cfgs.generate.cfg_text import format_cfg
+from cfgs.generate.filters import FILTERS
 from cfgs.generate.workspaces import format_workspaces
 
 FOLDERS = (
@@ -37,6 +38,13 @@ with the paths of DIR. Run it on the machine with wxParaver, close wxParaver, an
 `~/.paraver/workspaces.xml`. Workspaces that you have made yourself are in that file too: if you have any (Preferences >
 Workspaces), add the elements `item` of both lists to it instead, and correct the two counts.
 
+## Smaller traces
+
+The files in `filters/` make a smaller trace of one that is too large, without loading it. Paraver's `paramedir` applies
+them, `paramedir -f -o SMALL.prv TRACE.prv filters/overview.xml`, and wxParaver's dialog Cut & Filter loads them.
+
+{filters}
+
 ## All presets
 
 {table}
@@ -49,8 +57,17 @@ declare one.
 
 def make_files() -> dict[str, str]:
     """Return the text of each file, by path from cfgs/."""
-    others = {"README.md": README.format(table=_format_table()), "workspaces.xml": format_workspaces(PRESETS)}
+    others = {
+        "README.md": README.format(filters=_format_filters(), table=_format_table()),
+        "workspaces.xml": format_workspaces(PRESETS),
+    }
+    others |= {own.path: own.format() for own in FILTERS}
     return others | {preset.path: format_cfg(preset) for preset in PRESETS}
+
+
+def _format_filters() -> str:
+    rows = [f"| `{own.path}` | `{own.options}` | {own.summary} |" for own in FILTERS]
+    return "\n".join(["| file | option | the new trace has |", "|---|---|---|", *rows])
 
 
 def _format_table() -> str:

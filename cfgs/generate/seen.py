@@ -28,6 +28,16 @@ presets it checks that the file is sound.
 To repeat it, translate the reports, build paraver-kernel, and run
 
     python -m cfgs.generate.seen PARAMEDIR ddp-2x2=ddp.prv single-graph=graph.prv ...
+
+## Filters
+
+Three files in `filters/`, beside the presets, are for Paraver's own tools, which make a smaller trace without loading
+the large one ([how to use them](../guides/choosing.md#when-the-trace-is-too-large)): `overview.xml` keeps states,
+steps and NVTX, `nccl.xml` what belongs to NCCL, and `kernels_per_10ms.xml` counts kernels. Of the 17.3 MB of four
+reports like `ddp-2x2`, with metrics at 2 kHz, they leave 2.3, 0.24 and 1.3 MB. `tests/cfgs/test_filters.py` compares
+what `paramedir` writes with the lines that should be left.
+
+## All presets
 """
 
 

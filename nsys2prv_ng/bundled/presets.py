@@ -1,4 +1,4 @@
-"""Lists the Paraver presets (.cfg) that come with the program, and copies them to a folder of the user.
+"""Lists the Paraver presets (.cfg) and filters (.xml) that come with the program, and copies them for a user.
 
 With them goes a file that lists them in the menus of wxParaver. It has paths of files, so that a copy has other ones.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -39,6 +39,20 @@ def list_presets() -> list[Preset]:
     ]
 
 
+def list_filters() -> list[Preset]:
+    """Return the files for Paraver's own filter and software counters, sorted by name."""
+    folder = locate_presets()
+    return [
+        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_comment(path), path)
+        for path in sorted(folder.glob("filters/*.xml"))
+    ]
+
+
+def _read_comment(path: Path) -> str:
+    """Return the first comment of a file, in its second line."""
+    return unescape(path.read_text(encoding="utf-8").splitlines()[1].removeprefix("<!-- ").removesuffix(" -->"))
+
+
 def _read_summary(path: Path) -> str:
     """Return the first line of a preset's description."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -46,12 +60,13 @@ def _read_summary(path: Path) -> str:
 
 
 def install_presets(directory: Path, *, force: bool) -> list[Path]:
-    """Copy the presets into a directory, with their folders, and return the copies. Write their menus beside them.
+    """Copy presets and filters into a directory, with their folders; return the copies. Write their menus beside them.
 
     Raises UsageError if that would replace other files without `force`, and TranslationError if it cannot be written.
     """
     presets = list_presets()
     copies = {directory / f"{preset.name}.cfg": preset.path for preset in presets}
+    copies |= {directory / f"{own.name}.xml": own.path for own in list_filters()}
     sources = copies | {directory / WORKSPACES: locate_presets() / WORKSPACES}
     try:
         contents = {copy: source.read_bytes() for copy, source in copies.items()}

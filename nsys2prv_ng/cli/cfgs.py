@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,19 +17,21 @@ from nsys2prv_ng.cli.options import parse_path
 def cfgs(
     install: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets there, with their folders."),
+        typer.Option(metavar="DIR", parser=parse_path, help="Copy the presets and filters there, with their folders."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace other files of the same names.")] = False,
 ) -> None:
-    """List or copy the presets (.cfg) for Paraver."""
-    from nsys2prv_ng.bundled.presets import WORKSPACES, install_presets, list_presets
+    """List or copy the presets (.cfg) and filters (.xml) for Paraver."""
+    from nsys2prv_ng.bundled.presets import WORKSPACES, install_presets, list_filters, list_presets
 
     if install is not None:
         copies = install_presets(install, force=force)
-        print(f"{install}: {len(copies)} presets; open them in wxParaver with File, Load Configuration")
+        filters = len(list_filters())
+        print(f"{install}: {len(copies) - filters} presets; open them in wxParaver with File, Load Configuration")
+        print(f"{install / 'filters'}: {filters} files for Paraver's own filter, which make a trace smaller")
         print(f"{install / WORKSPACES}: copy it to ~/.paraver/ to have them in wxParaver's menu Hints")
         return
-    presets = list_presets()
+    presets = [*list_presets(), *(replace(own, name=f"{own.name}.xml") for own in list_filters())]
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         for preset in presets:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.bundled.presets import install_presets, list_presets
+from nsys2prv_ng.bundled.presets import install_presets, list_filters, list_presets
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.conftest import REPOSITORY
 
@@ -20,15 +20,23 @@ CFGS = REPOSITORY / "cfgs"
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.cfg")}
+    """Presets and filters by path."""
+    files = (*folder.rglob("*.cfg"), *folder.rglob("filters/*.xml"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def test_every_preset_is_listed_with_the_first_line_of_its_description() -> None:
     listed = list_presets()
-    assert {f"{preset.name}.cfg" for preset in listed} == set(files_of(CFGS))
+    assert {f"{preset.name}.cfg" for preset in listed} == {name for name in files_of(CFGS) if name.endswith(".cfg")}
     for preset in listed:
         before, _, after = (CFGS / f"{preset.name}.cfg").read_text().partition("ConfigFile.BeginDescription\n")
         assert before and preset.summary == after.split("\n")[0] != ""
+
+
+def test_every_filter_is_listed_with_its_comment() -> None:
+    listed = {own.name: own for own in list_filters()}
+    assert {f"{name}.xml" for name in listed} == {f"filters/{path.name}" for path in CFGS.glob("filters/*.xml")}
+    assert all(f"<!-- {own.summary} -->" in own.path.read_text() for own in listed.values())
 
 
 def test_the_wheel_has_every_folder_of_presets() -> None:
@@ -44,7 +52,7 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
 
 def test_installed_presets_are_copies(tmp_path: Path) -> None:
     folder = tmp_path / "my" / "cfgs"
-    assert sorted(install_presets(folder, force=False)) == sorted(folder.rglob("*.cfg"))
+    assert {path.relative_to(folder).as_posix() for path in install_presets(folder, force=False)} == set(files_of(CFGS))
     assert files_of(folder) == files_of(CFGS)
     install_presets(folder, force=False)  # the same files again are no loss
 

@@ -84,7 +84,7 @@ def _matches(pattern: str, label: str) -> bool:
 
 
 def test_committed_files_match_the_declarations() -> None:
-    files = (*CFGS.glob("*/*.cfg"), *CFGS.glob("*.md"), *CFGS.glob("*.xml"))
+    files = (*CFGS.glob("*/*.cfg"), *CFGS.glob("*.md"), *CFGS.glob("*.xml"), *CFGS.glob("*/*.xml"))
     present = {path.relative_to(CFGS).as_posix() for path in files}
     wanted = make_files()
     assert present == set(wanted)
