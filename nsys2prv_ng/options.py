@@ -26,6 +26,16 @@ Paths = Iterable[AnyPath] | None
 MinDurations = Mapping[str, int] | None
 
 
+PARAVER_MEMORY = Option(
+    "Warn of a trace for which Paraver needs more memory than this (K, M, G, T), and print what helps; 0 never does.",
+    keyword_help="Warn of a trace for which Paraver needs more memory than this, in bytes; 0 never does.",
+    metavar="4G",
+    default="1G",
+    minimum=0,
+    unit="bytes",
+)
+
+
 def list_options(options: Callable[..., object]) -> dict[str, tuple[Any, Option]]:
     """Return (type, description) by the name of each field that the command line has as an option."""
     described = {}
@@ -297,6 +307,8 @@ class CompareOptions(JobOptions):
 class InspectOptions(ReadingOptions):
     """How to look into reports."""
 
+    paraver_memory: Annotated[int, PARAVER_MEMORY] = 2**30
+
 
 # ---- translate -------------------------------------------------------------------------------------------------------
 
@@ -388,6 +400,7 @@ class TraceOptions(_Checked):
             metavar="OTHER.pcf",
         ),
     ] = None
+    paraver_memory: Annotated[int, PARAVER_MEMORY] = 2**30
     force: Annotated[bool, Option("Replace a trace of the same name.")] = False
     stats: Annotated[
         AnyPath | None,

@@ -189,7 +189,7 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
 
     progress = options.progress or Progress()
     with announce_compilation(progress.note):
-        return run(list_some_reports(reports), progress, options.jobs or count_usable_cores())
+        return run(list_some_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
 
 
 @takes(CheckOptions)

@@ -119,6 +119,7 @@ def _make_trace_plan(
         stats=to_path(options.stats),
         labels_from=to_path(options.labels_from),
         force=options.force,
+        paraver_memory=options.paraver_memory,
         summary=options.summary,
     )
 

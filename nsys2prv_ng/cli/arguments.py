@@ -77,7 +77,9 @@ def parse_min_durations(texts: Iterable[str]) -> dict[str, int]:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size with a unit, like 2G."""
+    """Return the bytes of a size with a unit, like 2G; 0 needs no unit."""
+    if text.strip() == "0":
+        return 0
     match = _SIZE.fullmatch(text.strip())
     if not match:
         raise UsageError("write a size with a unit (K, M, G, T), like 2G")

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, with_options
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options import InspectOptions
+from nsys2prv_ng.options import InspectOptions, TranslateOptions
 from nsys2prv_ng.runtime.progress import choose_progress
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.inspection.inspect import Inspection
 
 _FILE_WIDTH = 100
 """Characters of a line where the output is no terminal."""
@@ -33,7 +39,20 @@ def inspect(
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _FILE_WIDTH
         print(format_inspection(inspection, width))
+        _print_remedies(inspection, reports, options)
     if inspection.faults:
         others = len(inspection.faults) - 1
         more = f" (and {others} more, listed above)" if others else ""
         raise TranslationError(escape_text(inspection.faults[0]) + more)
+
+
+def _print_remedies(inspection: Inspection, reports: Sequence[Path], options: InspectOptions) -> None:
+    """Print how to translate less, if a trace of all of it would be too large."""
+    from nsys2prv_ng.cli.remedies import Given, print_remedies
+    from nsys2prv_ng.inspection.load_estimate import estimate_details
+
+    load, details = inspection.load, estimate_details(inspection.rows_of_sources)
+    duration = max((report.duration_ns for report in inspection.reports), default=0)
+    chosen = TranslateOptions(paraver_memory=options.paraver_memory, jobs=options.jobs)
+    given = Given(reports, Path("trace.prv"), chosen, inspection.list_selectable_sources(), is_written=False)
+    print_remedies(load, details, duration, load.text_bytes, given)

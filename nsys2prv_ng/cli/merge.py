@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import with_options
-from nsys2prv_ng.options import MergeOptions
+from nsys2prv_ng.options import JobOptions, MergeOptions, TranslateOptions
 from nsys2prv_ng.runtime.progress import choose_progress
 
 
@@ -28,6 +29,12 @@ def merge(
     if result is None or quiet:
         return
     print(result.text())
+    from nsys2prv_ng.cli.remedies import Given, print_remedies
+
+    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    chosen = TranslateOptions(**shared, paraver_memory=options.paraver_memory)
+    given = Given([folder], output, chosen, [], is_written=True)
+    print_remedies(result.load, {}, result.duration_ns, result.bytes, given)
     if result.summary is not None:
         from nsys2prv_ng.summary.text import format_summary
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
 from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
 from nsys2prv_ng.inspection.contents import Obstacle, ReportContents, UntranslatedRows, read_contents
+from nsys2prv_ng.inspection.load_estimate import estimate_load
 from nsys2prv_ng.job.read_reports import make_sort_key
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.paraver.load_cost import LoadCost, warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
@@ -118,6 +120,22 @@ class Inspection:
         return reports_of_node
 
     @property
+    def rows_of_sources(self) -> dict[str, int]:
+        """The rows of each source in all readable reports."""
+        counted = [source.name for source in SOURCES if source.counted_tables]
+        return {name: sum(report.sources[name] for report in self.reports) for name in counted}
+
+    def list_selectable_sources(self) -> list[str]:
+        """Return the names of the sources that a trace of all of it has events of, for the option `sources`."""
+        derived = {name for report in self.reports for name in report.derived}
+        return [s.name for s in SOURCES if s.name in derived or self.rows_of_sources.get(s.name)]
+
+    @property
+    def load(self) -> LoadCost:
+        """An estimate of what a trace of all of it costs Paraver."""
+        return estimate_load(self.rows_of_sources)
+
+    @property
     def faults(self) -> list[str]:
         """The reasons why a translation would skip some of these reports."""
         unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
@@ -135,7 +153,7 @@ class Inspection:
                 source.name: {
                     "title": source.title,
                     "row": source.noun,
-                    "rows": sum(report.sources[source.name] for report in self.reports),
+                    "rows": self.rows_of_sources[source.name],
                     "reports": sum(report.sources[source.name] > 0 for report in self.reports),
                 }
                 for source in SOURCES
@@ -148,14 +166,20 @@ class Inspection:
                 "rows": sum(report.rows for report in self.reports),
                 "tasks": self.tasks,
             },
+            "estimate": {
+                "trace_bytes": self.load.text_bytes,
+                "paraver_memory": self.load.memory,
+                "paraver_seconds": self.load.seconds,
+            },
             "warnings": self.warnings,
         }
 
 
-def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspection:
+def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memory: int = 0) -> Inspection:
     """Inspect reports, up to `jobs` at once. Reports without an export are exported, and those exports deleted again.
 
-    Raises UsageError for a report that is named twice.
+    `paraver_memory`: bytes above which a warning says that a trace is too large; 0 is no limit. Raises UsageError for
+    a report that is named twice.
     """
     with _provide_exports(reports, progress, jobs) as exports_or_errors:
         exports = {report: export for report, export in exports_or_errors.items() if isinstance(export, Path)}
@@ -172,7 +196,9 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int) -> Inspectio
         for path, why in errors.items()
     ]
     unreadable.sort(key=lambda report: report.file)
-    return _combine(contents, unreadable) if contents else Inspection([], unreadable)
+    inspection = _combine(contents, unreadable) if contents else Inspection([], unreadable)
+    inspection.warnings.extend(warn_of_load(inspection.load, paraver_memory))
+    return inspection
 
 
 @contextmanager

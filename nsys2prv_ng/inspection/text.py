@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nsys2prv_ng.inspection.inspect import InspectedReport, Inspection, count_messages
+from nsys2prv_ng.paraver.load_cost import format_memory, format_seconds
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.files import get_report_name
 from nsys2prv_ng.sources import DERIVED, SOURCES
@@ -164,6 +165,13 @@ def _format_sources(inspection: Inspection, width: int) -> str:
     if not several:
         lines = [(name, rows, kind) for name, rows, *_, kind in lines]
     text = format_table(lines, text_last=True)
+    load = inspection.load
+    text += _wrap(
+        f"a trace of all of it: {format_memory(load.text_bytes)}; Paraver loads it in"
+        f" {format_seconds(load.seconds)}, with {format_memory(load.memory)} of memory",
+        width,
+        "",
+    )
     if derived:
         text += _wrap(f"derived in a trace: {', '.join(derived)}", width, "")
     if absent:

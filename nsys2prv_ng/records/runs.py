@@ -35,6 +35,8 @@ class RunFacts(NamedTuple):
     """Number of records by kind."""
     events: int
     """Intervals, points and communications."""
+    pairs: int
+    """Type:value pairs of the event lines."""
 
     def has_events_on(self, places: IntArray) -> bool:
         """Return whether any event is on one of these places."""
@@ -87,7 +89,7 @@ def _collect_facts(records: Records) -> RunFacts:
     place_last = np.full(places, _NEVER[1], np.int64)
     used = np.zeros(int(records.handle.max(initial=0)) + 1, np.bool_)
     kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
-    events, first, last = _gather_facts(
+    events, pairs, first, last = _gather_facts(
         records.time,
         records.tie,
         records.place,
@@ -101,7 +103,7 @@ def _collect_facts(records: Records) -> RunFacts:
         kinds,
     )
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
-    return RunFacts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events)
+    return RunFacts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events, pairs)
 
 
 @compiled
@@ -117,8 +119,8 @@ def _gather_facts(
     place_last: IntArray,
     used: BoolArray,
     kinds: IntArray,
-) -> tuple[int, int, int]:
-    events = 0
+) -> tuple[int, int, int, int]:
+    events = pairs = 0
     low = high = time[0]
     for i in range(time.size):
         t = other = time[i]
@@ -127,6 +129,7 @@ def _gather_facts(
             events += 1
         if kind[i] == rec.EVENT:
             p = place[i]
+            pairs += first[i + 1] - first[i]
             place_first[p] = min(place_first[p], t)
             place_last[p] = max(place_last[p], t)
             for j in range(first[i], first[i + 1]):
@@ -137,4 +140,4 @@ def _gather_facts(
             other = value[first[i] + 1]
         low = min(low, t, other)
         high = max(high, t, other)
-    return events, low, high
+    return events, pairs, low, high

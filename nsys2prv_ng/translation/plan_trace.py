@@ -19,6 +19,7 @@ from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
+from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.records import columns as rec
@@ -49,6 +50,8 @@ class TranslationPlan(ReadOptions):
     """A .pcf whose numbers of types and names are kept."""
     force: bool = False
     """Replace files of the same names."""
+    paraver_memory: int = 0
+    """Bytes of Paraver's memory above which the trace is too large; 0 is no limit."""
     summary: bool = False
     """Sum up the job as well."""
 
@@ -81,6 +84,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
     summary = compute_summary(job, waits, late, path) if plan.summary else None
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if job.finds_waits else ())]
+    warnings += warn_of_load(measure_load(placed.run for placed in runs), plan.paraver_memory)
     if job.is_empty:
         warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
     result = TranslationResult(
@@ -102,6 +106,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
         warnings=warnings,
         messages=_count_messages(job.reports),
         clocks=job.alignment,
+        pairs=sum(placed.run.facts.pairs for placed in runs),
         summary=summary,
     )
     return TracePlan(
@@ -173,6 +178,7 @@ def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
         account.read += result.read
         account.written += result.written
         account.closed_at_end += result.closed
+        account.load += measure_load(result.runs)
         for reason, count in result.dropped.items():
             account.drop(reason, count)
     return account

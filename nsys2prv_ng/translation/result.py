@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
+from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
 from nsys2prv_ng.text.formatting import count_noun, format_utc
 from nsys2prv_ng.text.tables import format_table
 
@@ -31,6 +32,8 @@ class SourceAccount:
     written: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     closed_at_end: int = 0
+    load: LoadCost = field(default_factory=LoadCost)
+    """Its records in the trace, without states."""
 
     def drop(self, reason: str, count: int) -> None:
         """Count events that are not in the trace, by the reason."""
@@ -78,8 +81,25 @@ class TranslationResult:
     warnings: list[str]
     messages: NsysMessages = field(default_factory=lambda: NsysMessages(0, 0, 0, 0))
     clocks: Alignment | None = None
+    pairs: int = 0
+    """Number of type:value pairs in the event lines: each is a record of Paraver."""
     summary: JobSummary | None = None
     """The first numbers of the job, if they were asked for."""
+
+    @property
+    def load(self) -> LoadCost:
+        """What the trace costs Paraver."""
+        return LoadCost(self.states, self.events, self.pairs, self.communications)
+
+    @property
+    def paraver_memory(self) -> int:
+        """Estimate of the memory that Paraver needs for the trace."""
+        return self.load.memory
+
+    @property
+    def paraver_seconds(self) -> float:
+        """Estimate of the time that Paraver needs to load the trace; its order of magnitude is right."""
+        return self.load.seconds
 
     @property
     def start_utc(self) -> str:
@@ -91,7 +111,8 @@ class TranslationResult:
         fields = asdict(replace(self, clocks=None, summary=None))
         for name, part in (("clocks", self.clocks), ("summary", self.summary)):
             fields[name] = part.to_dict() if part is not None else None
-        return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields}
+        load = {"paraver_memory": self.paraver_memory, "paraver_seconds": self.paraver_seconds}
+        return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields, **load}
 
     def text(self, *, verbose: bool = False) -> str:
         """Return the accounts for a terminal or a log; `verbose` adds the clocks and a line for each report."""
@@ -123,6 +144,8 @@ class TranslationResult:
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
             f" {self.bytes / 1e6:.1f} MB{compressed} in {self.seconds:.1f} s"
         )
+        memory = format_memory(self.paraver_memory)
+        lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")
         if self.clocks is not None and (self.clocks.is_corrected or verbose):
             lines.append(self.clocks.text())
         if verbose:

@@ -550,7 +550,7 @@ def test_json_is_stable():
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found == look_at(*reports).to_dict() and found["version"] == 1
-    assert list(found) == ["version", "reports", "unreadable", "nodes", "sources", "totals", "warnings"]
+    assert list(found) == ["version", "reports", "unreadable", "nodes", "sources", "totals", "estimate", "warnings"]
     assert set(found["reports"][0]) == {
         *("file", "bytes", "node", "host", "nsys_version", "schema_version", "begin_utc_ns", "begin_utc"),
         *("duration_ns", "ranks", "tasks", "other_processes", "gpus", "sources", "derived", "tables", "rows"),

@@ -63,7 +63,7 @@ def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
     with LocalStore(tmp_path_factory.getbasetemp(), 10**6) as store:
         facts = store_records(records, store, on_common_clock=True)[0].facts
     spans: dict[int, list[int]] = {}
-    handles, times, kinds = set(), [], dict.fromkeys(rec.KINDS, 0)
+    handles, times, kinds, pairs = set(), [], dict.fromkeys(rec.KINDS, 0), 0
     for i in range(len(records)):
         time, words = int(records.time[i]), slice(records.first[i], records.first[i + 1])
         kinds[int(records.kind[i])] += 1
@@ -71,12 +71,14 @@ def test_facts_equal_a_loop_over_the_records(tmp_path_factory, seed, n):
         if records.kind[i] == rec.EVENT:
             spans.setdefault(int(records.place[i]), []).append(time)
             handles |= set(records.handle[words].tolist())
+            pairs += len(records.handle[words])
         elif records.kind[i] == rec.STATE:
             times.append(int(records.value[words][0]))
         else:
             times += records.value[words][:3].tolist()
     assert (facts.first, facts.last) == (min(times), max(times))
     assert facts.kinds == kinds
+    assert facts.pairs == pairs
     assert set(facts.handles.tolist()) == handles
     assert facts.events == rec.count_events(records)
     limits = zip(facts.place_first, facts.place_last, strict=True)

@@ -1,0 +1,94 @@
+"""Writes commands that can be pasted into a shell: what was typed, with other options."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nsys2prv_ng.options import MinDurations, Names, Numbers, StepWindow, TimeWindow, list_options
+from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
+from nsys2prv_ng.text.option import Option
+
+_FEW = 3
+"""Reports that are written one by one."""
+
+
+def quote(word: str | Path) -> str:
+    """Return a word for a shell. What a terminal would obey is escaped as bash, ksh and zsh read it: $'...'."""
+    text = os.fspath(word)
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (chr(byte) if 32 <= byte < 127 and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(text))
+    return "$'" + "".join(escaped) + "'"
+
+
+def quote_path(path: str | Path) -> str:
+    """Return a path for a shell; one that begins with a dash is no option."""
+    text = os.fspath(path)
+    return quote(f"./{text}" if text.startswith("-") else text)
+
+
+def quote_reports(reports: Sequence[Path]) -> str:
+    """Return reports for a shell: as one pattern if that names no other file and there are many."""
+    if len(reports) <= _FEW:
+        return " ".join(map(quote_path, reports))
+    names = [report.name for report in reports]
+    start = _find_common_start(names)
+    end = _find_common_start([name[len(start) :][::-1] for name in names])[::-1]
+    folder = reports[0].parent
+    is_pattern = start and len({report.parent for report in reports}) == 1
+    with suppress(OSError):
+        found = {entry.name for entry in folder.iterdir() if entry.name.startswith(start) and entry.name.endswith(end)}
+        if is_pattern and found == set(names):
+            return f"{quote_path(folder / start)}*{quote(end) if end else ''}"
+    return " ".join(map(quote_path, reports))
+
+
+def _find_common_start(texts: Sequence[str]) -> str:
+    """Return the longest text with which all texts start."""
+    least, most = min(texts), max(texts)
+    return least[: next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), len(least))]
+
+
+def spell_options(options: object, without: Iterable[str] = ()) -> list[str]:
+    """Return the words for options that are not their defaults, as they are typed."""
+    words: list[str] = []
+    default = type(options)()
+    for name, (kind, option) in list_options(type(options)).items():
+        value = getattr(options, name)
+        if name not in without and value != getattr(default, name):
+            flag = option.get_flag(name)
+            for typed in _spell_value(value, kind, option):
+                words += [flag, quote(typed)] if typed else [flag]
+    return words
+
+
+def _spell_value(value: Any, kind: Any, option: Option) -> list[str]:
+    """Return the value of an option as it is typed, once for each time; an empty text for a flag."""
+    if kind is bool:
+        return [""]
+    if kind == MinDurations:
+        return [f"{source}={format_duration(length)}" for source, length in value.items()]
+    if kind in (TimeWindow, StepWindow):
+        spell = format_duration if kind == TimeWindow else str
+        return [":".join("" if limit is None else spell(limit) for limit in value)]
+    if kind == Numbers:
+        return [format_number_ranges(sorted(value))]
+    if option.repeats:
+        return list(value)
+    if kind == Names:
+        return [",".join(value)]
+    if option.unit == "ns":
+        return [format_duration(value)]
+    if option.unit == "bytes":
+        return [f"{value / 2**10:.10f}".rstrip("0").rstrip(".") + "K" if value else "0"]
+    return [os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+
+
+def join_command(command: str, *words: str) -> str:
+    """Return a command of the program, with words that are quoted."""
+    return " ".join(["nsys2prv-ng", command, *words])

@@ -1,0 +1,48 @@
+"""Estimates what a trace of some reports would cost Paraver, from the number of rows of each source.
+
+The records of a row are rounded means over the reports of 23 jobs (benchmarks/paraver_estimate.py); what is derived
+from an operation, a call or a range counts with it: its state, the line from its launch, activity of the GPU, waits,
+the critical path. docs/development/performance.md has the estimates beside what the traces cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nsys2prv_ng.paraver.load_cost import LoadCost
+
+_PER_ROW = {
+    "kernels": LoadCost(states=1, events=7, pairs=24, communications=1),
+    "memory_operations": LoadCost(states=1, events=7, pairs=15, communications=1),
+    "cuda_graphs": LoadCost(events=1.5, pairs=3.5),
+    "cuda_api": LoadCost(events=2, pairs=2),
+    "cuda_sync": LoadCost(events=1.6, pairs=5.2),
+    "cuda_memory": LoadCost(events=0.1, pairs=0.1),
+    "gpu_metrics": LoadCost(events=0.03, pairs=1),
+    "nvtx": LoadCost(events=3, pairs=3.5),
+    "nccl": LoadCost(events=7, pairs=14, communications=0.2),
+    "mpi": LoadCost(states=2, events=4, pairs=7, communications=0.3),
+    "os_runtime": LoadCost(states=0.5, events=0.7, pairs=0.7),  # most calls are shorter than --osrt-min
+    "scheduling": LoadCost(events=0.25, pairs=0.25),
+    "cpu_samples": LoadCost(events=0.6, pairs=1),
+}
+_OTHERS = LoadCost(events=2, pairs=2.5)
+_LAUNCHED = ("kernels", "memory_operations")
+
+
+def estimate_load(rows: Mapping[str, int]) -> LoadCost:
+    """Return the records of a trace of all sources, by the number of rows of each."""
+    return sum((_find_cost(source) * number for source, number in rows.items()), LoadCost())
+
+
+def estimate_details(rows: Mapping[str, int]) -> dict[str, LoadCost]:
+    """Return the records of each source; lines from launches are part of no other."""
+    details = {source: _find_cost(source) * number for source, number in rows.items()}
+    lines = sum(details[source].communications for source in _LAUNCHED if source in details)
+    launched = {source: replace(details[source], communications=0) for source in _LAUNCHED if source in details}
+    return details | launched | {"launch_lines": LoadCost(communications=lines)}
+
+
+def _find_cost(source: str) -> LoadCost:
+    return _PER_ROW.get(source, _OTHERS)

@@ -1,0 +1,109 @@
+"""Estimates the memory and the time that Paraver needs to load a trace, from the number of its records.
+
+Paraver holds every record of a trace in memory: one for each type:value pair of an event line, two for a state, eight
+for a communication. The figures are fitted to loads of paramedir, whose reader is that of wxParaver
+(benchmarks/paraver_load.py; docs/development/performance.md has them). Memory is within a tenth of what was measured
+for traces that need more than 100 MB. Time depends on the machine: elsewhere only its order of magnitude is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # with them come libraries that an estimate does not need
+    from nsys2prv_ng.records.runs import Run
+
+_PROGRAM_BYTES, _STATE_BYTES, _PAIR_BYTES, _COMMUNICATION_BYTES = 14e6, 100, 45, 420
+_PROGRAM_S, _STATE_S, _PAIR_S, _COMMUNICATION_S = 0.06, 0.46e-6, 0.22e-6, 2.0e-6
+_EVENT_TEXT, _PAIR_TEXT, _STATE_TEXT, _COMMUNICATION_TEXT = 23, 8, 41, 90
+"""Bytes of the .prv: of an event line without its pairs, of a pair, and of the two other kinds of line."""
+
+WXPARAVER_LIMIT = 500_000_000
+"""Bytes of a .prv above which wxParaver asks whether to cut it, unless its user has set another size."""
+
+
+@dataclass(frozen=True)
+class LoadCost:
+    """The records of a trace, or of a part of it: lines of states, of events and of communications, and pairs."""
+
+    states: float = 0
+    events: float = 0
+    pairs: float = 0
+    """Type:value pairs of the event lines."""
+    communications: float = 0
+
+    def __add__(self, other: LoadCost) -> LoadCost:
+        return LoadCost(
+            self.states + other.states,
+            self.events + other.events,
+            self.pairs + other.pairs,
+            self.communications + other.communications,
+        )
+
+    def __mul__(self, number: float) -> LoadCost:
+        return LoadCost(self.states * number, self.events * number, self.pairs * number, self.communications * number)
+
+    @property
+    def record_memory(self) -> int:
+        """Bytes of memory for the records alone."""
+        return round(self.states * _STATE_BYTES + self.pairs * _PAIR_BYTES + self.communications * _COMMUNICATION_BYTES)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory for a trace of these records."""
+        return round(_PROGRAM_BYTES) + self.record_memory
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to load a trace of these records."""
+        return _PROGRAM_S + self.states * _STATE_S + self.pairs * _PAIR_S + self.communications * _COMMUNICATION_S
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the .prv, by the usual lengths of lines: for traces that are not written yet."""
+        return round(
+            self.states * _STATE_TEXT
+            + self.events * _EVENT_TEXT
+            + self.pairs * _PAIR_TEXT
+            + self.communications * _COMMUNICATION_TEXT
+        )
+
+
+def measure_load(runs: Iterable[Run]) -> LoadCost:
+    """Return the records of some runs."""
+    from nsys2prv_ng.records import columns as rec
+
+    load = LoadCost()
+    for run in runs:
+        kinds = run.facts.kinds
+        load += LoadCost(kinds[rec.STATE], kinds[rec.EVENT], run.facts.pairs, kinds[rec.COMMUNICATION])
+    return load
+
+
+def warn_of_load(load: LoadCost, limit: int) -> list[str]:
+    """Return a warning if Paraver needs more than `limit` bytes for a trace; 0 is no limit."""
+    if not 0 < limit < load.memory:
+        return []
+    return [
+        f"too large a trace: Paraver needs {format_memory(load.memory)} of memory for it, and"
+        f" {format_seconds(load.seconds)} to load it; the limit is {format_memory(limit).removeprefix('about ')}"
+    ]
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time as an order of magnitude: one digit, or "less than 1 s"."""
+    if seconds < 1:
+        return "less than 1 s"
+    step = 10 ** max(0, len(str(int(seconds))) - 1)
+    rounded = round(seconds / step) * step
+    return f"about {rounded} s" if rounded < 120 else f"about {round(seconds / 60)} min"
+
+
+def format_memory(size: float) -> str:
+    """Return a size with the digits that an estimate has."""
+    if size >= 0.95e9:
+        return f"about {size / 1e9:,.{1 if size < 9.95e9 else 0}f} GB"
+    megabytes = max(1, round(size / 1e6))
+    return f"about {megabytes if megabytes < 100 else round(megabytes, -1)} MB"
