@@ -16,7 +16,7 @@ import pytest
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.translation.translate import translate
-from tests.cfgs.test_generated import CFGS, _list_declared_labels
+from tests.cfgs.test_generated import CFGS, list_declared_labels
 from tests.conftest import SAMPLES
 
 PARAMEDIR = shutil.which("paramedir")
@@ -38,7 +38,7 @@ def read_kept(name: str) -> Callable[[int], bool]:
 
 
 def test_types_are_those_of_traces() -> None:
-    labels = _list_declared_labels()
+    labels = list_declared_labels()
     kept = {name: {labels[number] for number in labels if read_kept(name)(number)} for name in ("overview", "nccl")}
     assert all(label == "Step" or label.startswith("NVTX") for label in kept["overview"])
     assert {"Step", "NVTX range", "NVTX neSmiK range"} <= kept["overview"]
@@ -137,7 +137,7 @@ def test_paramedir_counts_kernels(trace: Path) -> None:
     # Paraver's numbers of counters of types, with global counters.
     numbers = {t.number // 10000 + 20000 + t.number % 10000: t.number for t in (types.KERNEL, types.NCCL_KERNEL)}
     numbers[types.MEMORY_BYTES.number] = types.MEMORY_BYTES.number
-    assert not set(numbers) - {types.MEMORY_BYTES.number} & set(_list_declared_labels())
+    assert not set(numbers) - {types.MEMORY_BYTES.number} & set(list_declared_labels())
     for fields in lines[1:]:
         if fields[0] == "2" and int(fields[6]) in numbers:
             key = fields[3], fields[4], numbers[int(fields[6])]

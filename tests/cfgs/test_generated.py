@@ -59,7 +59,7 @@ OTHER_METRICS = [
 ]
 
 
-def _list_declared_labels() -> dict[int, str]:
+def list_declared_labels() -> dict[int, str]:
     """Return the labels of all event types by number, without GPU metrics and NVTX domains without fixed numbers."""
     fixed: list[EventType] = []
     for value in vars(types).values():
@@ -112,7 +112,7 @@ def test_summaries_differ_and_are_one_line() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.path)
 def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None:
-    declared = _list_declared_labels()
+    declared = list_declared_labels()
     for events in _list_events(preset):
         for number, label in events.types:
             if number == TRACE_LACKS:
@@ -122,7 +122,7 @@ def test_numbers_and_labels_of_types_are_those_of_traces(preset: Preset) -> None
 
 
 def test_no_type_has_the_number_that_stands_beside_patterns() -> None:
-    assert TRACE_LACKS not in _list_declared_labels()
+    assert TRACE_LACKS not in list_declared_labels()
     assert TRACE_LACKS < families.GPU_METRIC_OTHERS
     assert not any(number <= TRACE_LACKS < number + families.NVTX_BLOCK for number in families.NVTX_RESERVED.values())
 
