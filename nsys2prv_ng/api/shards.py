@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes_two
@@ -12,7 +13,9 @@ from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import AnyPath, MergeOptions, ShardOptions
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.translation.result import TranslationResult
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.translation.result import TranslationResult
 
 
 @takes_two(ShardOptions)
