@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
-from nsys2prv_ng.paraver.checker.trace_stream import TraceStream
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 from nsys2prv_ng.paraver.read.row_reader import read_row
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -109,13 +109,7 @@ def _sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) -> TraceHeader:
-    first = stream.read_line()
-    if not first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"#Paraver"):
-        if stream.damage:
-            raise TranslationError(f"{stream.path}: cannot be read: {stream.damage}")
-        compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
-        raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
-    line = first.decode("latin-1").removesuffix("\n")
+    line = read_first_line(stream)
     if line.endswith("\r"):
         problems.add("carriage return", 1, "carriage return: lines must end with a line feed alone")
     return read_header(line.removesuffix("\r"), problems, warnings)

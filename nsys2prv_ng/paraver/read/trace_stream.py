@@ -113,3 +113,14 @@ class TraceStream:
         if self._progress is not None and position > self._reported:
             self._progress(position - self._reported)
         self._reported = position
+
+
+def read_first_line(stream: TraceStream) -> str:
+    """Return the first line of a trace. Raises TranslationError if it is not that of a Paraver trace."""
+    first = stream.read_line()
+    if not first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"#Paraver"):
+        if stream.damage:
+            raise TranslationError(f"{stream.path}: cannot be read: {stream.damage}")
+        compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
+        raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
+    return first.decode("latin-1").removesuffix("\n")
