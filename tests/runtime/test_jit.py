@@ -234,3 +234,23 @@ def test_everything_is_compiled_in_this_way():
     package = Path(nsys2prv_ng.__file__).parent
     direct = [path.name for path in package.rglob("*.py") if "njit" in path.read_text()]
     assert direct == ["jit.py"]
+
+
+def test_uncounted_functions_compute_the_same_and_keep_no_array(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    @jit.inlined_uncounted
+    def pick(values, at):
+        return values[at] if at < values.size else -1
+
+    @jit.compiled_uncounted
+    def total(values, order):
+        found = 0
+        for at in order:
+            found += pick(values, at)
+        return found
+
+    before = sys.getrefcount(INTEGERS)
+    assert total(INTEGERS, np.array([0, 2, 7])) == 2**53 + 5 - 1
+    assert sys.getrefcount(INTEGERS) == before
+    assert "NRT_" not in total.inspect_asm(total.signatures[0])
