@@ -7,12 +7,13 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api import check, compare, inspect, merge, shard, summarize, translate
+from nsys2prv_ng.api import check, compare, cut, inspect, merge, shard, summarize, translate
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.version import __version__
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison
+    from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.summary.model import JobSummary
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckResult",
     "Comparison",
+    "CutResult",
     "Inspection",
     "JobSummary",
     "ReportError",
@@ -30,6 +32,7 @@ __all__ = [
     "__version__",
     "check",
     "compare",
+    "cut",
     "inspect",
     "merge",
     "shard",
@@ -40,6 +43,7 @@ __all__ = [
 _RESULTS = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.model",
+    "CutResult": "cutting.result",
     "Inspection": "inspection.inspect",
     "JobSummary": "summary.model",
     "TranslationResult": "translation.result",

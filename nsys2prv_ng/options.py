@@ -164,7 +164,7 @@ _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions(_Checked):
-    """What a call that reads reports may use of the machine, and how it shows that."""
+    """What a call that reads reports or a trace may use of the machine, and how it shows that."""
 
     jobs: Annotated[
         int | None,
@@ -477,6 +477,28 @@ class CheckOptions(_Checked):
     progress: Progress | None = None
 
 
+# ---- cut -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutOptions(ReadingOptions):
+    """What to keep of a trace."""
+
+    time: Annotated[
+        TimeWindow,
+        Option(
+            "Only this time, as Paraver shows it, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",
+            keyword_help="Only this time: (from, to) in ns, as Paraver shows it; None is no limit.",
+            metavar="FROM:TO",
+            default="all",
+        ),
+    ] = None
+    ranks: Annotated[
+        Numbers, Option("Only these ranks, and the nodes that they ran on.", metavar="0-3,8", default="all")
+    ] = None
+    force: Annotated[bool, Option("Replace a trace of the same name.")] = False
+
+
 ALL_OPTIONS = (
     TranslateOptions,
     ShardOptions,
@@ -485,6 +507,7 @@ ALL_OPTIONS = (
     CompareOptions,
     InspectOptions,
     CheckOptions,
+    CutOptions,
 )
 """The options of all calls."""
 

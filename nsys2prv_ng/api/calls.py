@@ -18,6 +18,7 @@ from nsys2prv_ng.options import (
     AnyPath,
     CheckOptions,
     CompareOptions,
+    CutOptions,
     InspectOptions,
     JobOptions,
     SummaryOptions,
@@ -28,6 +29,7 @@ from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
+    from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.inspect import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
@@ -211,3 +213,24 @@ def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
     for cfg in options.cfg or ():
         result.cfgs[Path(cfg)] = check_cfg(Path(cfg), contents.config, contents.header, contents.types)
     return result
+
+
+@takes_two(CutOptions)
+def cut(trace: AnyPath, output: AnyPath, options: CutOptions) -> CutResult:
+    """Write a window of time, or some ranks, of a trace as a trace of its own, without the reports.
+
+    `trace`: a .prv or .prv.gz of any tool, with its .pcf and .row beside it. `output`: OUT.prv or OUT.prv.gz. The trace
+    is read from its start to the end of the window. After an error nothing is left under the name of the output.
+    """
+    from nsys2prv_ng.cutting.cut import Selection, cut_trace
+    from nsys2prv_ng.runtime.jit import announce_compilation
+    from nsys2prv_ng.runtime.limits import count_usable_cores
+
+    path, output = check_path("trace", trace), check_path("output", output)
+    if options.time is None and options.ranks is None:
+        raise UsageError("nothing to cut: choose a time, ranks, or both", see=("time", "ranks"))
+    selection = Selection(options.time, None if options.ranks is None else list(options.ranks))
+    progress = options.progress or Progress()
+    jobs = options.jobs or count_usable_cores()
+    with announce_compilation(progress.note):
+        return cut_trace(path, output, selection, progress, force=options.force, threads=jobs)

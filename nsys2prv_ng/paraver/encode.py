@@ -81,17 +81,17 @@ def _encode(
         w = first[i]
         buffer[p] = 48 + kind[i]
         p = _object(buffer, p + 1, objects, object_size, place[i])
-        p = _number(buffer, p, time[i] - origin)
+        p = write_number(buffer, p, time[i] - origin)
         if kind[i] == STATE:
-            p = _number(buffer, _colon(buffer, p), value[w] - origin)
-            p = _number(buffer, _colon(buffer, p), np.int64(handle[w]))
+            p = write_number(buffer, _colon(buffer, p), value[w] - origin)
+            p = write_number(buffer, _colon(buffer, p), np.int64(handle[w]))
         elif kind[i] == COMMUNICATION:
-            p = _number(buffer, _colon(buffer, p), value[w] - origin)
+            p = write_number(buffer, _colon(buffer, p), value[w] - origin)
             p = _object(buffer, p, objects, object_size, handle[w])
-            p = _number(buffer, p, value[w + 1] - origin)
-            p = _number(buffer, _colon(buffer, p), value[w + 2] - origin)
-            p = _number(buffer, _colon(buffer, p), value[w + 3])
-            p = _number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
+            p = write_number(buffer, p, value[w + 1] - origin)
+            p = write_number(buffer, _colon(buffer, p), value[w + 2] - origin)
+            p = write_number(buffer, _colon(buffer, p), value[w + 3])
+            p = write_number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
         else:
             for j in range(w, first[i + 1]):
                 # The texts ':type:' of the latest types are kept, since few types make up most of a trace.
@@ -100,7 +100,7 @@ def _encode(
                 if type_of_slot[slot] != number:
                     type_of_slot[slot] = number
                     text = types[slot]
-                    type_size[slot] = _colon(text, _number(text, _colon(text, 0), number))
+                    type_size[slot] = _colon(text, write_number(text, _colon(text, 0), number))
                 _eight_bytes(buffer, p, type_words[slot, 0])
                 _eight_bytes(buffer, p + 8, type_words[slot, 1])
                 p = _number_here(buffer, p + type_size[slot], value[j])
@@ -114,11 +114,11 @@ def _objects(texts: ByteArray, size: IntArray, cpu: IntArray, task: IntArray, th
     """Write ':cpu:1:task:thread:' of each row; there is one application."""
     for row in range(cpu.size):
         text = texts[row]
-        p = _number(text, _colon(text, 0), cpu[row])
+        p = write_number(text, _colon(text, 0), cpu[row])
         text[p] = 58
         text[p + 1] = 49
-        p = _number(text, _colon(text, p + 2), task[row])
-        p = _number(text, _colon(text, p), thread[row])
+        p = write_number(text, _colon(text, p + 2), task[row])
+        p = write_number(text, _colon(text, p), thread[row])
         size[row] = _colon(text, p)
 
 
@@ -136,7 +136,7 @@ def _colon(buffer: ByteArray, p: int) -> int:
 
 
 @compiled
-def _number(buffer: ByteArray, p: int, x: int) -> int:
+def write_number(buffer: ByteArray, p: int, x: int) -> int:
     """Write the digits of an int64 at p and return the position after them; the 7 bytes from there are overwritten."""
     return _number_here(buffer, p, x)
 

@@ -77,7 +77,7 @@ class TraceOutput:
     def write_text(self, suffix: str, text: str) -> None:
         """Write the whole .pcf or .row (`suffix`)."""
         try:
-            self._temporary[suffix].write_text(text, encoding="utf-8", newline="\n")
+            self._temporary[suffix].write_text(text, "utf-8", "surrogateescape", newline="\n")
         except OSError as error:
             raise _make_output_error(self._final[suffix], error) from None
 

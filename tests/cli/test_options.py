@@ -19,6 +19,7 @@ from nsys2prv_ng.options import (
     AnyPath,
     CheckOptions,
     CompareOptions,
+    CutOptions,
     InspectOptions,
     Paths,
     SummaryOptions,
@@ -33,6 +34,7 @@ CLASSES = {
     "compare": CompareOptions,
     "inspect": InspectOptions,
     "check": CheckOptions,
+    "cut": CutOptions,
     "slurm": ScriptOptions,
 }
 

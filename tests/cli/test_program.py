@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -72,6 +73,34 @@ def test_word_translate_and_quiet(reference, tmp_path):
 def test_check_accepts_it(reference):
     done = run("check", reference[0] / "out.prv")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_cut_writes_a_part_of_it(reference, tmp_path):
+    done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms", "-j", "1")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(
+        r"\S+part\.prv\.gz: [\d.]+ k?B, 0\.1 s to 0\.2 s of \S+out\.prv, \d+ rows; .* in [\d.]+ s\n", done.stdout
+    )
+    assert run("check", tmp_path / "part.prv.gz").returncode == 0
+    again = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms")
+    assert_one_line(again, 1)
+    assert "(see --force)" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nothing to cut: choose a time, ranks, or both (see --time, --ranks)"),
+        (("--time", "1s"), "--time 1s: write FROM:TO with units"),
+        (("--time", "900s:"), "--time: starts 900 s into a trace"),
+        (("--ranks", "7"), "--ranks: none of them is in the trace, which holds 0"),
+    ],
+)
+def test_cut_refuses_what_it_cannot_cut(reference, tmp_path, words, message):
+    done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv", *words)
+    assert_one_line(done, 2)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_check_refuses_a_damaged_trace(reference, tmp_path):

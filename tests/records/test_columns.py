@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.paraver.encode import RowNumbers, _number, encode
+from nsys2prv_ng.paraver.encode import RowNumbers, encode, write_number
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.columns import Pair
@@ -190,14 +190,14 @@ def test_clip_against_brute_force(seed, low, width):
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_digits_of_every_int64(number):
     buffer = np.zeros(32, np.uint8)
-    assert bytes(buffer[: _number(buffer, 0, number)]).decode() == str(number)
+    assert bytes(buffer[: write_number(buffer, 0, number)]).decode() == str(number)
 
 
 @pytest.mark.parametrize("power", range(19))
 def test_digits_at_powers_of_ten(power):
     buffer = np.zeros(32, np.uint8)
     for number in (10**power - 1, 10**power, -(10**power)):
-        assert bytes(buffer[: _number(buffer, 0, number)]).decode() == str(number)
+        assert bytes(buffer[: write_number(buffer, 0, number)]).decode() == str(number)
 
 
 INT64 = st.one_of(

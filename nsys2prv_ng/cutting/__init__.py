@@ -1,0 +1,1 @@
+"""Cuts a window of time, and ranks, out of a trace that is written."""

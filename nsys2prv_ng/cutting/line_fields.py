@@ -1,0 +1,203 @@
+"""Reads the fields of a line of a trace, and what an event does to the intervals of its row, in numba.
+
+Fields of a record are counted from 1, as in `paraver.checker.trace_lines`. That splits a whole block into columns; this
+reads line by line, since a cut copies most of a line as it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.cutting.type_roles import (
+    ACTIVITY_COLUMNS,
+    IDLE_STRETCH,
+    INTERVAL,
+    NO_ROLE,
+    QUANTITY,
+    look_up_role,
+)
+from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
+
+NEWLINE, RETURN, COLON, _MINUS, HASH, _ZERO, _NINE = 10, 13, 58, 45, 35, 48, 57
+TIME_AT = 1
+"""Where the fields of a line, which are numbered from 1, hold the place of its time in the block: the kind is known."""
+MOST_DIGITS = 18
+"""Most digits of a time or of the number of an object; values may have more."""
+OPENS, CLOSES, EMPTY, POINT, ACTIVITY = range(5)
+"""What lines do: open intervals, close some, open and close all that they give, give points, or activity of a GPU."""
+
+
+class Rows(NamedTuple):
+    """Objects of the trace: the first task of each application, the first row of each task, what is kept, new numbers.
+
+    `cpu`, `task` and `application` are the new numbers by the old ones: of CPUs from 1, of tasks and applications
+    from 0.
+    """
+
+    first_task: IntArray
+    first_row: IntArray
+    is_kept: BoolArray
+    cpu: IntArray
+    task: IntArray
+    application: IntArray
+    renumbers: bool
+
+
+class Pairs(NamedTuple):
+    """Room for the pairs of one line: types, values and roles."""
+
+    number: IntArray
+    value: IntArray
+    role: IntArray
+
+
+@inlined_uncounted
+def get_byte(text: ByteArray, at: int) -> int:
+    """Return a byte. An unsigned place needs no test for negative ones."""
+    return np.int64(text[np.uint64(at)])
+
+
+@inlined_uncounted
+def find_end(text: ByteArray, at: int) -> int:
+    while get_byte(text, at) != NEWLINE:
+        at += 1
+    return at
+
+
+@inlined_uncounted
+def _read_number(text: ByteArray, at: int) -> tuple[int, int]:
+    """Return the number at a place and the place after it; 0 for the latter if there is no number.
+
+    A number that does not fit 64 bits is cut to them, as Paraver does.
+    """
+    char = get_byte(text, at)
+    is_negative = False
+    if char == _MINUS:
+        is_negative = True
+        at += 1
+        char = get_byte(text, at)
+    first = at
+    value = np.int64(0)
+    while char >= _ZERO and char <= _NINE:  # a chain of comparisons takes four times as long
+        value = value * 10 + (char - _ZERO)
+        at += 1
+        char = get_byte(text, at)
+    if at == first:
+        at = 0
+    if is_negative:
+        value = -value
+    return value, at
+
+
+@inlined_uncounted
+def read_head(text: ByteArray, start: int, fields: IntArray) -> tuple[int, int]:
+    """Read the first six fields of a line; return its kind (0 for what is no record) and the place after them."""
+    kind = np.int64(text[start]) - _ZERO
+    if kind < 1 or kind > 3:
+        return 0, 0
+    at = start + 1
+    for field in range(2, 7):
+        if get_byte(text, at) != COLON:
+            return 0, 0
+        fields[TIME_AT] = at + 1
+        fields[field], at = _read_number(text, at + 1)
+        if at == 0 or fields[field] < 0 or at - fields[TIME_AT] > MOST_DIGITS:
+            return 0, 0
+    return kind, at
+
+
+@inlined_uncounted
+def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
+    """Read the fields of a state or communication from the 7th on; return the end of the line, 0 if it has others."""
+    for field in range(7, 9 if kind == 1 else 16):
+        if get_byte(text, at) != COLON:
+            return 0
+        fields[field], at = _read_number(text, at + 1)
+        if at == 0 or (fields[field] < 0 and field < 14):
+            return 0
+    if get_byte(text, at) == RETURN:
+        at += 1
+    return at if get_byte(text, at) == NEWLINE else 0
+
+
+@inlined_uncounted
+def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs: Pairs) -> tuple[int, int, int]:
+    """Read the pairs of an event; return their number, the end of the line (0 if it is no event), and what it does."""
+    count = intervals = ends = quantities = activities = 0
+    while get_byte(text, at) == COLON:
+        number, at = _read_number(text, at + 1)
+        if at == 0 or get_byte(text, at) != COLON:
+            return 0, 0, 0
+        value, at = _read_number(text, at + 1)
+        if at == 0:
+            return 0, 0, 0
+        role = look_up_role(keys, roles, number)
+        pairs.number[count], pairs.value[count], pairs.role[count] = number, value, role
+        count += 1
+        if role != NO_ROLE:
+            intervals += role == INTERVAL
+            ends += role == INTERVAL and value == 0
+            quantities += role == QUANTITY
+            activities += role == IDLE_STRETCH or (role > 0 and role <= ACTIVITY_COLUMNS)
+    if get_byte(text, at) == RETURN:
+        at += 1
+    if count == 0 or get_byte(text, at) != NEWLINE:
+        return 0, 0, 0
+    if intervals:
+        line_class = CLOSES if ends == intervals else (OPENS if ends == 0 else _classify_mixed(pairs, count))
+    elif quantities:
+        line_class = _classify_quantities(pairs, count)
+    else:
+        line_class = ACTIVITY if activities == count else POINT
+    return count, at, line_class
+
+
+@inlined_uncounted
+def find_row(rows: Rows, fields: IntArray, first: int) -> int:
+    """Return the row of the object in four fields; -1 for one that the header does not have."""
+    application, task, thread = fields[first + 1] - 1, fields[first + 2] - 1, fields[first + 3] - 1
+    if fields[first] >= rows.cpu.size or application < 0 or application >= rows.first_task.size - 1:
+        return -1
+    task += rows.first_task[application]
+    if task < rows.first_task[application] or task >= rows.first_task[application + 1]:
+        return -1
+    row = rows.first_row[task] + thread
+    if row < rows.first_row[task] or row >= rows.first_row[task + 1]:
+        return -1
+    return row
+
+
+# ---- what an event does ----------------------------------------------------------------------------------------------
+
+
+@compiled_uncounted
+def _classify_mixed(pairs: Pairs, count: int) -> int:
+    """Return whether any interval stays open behind a line that gives both ends and begins."""
+    for i in range(count):
+        if pairs.role[i] == INTERVAL and pairs.value[i] != 0:
+            later = i + 1
+            while later < count and (pairs.number[later] != pairs.number[i] or pairs.value[later] != 0):
+                later += 1
+            if later == count:
+                return OPENS
+    return EMPTY
+
+
+@compiled_uncounted
+def _classify_quantities(pairs: Pairs, count: int) -> int:
+    """Return what a line with quantities and no interval does: the line that ends them gives only zeros of them.
+
+    A quantity may be 0 where it begins. One that the line gives twice ends with it.
+    """
+    closes = True
+    opens = False
+    for i in range(count):
+        closes &= pairs.role[i] == QUANTITY and pairs.value[i] == 0
+        same = 0
+        for j in range(count):
+            same += pairs.number[j] == pairs.number[i] and (j <= i or pairs.value[j] == 0)
+        opens |= pairs.role[i] == QUANTITY and same == 1
+    return CLOSES if closes else (OPENS if opens else EMPTY)

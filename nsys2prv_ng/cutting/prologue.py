@@ -1,0 +1,116 @@
+"""What is before the records of a trace, and beside it: header, communicators, .pcf and .row; and the same of a cut."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.output import list_trace_files
+from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
+from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.paraver.read.row_reader import read_row
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
+
+NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
+_LINE = re.compile(r"#Paraver \(([^)]*)\):[^:_]*(_[^:]*)?:(.*)", re.ASCII | re.DOTALL)
+_DATE = "%d/%m/%Y at %H:%M"
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """The header of a trace, its texts, and what was read of the first line behind its communicators."""
+
+    header: TraceHeader
+    date: str
+    unit: str
+    objects: str
+    """Resources and applications, without the number of communicators."""
+    communicators: list[bytes]
+    head: bytes
+
+    @property
+    def ns(self) -> int:
+        """Length (ns) of the unit of times; without one, Paraver takes microseconds."""
+        return NS_OF_UNIT.get(self.unit, NS_OF_UNIT["_us"])
+
+    @property
+    def duration(self) -> int:
+        assert self.header.duration is not None
+        return self.header.duration
+
+
+def read_prologue(stream: TraceStream) -> Prologue:
+    """Read the first lines of a trace. Raises TranslationError if its header cannot be understood."""
+    line = read_first_line(stream).rstrip("\r\n")
+    problems = Findings(stream.path)
+    header = read_header(line, problems, Findings(stream.path))
+    match = _LINE.fullmatch(line)
+    if match is None or header.duration is None or not header.applications:
+        reason = problems.list_problems()[0].message if problems.list_problems() else "it cannot be read"
+        raise TranslationError(f"{stream.path}: its header is damaged: {reason}")
+    date, unit, objects = match.groups()
+    head = b""
+    communicators: list[bytes] = []
+    while len(communicators) < header.communicators:
+        head = stream.read_line()
+        if head[:1] not in (b"c", b"C", b"i", b"I"):
+            break
+        communicators.append(head.rstrip(b"\r\n"))
+        head = b""
+    if header.communicators:
+        objects = objects.rpartition(",")[0]
+    return Prologue(header, date, unit or "", objects, communicators, head)
+
+
+def format_header(prologue: Prologue, objects: str, communicators: list[bytes], begin: int, duration: int) -> bytes:
+    """Return the header of a cut. `begin`: its time 0 in the trace, `duration`: its length, both in the trace's unit.
+
+    The date is that of the begin, up to a minute early: the header of the trace has no seconds.
+    """
+    count = f",{len(communicators)}" if communicators else ""
+    line = f"#Paraver ({_move_date(prologue.date, begin * prologue.ns)}):{duration}{prologue.unit}:{objects}{count}"
+    return b"\n".join([line.encode("latin-1"), *communicators]) + b"\n"
+
+
+def _move_date(date: str, ns: int) -> str:
+    """Return a later date; one of another form stays as it is."""
+    try:
+        return (datetime.strptime(date, _DATE) + timedelta(microseconds=ns // 1000)).strftime(_DATE)
+    except (ValueError, OverflowError):
+        return date
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The .pcf and .row of a trace: their texts, empty where there is none, what they hold, and what is missing."""
+
+    pcf: str
+    row: str
+    config: ParaverConfig
+    names: dict[str, list[str]]
+    warnings: list[str]
+
+
+def read_labels(trace: Path) -> Labels:
+    """Read the .pcf and .row beside a trace, which may be missing."""
+    pcf, row, _ = list_trace_files(trace)
+    warnings: list[str] = []
+    config, names, texts = ParaverConfig(), {}, {pcf: "", row: ""}
+    for path, consequence in (
+        (pcf, "what is open at the limits is not known, and is not cut"),
+        (row, "objects have numbers for names"),
+    ):
+        try:
+            # As bytes that may be no text: the copy is as the file is.
+            texts[path] = path.read_bytes().decode("utf-8", "surrogateescape")
+            if path == pcf:
+                config = read_pcf(path, Findings(path), Findings(path))
+            else:
+                names = {level: part.names for level, part in read_row(path, Findings(path)).items()}
+        except OSError as error:
+            warnings.append(f"{path}: cannot be read ({error.strerror}): {consequence}")
+    return Labels(texts[pcf], texts[row], config, names, warnings)

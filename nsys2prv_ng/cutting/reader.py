@@ -1,0 +1,172 @@
+"""Reads blocks of a trace: one after the other where a limit of the window lies in them, or several at a time.
+
+A block that lies as a whole before the window, or within it, is read without what came before: its ends that close
+nothing in it close the last open intervals of the blocks before, since intervals of a type nest. So the cores share the
+reading, and the blocks join in their order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.cutting import lines
+from nsys2prv_ng.cutting.line_fields import MOST_DIGITS, Pairs, Rows
+from nsys2prv_ng.cutting.lines import Levels, Texts, Window, scan
+from nsys2prv_ng.cutting.open_lines import OpenLine, OpenLines, OpenPart
+from nsys2prv_ng.cutting.type_roles import TypeRoles
+
+
+class Block(NamedTuple):
+    """Whole lines of a trace, the place of the first in its text, and the times of the first and last (-1: unknown)."""
+
+    text: ByteArray
+    base: int
+    first: int
+    last: int
+
+
+class HeldPart(NamedTuple):
+    """Rows with values that hold: n rows, and for each its values (n x columns), CPU and last idle time (-1: none)."""
+
+    row: IntArray
+    value: IntArray
+    is_known: BoolArray
+    cpu: IntArray
+    idle_since: IntArray
+
+
+class Part(NamedTuple):
+    """What was read of a block alone."""
+
+    block: Block
+    progress: IntArray
+    texts: tuple[bytes, bytes, bytes]
+    """Lines in their place; states and communications that begin with the window."""
+    opened: OpenPart
+    held: HeldPart
+
+
+_TAIL = 4096
+"""Bytes in which the last line of a block is sought."""
+
+
+def make_block(text: ByteArray, base: int) -> Block:
+    """Make a block of whole lines."""
+    first = _read_time(text[:128].tobytes().split(b"\n", 1)[0])
+    tail = text[-_TAIL:].tobytes().split(b"\n")
+    is_whole = len(tail) > 2 or text.size <= _TAIL
+    return Block(text, base, first, _read_time(tail[-2]) if is_whole else -1)
+
+
+def _read_time(line: bytes) -> int:
+    """Return the time of a record, -1 for what is none or may be cut off."""
+    fields = line.split(b":", 6)
+    is_record = len(fields) == 7 and fields[0] in (b"1", b"2", b"3") and fields[5].isdigit()
+    return int(fields[5]) if is_record and len(fields[5]) <= MOST_DIGITS else -1
+
+
+class Reader:
+    """Reader of lines: of all of a trace, or of single blocks. `progress` is what `scan` says of it."""
+
+    def __init__(self, rows: Rows, roles: TypeRoles) -> None:
+        self._rows, self._roles = rows, roles
+        row_count = rows.is_kept.size
+        shape = row_count, len(roles.levels)
+        self._opened = OpenLines(row_count)
+        # Zeros take no memory before they are used.
+        known = np.zeros(shape, np.bool_), np.zeros(row_count, np.bool_)
+        self.levels = Levels(np.zeros(shape, np.int64), *known, np.zeros(row_count, np.int64), np.full(row_count, -1))
+        self.progress = np.zeros(lines.PROGRESS, np.int64)
+        self._room = -1
+        self._fields = np.zeros(16, np.int64)
+
+    def read_alone(self, block: Block, phase: int, window: Window) -> Part | None:
+        """Read a block without those before it; return None if it holds a limit of the window or is not sorted."""
+        self._opened.clear()
+        self.levels.has_any.fill(False)
+        self.levels.is_known.fill(False)
+        self.levels.idle_since.fill(-1)
+        self.progress.fill(0)
+        self.progress[lines.PHASE], self.progress[lines.BASE] = phase, block.base
+        if self.scan(block, window) != lines.BLOCK_READ:
+            return None
+        texts = self.take_texts()
+        return Part(block, self.progress.copy(), texts, self._opened.take(block.text, block.base), self._take_held())
+
+    def _take_held(self) -> HeldPart:
+        row = np.flatnonzero(self.levels.has_any)
+        value, is_known, _, cpu, idle_since = self.levels
+        return HeldPart(row, value[row], is_known[row], cpu[row], idle_since[row])
+
+    def start(self, block: Block) -> None:
+        """Begin with a block."""
+        self.progress[lines.BASE], self.progress[lines.AT] = block.base, 0
+
+    def scan(self, block: Block, window: Window) -> int:
+        """Go on with a block up to a limit of the window; return why it stops."""
+        size = block.text.size
+        if self.progress[lines.AT] == 0:
+            self._make_room(size)
+        return scan(
+            block.text,
+            size,
+            self.progress,
+            window,
+            self._rows,
+            self._roles.keys,
+            self._roles.roles,
+            self._opened.stacks,
+            self.levels,
+            self._pairs,
+            self._texts,
+            self._fields,
+        )
+
+    def _make_room(self, size: int) -> None:
+        """Make room for what a block can hold: a pair takes at least four bytes, and each time can grow by a digit."""
+        self._opened.make_room(size // 4 + 1)
+        if size > self._room:
+            self._room = size
+            self._pairs = Pairs(*np.zeros((3, size // 4 + 1), np.int64))
+            self._starts = np.arange(3, dtype=np.int64) * (2 * size + 64)
+            self._texts = Texts(np.empty(3 * (2 * size + 64), np.uint8), self._starts.copy())
+
+    def take_texts(self) -> tuple[bytes, bytes, bytes]:
+        """Return what is written since the last call: lines, and states and communications of the begin."""
+        text, end = self._texts
+        first, second, third = (
+            text[low:high].tobytes() for low, high in zip(self._starts.tolist(), end.tolist(), strict=True)
+        )
+        end[:] = self._starts
+        return first, second, third
+
+    def end_block(self, block: Block) -> None:
+        """Keep what a block leaves open."""
+        self._opened.keep(block.text, block.base)
+
+    def list_open(self, block: Block | None) -> list[OpenLine]:
+        """Return the open lines. `block` is that in which the reader is, if it is in one."""
+        text, base = (np.zeros(0, np.uint8), _BEHIND) if block is None else (block.text, block.base)
+        return self._opened.list_lines(text, base)
+
+    def add(self, part: Part) -> None:
+        """Go on behind a block that was read alone."""
+        row, value, is_known, cpu, idle_since = part.held
+        self.levels.value[row] = np.where(is_known, value, self.levels.value[row])
+        self.levels.is_known[row] |= is_known
+        self.levels.has_any[row] = True
+        self.levels.cpu[row] = cpu
+        self.levels.idle_since[row] = np.where(idle_since < 0, self.levels.idle_since[row], idle_since)
+        self._opened.add(part.opened, part.block.base)
+        if part.progress[lines.SKIPPED] and not self.progress[lines.SKIPPED]:
+            self.progress[lines.SKIPPED_LINE] = self.progress[lines.LINE] + part.progress[lines.SKIPPED_LINE]
+        for count in (lines.LINE, lines.SKIPPED, lines.STATES, lines.EVENTS, lines.COMMUNICATIONS):
+            self.progress[count] += part.progress[count]
+        self.progress[lines.TIME] = part.progress[lines.TIME]
+
+
+_BEHIND = 1 << 62
+"""A place behind every trace."""

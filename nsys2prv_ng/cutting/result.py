@@ -1,0 +1,40 @@
+"""What a cut wrote."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.text.formatting import count_noun, format_bytes
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """What a cut read and wrote. Times are ns of the trace that was cut, sizes bytes."""
+
+    trace: str
+    output: str
+    begin_ns: int
+    end_ns: int
+    tasks: int
+    rows: int
+    states: int
+    events: int
+    communications: int
+    bytes: int
+    """Length of the text of the .prv; `file_bytes` is that of its file, which may be compressed."""
+    file_bytes: int
+    seconds: float
+    warnings: list[str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as `json.dumps` takes them."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Return a line for a terminal or a log."""
+        return escape_unprintable(
+            f"{self.output}: {format_bytes(self.file_bytes)}, {self.begin_ns / 1e9:.9g} s to {self.end_ns / 1e9:.9g} s"
+            f" of {self.trace}, {count_noun(self.rows, 'row')}; {self.states:,} states, {self.events:,} event lines,"
+            f" {self.communications:,} communications in {self.seconds:.1f} s"
+        )

@@ -1,0 +1,125 @@
+"""What an event type does to the time after it, from its number and its labels: opens and closes, or holds a value.
+
+Lines of text have no classes as records have (`records.columns`): these roles are what tells a line that opens from one
+that closes. They are right for the traces of this package, and for others whose types label the value 0, as Extrae's
+do; other types count as points, which change nothing after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.read.pcf_reader import COUNTER_TYPES, ParaverConfig
+from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
+from nsys2prv_ng.runtime.jit import inlined_uncounted
+
+NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
+"""Roles of types, beside the columns of levels from 1. An interval is open from a value to its 0; a quantity that the
+same line gives ends with it, or, on a line without an interval, opens and closes as one. The length of an idle stretch
+is given at its end."""
+
+ACTIVITY = tuple(
+    event_type.number
+    for event_type in (
+        types.GPU_ACTIVITY,
+        types.KERNELS_RUNNING,
+        types.KERNELS_IN_FLIGHT,
+        types.GPU_ACTIVITY_WITH_WAITS,
+    )
+)
+"""Levels in the first columns: what a GPU does as a whole, which no trace knows after its end."""
+ACTIVITY_COLUMNS = len(ACTIVITY)
+MEMORY = tuple(event_type.number for event_type in types.MEMORY_LEVELS)
+QUANTITIES = frozenset(
+    event_type.number
+    for event_type in (
+        types.MEMORY_BYTES,
+        types.OPENACC_BYTES,
+        types.MPI_SENT_BYTES,
+        types.MPI_RECEIVED_BYTES,
+        types.MPI_BYTES,
+        types.MPI_SENDRECV_BYTES,
+        types.NCCL_BYTES,
+        types.NCCL_SEND_BYTES,
+        types.NCCL_RECEIVE_BYTES,
+        types.LATENESS,
+    )
+)
+"""What the end of an interval sets to 0 beside its own type."""
+_METRICS = (
+    range(families.GPU_METRIC_FIRST, families.GPU_METRIC_FIRST + families.GPU_METRIC_IDS),
+    range(families.GPU_METRIC_OTHERS, families.GPU_METRIC_OTHERS + families.GPU_METRIC_OTHERS_COUNT),
+    range(families.CPU_COUNTER_FIRST, families.CPU_COUNTER_FIRST + families.CPU_COUNTER_IDS),
+    range(families.NODE_METRIC_FIRST, families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT),
+)
+
+
+@dataclass(frozen=True)
+class TypeRoles:
+    """The roles of the types of a trace: an open hash table of them, and the types of the columns of levels."""
+
+    keys: IntArray
+    roles: IntArray
+    levels: list[int]
+    intervals: frozenset[int]
+    quantities: frozenset[int]
+
+
+def find_roles(config: ParaverConfig) -> TypeRoles:
+    """Return the roles of the types that a .pcf declares."""
+    intervals = frozenset(
+        number
+        for number, declared in config.types.items()
+        if number > 0 and (declared.values or {}).get(0) not in (None, NOTHING_RECORDED) and number not in ACTIVITY
+    )
+    quantities = QUANTITIES - intervals
+    levels = [*ACTIVITY, *(number for number in sorted(config.types) if _is_level(number, intervals))]
+    roles = dict.fromkeys(quantities, QUANTITY) | {types.GPU_IDLE_STRETCH.number: IDLE_STRETCH}
+    roles |= {number: column for column, number in enumerate(levels, 1)} | dict.fromkeys(intervals, INTERVAL)
+    return TypeRoles(*_make_table(roles), levels, intervals, quantities)
+
+
+def _is_level(number: int, intervals: Collection[int]) -> bool:
+    return number not in intervals and (number in MEMORY or any(number in metrics for metrics in _METRICS))
+
+
+def is_counter(number: int) -> bool:
+    """Return whether Paraver takes a type for a hardware counter, whose values belong to the time before them."""
+    return number in COUNTER_TYPES
+
+
+_FREE = -1
+_HIGHEST = 2**31 - 1
+"""The .pcf cannot declare higher types."""
+_FACTOR = 0x9E3779B1
+
+
+def _make_table(roles: dict[int, int]) -> tuple[IntArray, IntArray]:
+    """Return an open hash table of roles by type, at most half full."""
+    keys = np.full(1 << (2 * len(roles) + 1).bit_length(), _FREE, np.int64)
+    values = np.zeros(keys.size, np.int64)
+    for number, role in roles.items():
+        slot = (number * _FACTOR >> 16) & (keys.size - 1)
+        while keys[slot] != _FREE:
+            slot = (slot + 1) & (keys.size - 1)
+        keys[slot], values[slot] = number, role
+    return keys, values
+
+
+@inlined_uncounted
+def look_up_role(keys: IntArray, roles: IntArray, number: int) -> int:
+    """Return the role of a type in compiled code."""
+    if number <= 0 or number > _HIGHEST:
+        return NO_ROLE
+    slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative places
+    key = keys[slot]
+    while key != number and key != _FREE:
+        slot = (slot + np.uint64(1)) & np.uint64(keys.size - 1)
+        key = keys[slot]
+    return NO_ROLE if key == _FREE else roles[slot]
