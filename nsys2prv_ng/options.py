@@ -393,6 +393,13 @@ class TraceOptions(_Checked):
             keyword_help="The shortest interval to keep (ns) by source.",
         ),
     ] = None
+    fold_threads: Annotated[
+        bool,
+        Option(
+            "Show the host threads of a task that only make OS runtime or system calls on one row: their states"
+            " together, without their events."
+        ),
+    ] = False
     labels_from: Annotated[
         AnyPath | None,
         Option(

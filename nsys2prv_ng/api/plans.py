@@ -109,7 +109,12 @@ def _make_trace_plan(
     return TranslationPlan(
         sources=sources,
         source_options=source_options,
-        selection=replace(shared.selection, gpus=gpus, shortest=dict(options.min_duration or {})),
+        selection=replace(
+            shared.selection,
+            gpus=gpus,
+            shortest=dict(options.min_duration or {}),
+            folds_threads=options.fold_threads,
+        ),
         align=shared.align,
         find_waits=find_waits,
         strict=shared.strict,

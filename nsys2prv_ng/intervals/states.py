@@ -153,3 +153,44 @@ def fill_gaps(flat: FlatStates, first: IntArray, last: IntArray, filling: int) -
     row, begin, end = row[order], begin[order], end[order]
     gap = (row[1:] == row[:-1]) & (begin[1:] > end[:-1]) & (first <= last)[row[1:]]
     return FlatStates(row[1:][gap], end[:-1][gap], begin[1:][gap], np.full(int(gap.sum()), filling, np.int64))
+
+
+def unite(flat: FlatStates) -> FlatStates:
+    """Return states of which several may hold at a time on a row as flat ones: the lowest of them shows.
+
+    They are ordered by row and begin. Neighbouring pieces of one state are one state.
+    """
+    long = flat.end > flat.begin
+    row, begin, end, state = (column[long] for column in flat)
+    rows, times = np.tile(row, 2), np.concatenate([begin, end])
+    order = np.lexsort((times, rows))
+    step = np.repeat(np.array([1, -1]), row.size)
+    count = np.zeros(int(state.max(initial=0)) + 1, np.int64)
+    out = np.empty((4, rows.size), np.int64)
+    pieces = _unite(rows[order], times[order], np.tile(state, 2)[order], step[order], count, out)
+    return FlatStates(*out[:, :pieces])
+
+
+@compiled
+def _unite(row: IntArray, time: IntArray, state: IntArray, step: IntArray, count: IntArray, out: IntArray) -> int:
+    """Fill `out` with row, begin, end and state of each piece, and return how many there are."""
+    pieces = 0
+    shown = -1
+    for i in range(row.size):
+        count[state[i]] += step[i]
+        if i + 1 < row.size and row[i + 1] == row[i] and time[i + 1] == time[i]:
+            continue
+        lowest = -1
+        for one in range(count.size):
+            if count[one] > 0:
+                lowest = one
+                break
+        if lowest == shown:
+            continue
+        if shown >= 0:
+            out[2, pieces - 1] = time[i]
+        if lowest >= 0:
+            out[0, pieces], out[1, pieces], out[3, pieces] = row[i], time[i], lowest
+            pieces += 1
+        shown = lowest
+    return pieces

@@ -17,6 +17,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts
 from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.job.folding import drop_folded_events
 from nsys2prv_ng.job.join import join_sources, store_joined
 from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports
 from nsys2prv_ng.job.placement import (
@@ -159,7 +160,7 @@ def _place_reports(
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
 
-    whole = build_object_tree(reports, aligned.node_names)
+    whole = build_object_tree(reports, aligned.node_names, fold_threads=selection.folds_threads)
     kept = select_rows(whole, selection)
     drop_unselected_rows(reports, whole, kept, store, engine)
 
@@ -175,6 +176,7 @@ def _place_reports(
     zero = limits.first
     windows = choose_windows(reports, selection, steps, limits)
     rewrite_records(reports, selection, windows, store, engine)
+    drop_folded_events(reports, whole, store, engine)
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 

@@ -111,8 +111,10 @@ def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bo
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def build_object_tree(reports: Sequence[ReportRecords], node_names: Sequence[str]) -> ObjectTree:
-    """Make rows for the places of all reports.
+def build_object_tree(
+    reports: Sequence[ReportRecords], node_names: Sequence[str], *, fold_threads: bool = False
+) -> ObjectTree:
+    """Make rows for the places of all reports; `fold_threads` gives the idle threads of a task one row.
 
     Expects the times of the reports without repeated samples: they show which reports are capture ranges of one run.
     """
@@ -122,7 +124,7 @@ def build_object_tree(reports: Sequence[ReportRecords], node_names: Sequence[str
         parts.append(
             ReportPlaces(metadata=report.metadata, places=report.places, node=report.node, first=first, last=last)
         )
-    return build_tree(parts, node_names)
+    return build_tree(parts, node_names, fold_threads=fold_threads)
 
 
 def drop_unselected_rows(

@@ -198,7 +198,7 @@ def read_report(
             assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
             tick(1)
         evidence = _collect_evidence(reader, results, evidence_sources)
-        if reader.places.only_observed:
+        if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
     finally:

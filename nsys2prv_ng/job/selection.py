@@ -28,7 +28,7 @@ class Selection:
     these are not to be found. `steps`: first and last step, by number. `needs_steps`: skipping the
     warm-up where no steps are found is an error; otherwise it then restricts nothing. `nvtx_range`: only while such a
     range is open on any rank (the NVTX source finds its times). `shortest`: by source, the length (ns)
-    below which intervals go.
+    below which intervals go. `folds_threads`: the idle threads of a task share a row.
     """
 
     window: Window | None = None
@@ -40,6 +40,7 @@ class Selection:
     ranks: frozenset[int] | None = None
     gpus: frozenset[int] | None = None
     shortest: Mapping[str, int] = field(default_factory=dict)
+    folds_threads: bool = False
 
     @property
     def restricts_time(self) -> bool:

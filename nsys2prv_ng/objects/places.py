@@ -79,6 +79,8 @@ class Places:
         """Processes that have more than operating-system calls, which every launcher makes too."""
         self.only_observed: set[int] = set()
         """Ids of threads that made no call and were merely observed, as by the scheduler: they have no row."""
+        self.studied: set[int] = set()
+        """Ids of threads that made more than calls of the operating system, such as calls of CUDA or NVTX ranges."""
 
     def _find(self, place: Place) -> int | None:
         """Return the id of a place, if it has one."""
@@ -100,13 +102,17 @@ class Places:
         codes, distinct = pd.factorize(global_tid)
         ids = np.array([self._register(Thread(int(tid))) for tid in distinct], np.int64)
         self.only_observed.difference_update(ids.tolist())
+        if not system_calls:
+            self.studied.update(ids.tolist())
         self._note_tasks({int(tid) >> 24 for tid in distinct}, application, system_calls)
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
         """Note that these threads (or, by globalPid, processes) made calls that the trace does not show."""
-        known = {self._find(Thread(int(tid))) for tid in global_tid}
+        known = {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
         self.only_observed -= known
+        if not system_calls:
+            self.studied |= known
         self._note_tasks({int(tid) >> 24 for tid in global_tid}, application, system_calls)
 
     def observed_threads(self, global_tid: IntArray) -> IntArray:
@@ -142,6 +148,11 @@ class Places:
     def node_parts(self, parts: Sequence[NodePart]) -> IntArray:
         """Return ids of parts of the node."""
         return np.array([self._register(part) for part in parts], np.int64)
+
+    def has_idle_threads(self) -> bool:
+        """Return whether some thread made no more than calls of the operating system, as far as is known."""
+        idle = (number for number, place in enumerate(self.all) if isinstance(place, Thread))
+        return any(number not in self.studied and number not in self.only_observed for number in idle)
 
     def _note_tasks(self, processes: set[int], application: bool, system_calls: bool = False) -> None:
         self.called |= processes

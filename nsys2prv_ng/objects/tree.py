@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from itertools import count
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Places, Stream, Thread
-from nsys2prv_ng.paraver.model import TaskRows, TraceModel
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
+from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, name_rows
+from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
-from nsys2prv_ng.text.formatting import make_unique
 
 _GpuKey = tuple[str, int]
 
@@ -65,47 +63,25 @@ class ObjectTree:
     gpu_of_row: IntArray
     """Number of the GPU of each row of a stream or device, -1 for the others."""
     warnings: list[str]
+    folded: list[IntArray]
+    """Number of the folded thread of each place of each report, of all such threads; -1 for other places."""
 
 
-class RowKind(IntEnum):
-    """Kinds of rows, in the order in which a task shows them."""
+def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fold_threads: bool = False) -> ObjectTree:
+    """Make rows for every place of every report; `fold_threads` gives the idle threads of a task one row.
 
-    THREAD = 0
-    STREAM = 1
-    DEVICE = 2
-    NODE = 3
-    NODE_PART = 4
-
-
-class RowKey(NamedTuple):
-    """What a row is within its task, whichever reports have events there. Rows of a task are sorted by their keys."""
-
-    kind: RowKind
-    gpu: int
-    """Number of the GPU of a stream or device, -1 for the others."""
-    order: tuple[Any, ...]
-    """What distinguishes and sorts the rows of one kind and GPU."""
-
-
-class _Row(NamedTuple):
-    """A row of a task, with the first place that it was made for."""
-
-    key: RowKey
-    report: ReportPlaces
-    place: Place
-
-
-def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> ObjectTree:
-    """Make rows for every place of every report.
-
-    `reports` are in an order that does not depend on how they were named.
+    `reports` are in an order that does not depend on how they were named. Raises TranslationError if the rows are more
+    than Paraver takes.
     """
     tasks, warnings = _find_tasks(reports)
-    locator = _make_locator(reports, tasks, node_names)
+    idle = find_idle_threads(tasks)
+    folded = idle if fold_threads else {}
+    locator = _make_locator(reports, tasks, node_names, folded)
     located = [_locate_places(report, locator) for report in reports]
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
+    _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in idle.values()))
     row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
         model=_make_model(used, rows_of_task, node_names),
@@ -117,28 +93,57 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str]) -> Ob
         is_node=[task.process is None for task in used],
         gpu_of_row=np.array([key.gpu for _, key in keys], np.int64),
         warnings=warnings,
+        folded=_number_folded(reports, tasks, folded),
     )
+
+
+def _check_rows(rows: int, saved: int) -> None:
+    """Raise TranslationError for more rows than Paraver takes; `saved`: by how many folding makes them fewer."""
+    if rows > MAX_ROWS and saved:
+        raise TranslationError(
+            f"the trace would have {rows:,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
+            f" {rows - saved:,}: fold them, or select fewer ranks or sources",
+            see=("fold_threads", "ranks", "sources"),
+        )
+
+
+def _number_folded(
+    reports: Sequence[ReportPlaces], tasks: Sequence[Task], folded: Mapping[Task, Collection[int]]
+) -> list[IntArray]:
+    """Return the number of the folded thread of each place of each report; -1 for other places."""
+    threads = [(task, tid) for task in tasks for tid in sorted(folded.get(task, ()))]
+    number = {(report, tid): i for i, (task, tid) in enumerate(threads) for report in task.members}
+    return [
+        np.array(
+            [
+                number.get((report, place.global_tid), -1) if isinstance(place, Thread) else -1
+                for place in report.places.all
+            ],
+            np.int64,
+        )
+        for report in reports
+    ]
 
 
 def _collect_rows(
     reports: Sequence[ReportPlaces], located: Sequence[Sequence[tuple[Task, RowKey] | None]]
-) -> dict[Task, list[_Row]]:
+) -> dict[Task, list[Row]]:
     """Return the sorted rows of each task that has any."""
-    by_key: dict[Task, dict[RowKey, _Row]] = {}
+    by_key: dict[Task, dict[RowKey, Row]] = {}
     for report, task_and_keys in zip(reports, located, strict=True):
         for place, at in zip(report.places.all, task_and_keys, strict=True):
             if at is not None:
                 task, key = at
-                by_key.setdefault(task, {}).setdefault(key, _Row(key, report, place))
+                by_key.setdefault(task, {}).setdefault(key, Row(key, report.metadata, place))
     return {task: [rows[key] for key in sorted(rows)] for task, rows in by_key.items()}
 
 
 def _make_model(
-    tasks: Sequence[Task], rows_of_task: Mapping[Task, Sequence[_Row]], node_names: Sequence[str]
+    tasks: Sequence[Task], rows_of_task: Mapping[Task, Sequence[Row]], node_names: Sequence[str]
 ) -> TraceModel:
     """Number the nodes that have tasks, and name the rows of these tasks."""
     nodes = list(dict.fromkeys(task.node for task in tasks))
-    rows = [TaskRows(task.name, nodes.index(task.node), _name_rows(rows_of_task[task])) for task in tasks]
+    rows = [TaskRows(task.name, nodes.index(task.node), name_rows(rows_of_task[task])) for task in tasks]
     return TraceModel([node_names[node] for node in nodes], rows)
 
 
@@ -156,14 +161,19 @@ class _Locator:
     part_repeats: Mapping[tuple[ReportPlaces, NodePart], int]
     node_tasks: Mapping[int, Task]
     """The task that stands for each node, which need not have rows."""
+    folded: Mapping[Task, Collection[int]]
+    """The globalTids of the threads of a task that share a row."""
 
     def locate(self, report: ReportPlaces, place: Place) -> tuple[Task, RowKey]:
         """Return the task of a place, and its row there."""
         node_task = self.node_tasks[report.node]
         if isinstance(place, Thread):
             tid = place.global_tid & PID_MASK
-            key = RowKey(RowKind.THREAD, -1, (tid != place.process & PID_MASK, tid))
-            return self.tasks[report, place.process], key
+            task = self.tasks[report, place.process]
+            folded = self.folded.get(task, ())
+            if place.global_tid in folded:
+                return task, RowKey(RowKind.THREAD, -1, (FOLDED, len(folded)))
+            return task, RowKey(RowKind.THREAD, -1, (tid != place.process & PID_MASK, tid))
         if isinstance(place, Stream):
             gpu = report.metadata.gpu(place.process, place.device)
             key = RowKey(RowKind.STREAM, gpu.number, (place.stream, place.context, place.lane))
@@ -178,7 +188,12 @@ class _Locator:
         return node_task, RowKey(RowKind.NODE, -1, ())
 
 
-def _make_locator(reports: Sequence[ReportPlaces], tasks: Sequence[Task], node_names: Sequence[str]) -> _Locator:
+def _make_locator(
+    reports: Sequence[ReportPlaces],
+    tasks: Sequence[Task],
+    node_names: Sequence[str],
+    folded: Mapping[Task, Collection[int]],
+) -> _Locator:
     return _Locator(
         tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
         gpu_owners=_find_gpu_owners(tasks),
@@ -186,7 +201,29 @@ def _make_locator(reports: Sequence[ReportPlaces], tasks: Sequence[Task], node_n
         node_tasks={
             node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
         },
+        folded=folded,
     )
+
+
+def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:
+    """Return the globalTids of the threads that only made calls of the operating system, by task, where there are two.
+
+    The main thread is not among them. What counts are all reports of the task.
+    """
+    idle: dict[Task, set[int]] = {}
+    for task in tasks:
+        threads: set[int] = set()
+        studied: set[int] = set()
+        for places in (member.places for member in task.members):
+            for number, place in enumerate(places.all):
+                if isinstance(place, Thread) and place.process == task.process:
+                    if number in places.studied or place.global_tid & PID_MASK == place.process & PID_MASK:
+                        studied.add(place.global_tid)
+                    elif number not in places.only_observed:
+                        threads.add(place.global_tid)
+        if len(threads - studied) > 1:
+            idle[task] = threads - studied
+    return idle
 
 
 def _locate_places(report: ReportPlaces, locator: _Locator) -> list[tuple[Task, RowKey] | None]:
@@ -337,68 +374,4 @@ def _number_repeated_parts(reports: Sequence[ReportPlaces]) -> dict[tuple[Report
                 number = next((i for i, end in enumerate(last) if end < report.first), len(last))
                 last[number:] = [report.last, *last[number + 1 :]]
                 numbers[report, place] = number
-    return numbers
-
-
-def _name_node_parts(rows: Sequence[_Row]) -> Iterator[str]:
-    """Return unique names for parts of a node: parts of one name are numbered, whichever reports have them."""
-    parts: dict[str, dict[object, int]] = {}
-    names = []
-    for key, _, place in rows:
-        if isinstance(place, NodePart):
-            part = key.order[0]
-            same_name = parts.setdefault(place.name, {})
-            number = same_name.setdefault(part, len(same_name) + 1)
-            names.append(f"{place.name}{f'-{number}' if number > 1 else ''}{place.suffix}")
-    return iter(make_unique(names))
-
-
-def _name_rows(rows: Sequence[_Row]) -> list[str]:
-    """Return names of a task's rows. Names of host threads are unique, and so are those of parts of a node.
-
-    BSC's BasicAnalysis takes a row for a stream only if its label is exactly `CUDA-D<n>.S<n>`, and for a GPU's metrics
-    only if it is `Metrics GPU<n>`. So a further row of a stream, for operations that overlap, repeats the label.
-    """
-    stream_numbers = _number_streams(rows)
-    part_names = _name_node_parts(rows)
-    names = []
-    for key, report, place in rows:
-        if isinstance(place, Thread):
-            names.append(
-                report.metadata.threads.get(place.global_tid) or report.metadata.get_process_name(place.process)
-            )
-        elif isinstance(place, Stream):
-            names.append(f"CUDA-D{key.gpu}.S{stream_numbers[key.gpu, place.stream, place.context]}")
-        elif isinstance(place, Device):
-            names.append(f"Metrics GPU{key.gpu}")
-        elif isinstance(place, NodePart):
-            names.append(next(part_names))
-        else:
-            assert isinstance(place, Node)
-            names.append("node")
-    threads = Counter(name for name, row in zip(names, rows, strict=True) if isinstance(row.place, Thread))
-    return [
-        f"{name} {place.global_tid & PID_MASK}" if isinstance(place, Thread) and threads[name] > 1 else name
-        for name, (_, _, place) in zip(names, rows, strict=True)
-    ]
-
-
-def _number_streams(rows: Sequence[_Row]) -> dict[tuple[int, int, int], int]:
-    """Return the number in the label of each stream of a task, by GPU, stream and context.
-
-    Where several contexts of a GPU have a stream of one number, the lowest context keeps the number. Another gets 1000
-    times the stream plus the context (stream 7 of context 2 is 7002), or the next number that no stream of the process
-    has.
-    """
-    streams = sorted({(key.gpu, place.stream, place.context) for key, _, place in rows if isinstance(place, Stream)})
-    taken = {stream for _, stream, _ in streams}
-    numbers: dict[tuple[int, int, int], int] = {}
-    named: set[tuple[int, int]] = set()
-    for gpu, stream, context in streams:
-        number = stream
-        if (gpu, stream) in named:
-            number = next(free for free in count(1000 * stream + context) if free not in taken)
-            taken.add(number)
-        named.add((gpu, stream))
-        numbers[gpu, stream, context] = number
     return numbers

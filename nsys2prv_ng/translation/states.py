@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.selection import cut_states
 from nsys2prv_ng.job.spill import load_states
@@ -39,24 +39,37 @@ def make_state_records(
     Host threads are Running wherever no call asks for another state, from their first event to their last, even if
     these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
     and on the common clock. `spans`: first and last time (ns) of the events on each place of each report.
-    Of the reports, or groups of reports that share rows, those that are worked on are in memory.
+    Of the reports, or groups of reports that share rows, those that are worked on are in memory. A row of folded
+    threads shows the lowest state that any of them has, so that it is Running where one of them runs.
     """
+    size = tree.model.row_count + 1 + max((int(own.max(initial=-1)) for own in tree.folded), default=-1)
 
     over = NO_STATES if waits is None else waits
     if windows:
         over = cut_states(over, windows)
 
     def store_group(group: Sequence[int]) -> list[Run]:
-        asked = [_move_to_rows(reports[i], tree.rows[i], windows, store) for i in group]
+        lanes = [_find_lanes(tree, i) for i in group]
+        asked = [_move_to_rows(reports[i], own, windows, store) for i, own in zip(group, lanes, strict=True)]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
-        limits = _find_limits([(spans[i], tree.rows[i]) for i in group], tree)
+        limits = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
         rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
         own = np.flatnonzero(np.isin(over.place, rows))
         flat_waits = flatten(*(column[own] for column in over))
-        return store_records(_make_states(states, flat_waits, limits, windows), store, on_common_clock=True)
+        row_of_lane = np.arange(size)
+        for i, own in zip(group, lanes, strict=True):
+            row_of_lane[own[own >= 0]] = tree.rows[i][own >= 0]
+        flat, running = _make_states(states, flat_waits, limits)
+        return store_records(_make_records(flat, running, row_of_lane, windows), store, on_common_clock=True)
 
     groups = engine.map(store_group, group_by_shared_rows(tree.rows))
     return [run for runs in groups for run in runs]
+
+
+def _find_lanes(tree: ObjectTree, report: int) -> IntArray:
+    """Return the row of each place of a report, or a number behind all rows for the place of a folded thread."""
+    rows, folded = tree.rows[report], tree.folded[report]
+    return np.where((folded >= 0) & (rows >= 0), tree.model.row_count + folded, rows)
 
 
 def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
@@ -68,29 +81,46 @@ def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store
     return cut_states(moved, windows) if windows else moved
 
 
-def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree) -> Span:
-    """Return the first and last time (ns) of the events of each host thread's row; first > last for other rows."""
-    first = np.full(tree.model.row_count, np.iinfo(np.int64).max, np.int64)
-    last = np.full(tree.model.row_count, np.iinfo(np.int64).min, np.int64)
+def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size: int) -> Span:
+    """Return the first and last time (ns) of the events of each host thread; first > last for other rows.
+
+    `size`: number of rows and of folded threads behind them.
+    """
+    first = np.full(size, np.iinfo(np.int64).max, np.int64)
+    last = np.full(size, np.iinfo(np.int64).min, np.int64)
     for (earliest, latest), rows in spans:
         np.minimum.at(first, rows[rows >= 0], earliest[rows >= 0])
         np.maximum.at(last, rows[rows >= 0], latest[rows >= 0])
-    is_device = np.ones(tree.model.row_count, np.bool_)
+    is_device = np.ones(size, np.bool_)
     is_device[tree.host_rows] = False
+    is_device[tree.model.row_count :] = False
     first[is_device], last[is_device] = 1, 0
     return first, last
 
 
-def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span, windows: Windows) -> rec.Records:
-    """Flatten the states, lay waits and profiling over them, and fill host threads with Running."""
+def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
+    """Flatten the states, lay waits and profiling over them; return them and the gaps of host threads as Running."""
     profiling = asked.state == PROFILING
     flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
     flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
     first, last = limits
     is_host = first <= last
-    running = rec.make_states(
-        *fill_gaps(FlatStates(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING)
-    )
+    return flat, fill_gaps(FlatStates(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING)
+
+
+def _make_records(flat: FlatStates, running: FlatStates, row_of_lane: IntArray, windows: Windows) -> rec.Records:
+    """Return the records of states, which are cut to the windows, and of Running and folded threads, which are not."""
+    lane = np.arange(row_of_lane.size)
+    is_folded = row_of_lane != lane
+    folded = [np.concatenate(pair) for pair in zip(*(_select(own, is_folded) for own in (flat, running)), strict=True)]
+    united = unite(FlatStates(row_of_lane[folded[0]], *folded[1:]))
+    uncut = [rec.make_states(*own) for own in (_select(running, ~is_folded), united)]
     if windows:
-        running, _ = clip_to_windows(running, windows)
-    return rec.concatenate([rec.make_states(*flat), running])
+        uncut = [clip_to_windows(own, windows)[0] for own in uncut]
+    return rec.concatenate([rec.make_states(*_select(flat, ~is_folded)), *uncut])
+
+
+def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
+    """Return the states on some rows or folded threads, given a mask of these."""
+    own = lanes[flat.row]
+    return FlatStates(*(column[own] for column in flat))
