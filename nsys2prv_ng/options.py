@@ -400,6 +400,13 @@ class TraceOptions(_Checked):
             " together, without their events."
         ),
     ] = False
+    overview_trace: Annotated[
+        bool,
+        Option(
+            "Write an overview of less than 100 MB instead: states, steps, the longest waits, what GPUs do and their"
+            " metrics, in steps of time where needed."
+        ),
+    ] = False
     labels_from: Annotated[
         AnyPath | None,
         Option(

@@ -18,7 +18,7 @@ memory and context switches; `autograd-1`, with the plugin that samples network 
 For a timeline the table shows how long it is not 0, summed over its rows, and its highest value in the unit of the
 preset. For a histogram it shows the sum of the cells, in the unit of the statistic. If a preset has several windows or
 histograms, the numbers are those of the last one. A dash means an empty window: the trace has none of the preset's
-events. There was no capture with OpenACC, UCX, system calls, video or network cards.
+events. There was no capture with OpenACC, UCX, system calls, video or network cards. `views/overview` is for overviews.
 
 `tests/cfgs` compares what presets show with the reports, or with reports made for the test: activity, gaps, overlap,
 kernels in flight and their concurrency, queue delays, kernels by name, copies, NCCL calls, iterations, CPU samples,

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from cfgs.generate.paraver_cfg import GRADIENT, NODE, SIGN, TASK, Folder, Window, divided, only, product
+from cfgs.generate.paraver_cfg import (
+    GRADIENT,
+    MAXIMUM,
+    NODE,
+    PERCENT,
+    SIGN,
+    TASK,
+    Folder,
+    Window,
+    divided,
+    only,
+    product,
+)
 from cfgs.generate.shared import (
     FLAG,
     GPU_IDLE,
@@ -114,6 +126,31 @@ analysis/critical_path shows the whole path, basics/kernels and basics/nccl all 
     product("Compute kernels on the critical path", NAMES, _compute, _on_path),
     product("NCCL kernels on the critical path", NAMES, _communication, _on_path),
     hidden_first=(_compute, _communication, _on_path),
+)
+
+_waits = Window("Waits for a rank [%]", PERCENT, events=only(types.GPU_WAITS_EXPOSED), level=TASK, above=MAXIMUM)
+_exposed = Window(
+    "Communicates, and computes nothing [%]",
+    PERCENT,
+    events=only(types.GPU_COMMUNICATES_EXPOSED),
+    level=TASK,
+    above=MAXIMUM,
+)
+VIEWS.add(
+    "overview",
+    "What the GPU of each rank does in steps of time, in percent: compute, exposed communication, waiting for a rank",
+    """
+For traces of --overview-trace. Each value is the part of a step of time in which any stream of the GPU did it, so that
+nothing is lost however long a step is: the mean over a time is the share of that time.
+First window: compute. Second window: communication while nothing is computed. Third window: the part of it that waits
+for a rank. Look for times and ranks that differ from the others, and translate that time whole with --time.
+One row per rank, which shows the highest of its GPUs; for one row per GPU choose the level thread in the window's
+properties, and select the rows Metrics.
+""",
+    Window("Computes [%]", PERCENT, events=only(types.GPU_COMPUTES), level=TASK, above=MAXIMUM),
+    _exposed,
+    _waits,
+    hidden_first=(_waits, _exposed),
 )
 
 VIEWS.add(

@@ -42,7 +42,7 @@ WORKSPACES = [
     _declare(
         "What do the GPUs do?",
         (types.CUDA_API, types.MEMORY_OPERATION, types.KERNEL, types.NCCL_KERNEL, types.GRAPH_LAUNCH),
-        views="cuda_activities per_gpu_activity per_gpu_waits node_view nvtx_on_gpu",
+        views="cuda_activities per_gpu_activity per_gpu_waits overview node_view nvtx_on_gpu",
         basics="states gpu_contexts",
         analysis="gpu_active gpu_useful gpu_useful_sumtime_2dh",
     ),

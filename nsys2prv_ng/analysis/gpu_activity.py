@@ -108,21 +108,21 @@ NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0)
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
     """Return activity by row, and the gaps, of the GPUs of a run of `list_activity_runs`."""
     records = load_records(run, job.store)
-    row, time, value = _get_values(records, types.GPU_ACTIVITY.number)
+    row, time, value = get_values(records, types.GPU_ACTIVITY.number)
     length = measure_durations(row, time)
     activity = {int(gpu): _sum_activity(value[row == gpu], length[row == gpu]) for gpu in np.unique(row)}
-    row, end, stretch = _get_values(records, types.GPU_IDLE_STRETCH.number)
+    row, end, stretch = get_values(records, types.GPU_IDLE_STRETCH.number)
     return activity, Gaps(row, end - stretch, end)
 
 
 def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
     """Return row, time (ns) and new activity of the changes of GPUs, in the order of rows and times."""
-    return _get_values(load_records(run, job.store), types.GPU_ACTIVITY.number)
+    return get_values(load_records(run, job.store), types.GPU_ACTIVITY.number)
 
 
 def list_activity_runs(job: Job) -> list[Run]:
     """Return the runs of what GPUs do as a whole, one for each group of GPUs that have reports in common."""
-    return _list_runs(job, device_activity.NAME)
+    return list_runs(job, device_activity.NAME)
 
 
 def _sum_activity(value: IntArray, length: IntArray) -> Activity:
@@ -156,20 +156,20 @@ def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakM
 def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     """Yield row, time (ns) and bytes in use from then on, of all kinds of memory, of some GPUs after the others."""
     numbers = [event_type.number for event_type in types.MEMORY_LEVELS]
-    for run in _list_runs(job, cuda_memory.LEVEL):
+    for run in list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
-        levels = [(kind, *_get_values(records, number)) for kind, number in enumerate(numbers)]
+        levels = [(kind, *get_values(records, number)) for kind, number in enumerate(numbers)]
         row, time, level = (np.concatenate([columns[i] for columns in levels]) for i in (1, 2, 3))
         kind = np.repeat([columns[0] for columns in levels], [columns[1].size for columns in levels])
         is_on_gpu = np.isin(row, list(rows))
         yield sum_parts(*(column[is_on_gpu] for column in (row, kind, time, level)))
 
 
-def _list_runs(job: Job, name: str) -> list[Run]:
+def list_runs(job: Job, name: str) -> list[Run]:
     return [run for joined in job.joined if name in joined.accounts for run in joined.accounts[name].runs]
 
 
-def _get_values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
+def get_values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
     """Return row, time (ns) and value of the events of a type, in the order of rows and times.
 
     Records that were made of all reports have the rows and numbers of the trace.

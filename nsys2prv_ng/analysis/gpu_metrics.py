@@ -102,6 +102,29 @@ def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, H
     def match(name: str) -> int:
         return next((n for n, pattern in enumerate(patterns) if match_patterns(name, pattern)), -1)
 
+    return _list_held_values(job, match)
+
+
+def list_all_held_values(job: Job, names: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
+    """Yield a row and its values of the metrics of these names, likewise; the patterns are the names."""
+    index = {name: number for number, name in enumerate(names)}
+    return _list_held_values(job, lambda name: index.get(name, -1))
+
+
+def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
+    """Return a row and the types of the metrics, for each GPU and report that sampled it."""
+    groups = _group_sampled(job)
+    types = {
+        own.number: {kind for kind in job.reports[own.number].labels.types if kind.family == SOURCE.name}
+        for group in groups
+        for own in group
+    }
+    return [(row, types[own.number]) for group in groups for own in group for row in own.rows.tolist()]
+
+
+def _list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
+    """Yield the values of the metrics that `match` gives the index of a pattern, not -1."""
+
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
         return [(own.row, _hold(own, match)) for own in _list_samples(job, group)]
 

@@ -126,6 +126,7 @@ def _make_trace_plan(
         force=options.force,
         paraver_memory=options.paraver_memory,
         summary=options.summary,
+        overview=options.overview_trace,
     )
 
 

@@ -120,6 +120,20 @@ CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=T
 STEP = EventType(63000430, "Step", "steps", interval=True)
 """On main threads and on GPUs as a whole. The value is one more than the number of the step: step 0 must have one."""
 
+# ---- an overview: what GPUs do in steps of equal time ----------------------------------------------------------------
+# Percent of the step, or the mean over it; a value holds until the next one.
+GPU_COMPUTES = EventType(63000440, "GPU computes", "overview", unit="% of the step", precision=2)
+GPU_COMMUNICATES = EventType(63000441, "GPU communicates", "overview", unit="% of the step", precision=2)
+GPU_COMMUNICATES_EXPOSED = EventType(
+    63000442, "GPU communicates and does not compute", "overview", unit="% of the step", precision=2
+)
+GPU_WAITS_EXPOSED = EventType(
+    63000443, "GPU waits for a rank and does not compute", "overview", unit="% of the step", precision=2
+)
+GPU_MOVES_MEMORY = EventType(63000444, "GPU runs memory operations", "overview", unit="% of the step", precision=2)
+GPU_IDLES = EventType(63000445, "GPU is idle between operations", "overview", unit="% of the step", precision=2)
+MEAN_IN_FLIGHT = EventType(63000446, "Kernels in flight, mean", "overview", precision=2)
+
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
 

@@ -7,7 +7,7 @@ declares the type of NCCL's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from nsys2prv_ng.paraver.event_type import EventType, to_one_line
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
@@ -17,12 +17,15 @@ ALWAYS_DECLARED = (NCCL_KERNEL,)
 """Event types that a .pcf declares even if the trace has no event of them; they then have no VALUES."""
 
 
-def format_pcf(numbering: Numbering) -> str:
-    """Return the whole .pcf. Types that share a name space form one block, so that their values are written once."""
-    return "\n".join(_list_lines(numbering)) + "\n"
+def format_pcf(numbering: Numbering, shown: Collection[int] | None = None) -> str:
+    """Return the whole .pcf. Types that share a name space form one block, so that their values are written once.
+
+    `shown`: numbers of the types that the trace holds, if these are not all; their lines are the same as with all.
+    """
+    return "\n".join(_list_lines(numbering, shown)) + "\n"
 
 
-def _list_lines(numbering: Numbering) -> Iterator[str]:
+def _list_lines(numbering: Numbering, shown: Collection[int] | None) -> Iterator[str]:
     yield " STATES"
     for state, (label, _) in STATES.items():
         yield f"{state} {label}"
@@ -33,6 +36,9 @@ def _list_lines(numbering: Numbering) -> Iterator[str]:
     types = _declared_types(numbering)
     titles = _make_titles(types)
     used = set(numbering.types)
+    if shown is not None:
+        used = {event_type for event_type in used if numbering.number(event_type) in shown}
+        types = [event_type for event_type in types if event_type in used or event_type in ALWAYS_DECLARED]
     for block in _group_blocks(types):
         yield ""
         yield "EVENT_TYPE"

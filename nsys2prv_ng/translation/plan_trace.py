@@ -24,10 +24,12 @@ from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_ro
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.gather import PlacedRun
+from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.summary.compute import compute_summary
+from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
@@ -54,6 +56,8 @@ class TranslationPlan(ReadOptions):
     """Bytes of Paraver's memory above which the trace is too large; 0 is no limit."""
     summary: bool = False
     """Sum up the job as well."""
+    overview: bool = False
+    """Write what shows where to look, of a limited size, instead of all events."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +78,31 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     waits = find_waits(job)
     late = find_reasons(job, waits, name_hosts=plan.summary)
     derived = derive_waits(job, waits, late, plan.wait_lines)
-    path = find_critical_path(job, waits, name_ranges=plan.summary) if job.finds_waits else None
+    needs_path = job.finds_waits and (plan.summary or not plan.overview)
+    path = find_critical_path(job, waits, name_ranges=plan.summary) if needs_path else None
     derived_path = derive_path(job, path, derived.labels)
     derived_steps = derive_steps(job, derived.labels)
     job = replace(job, joined=[*job.joined, derived.joined, derived_path, derived_steps])
+    if plan.overview:
+        declare_types(derived.labels)
     numbering = _number_names(job, derived.labels, kept_labels)
-    runs = _list_runs(job, derived.states, numbering)
     model = job.tree.model
+    header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
+    overview = None
+    if plan.overview and not job.is_empty:
+        states = _make_states(job, derived.states)
+        overview = make_overview(job, waits, late, states, numbering, len(header.encode()))
+    runs = _list_runs(job, derived.states, numbering) if overview is None else list(map(PlacedRun, overview.runs))
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
     summary = compute_summary(job, waits, late, path) if plan.summary else None
-    warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if job.finds_waits else ())]
+    warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(measure_load(placed.run for placed in runs), plan.paraver_memory)
     if job.is_empty:
         warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
+    accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     result = TranslationResult(
         output=str(output),
-        sources=_add_up_accounts(job.reports, job.sources, job.joined),
+        sources=accounts if overview is None else overview.change_accounts(accounts),
         reports=[report.account() for report in job.reports],
         skipped=job.skipped,
         start_utc_ns=job.start_utc,
@@ -108,10 +121,11 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
         clocks=job.alignment,
         pairs=sum(placed.run.facts.pairs for placed in runs),
         summary=summary,
+        overview=None if overview is None else overview.facts,
     )
     return TracePlan(
-        header=format_prv_header(model, job.start_utc, job.duration, _list_communicators(job)),
-        pcf=format_pcf(numbering),
+        header=header,
+        pcf=format_pcf(numbering, None if overview is None else overview.types),
         row=format_row(model, output.name.removesuffix(".gz").removesuffix(".prv")),
         slices=slices,
         result=result,
@@ -127,8 +141,11 @@ def _number_names(job: Job, derived: Labels, kept_labels: KeptLabels | None) -> 
 def _list_runs(job: Job, waits: StateIntervals, numbering: Numbering) -> list[PlacedRun]:
     """Return all runs of records: those of the reports, of joins over the reports, and the states."""
     joined = [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
-    states = make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.engine, waits)
-    return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, states)]
+    return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, _make_states(job, waits))]
+
+
+def _make_states(job: Job, waits: StateIntervals) -> list[Run]:
+    return make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.engine, waits)
 
 
 def _list_report_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:

@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
-from nsys2prv_ng.text.formatting import count_noun, format_utc
+from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc
 from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
@@ -59,6 +59,40 @@ class NsysMessages:
 
 
 @dataclass
+class OverviewFacts:
+    """What an overview leaves out: rows that are shown in steps of time, waits and steps without room. Times are ns."""
+
+    state_rows: int
+    """Rows whose states, or whose activity as a GPU, are shown in steps; those of all other rows are exact."""
+    state_step_ns: int
+    counter_rows: int
+    counter_step_ns: int
+    metric_rows: int
+    metric_step_ns: int
+    shortest_wait_ns: int
+    """Waits that are shorter are dropped; 0 if none is."""
+    step_rows: int
+    rows_with_steps: int
+    """Rows that show the steps of the program, and rows that would in a whole trace."""
+
+    def list_lines(self) -> list[str]:
+        """Return what is coarse or missing, a line for each."""
+        parts = (
+            (f"states of {count_noun(self.state_rows, 'row')}", self.state_rows, self.state_step_ns),
+            (f"counters of {count_noun(self.counter_rows, 'GPU')}", self.counter_rows, self.counter_step_ns),
+            (f"metrics of {count_noun(self.metric_rows, 'GPU')}", self.metric_rows, self.metric_step_ns),
+        )
+        lines = [f"{what} are shown in steps of {format_time(step)}" for what, rows, step in parts if rows]
+        if self.shortest_wait_ns:
+            lines.append(f"waits of {format_time(self.shortest_wait_ns)} and more are shown")
+        if self.step_rows < self.rows_with_steps:
+            lines.append(
+                f"steps of the first {self.step_rows:,} of {count_noun(self.rows_with_steps, 'row')} are shown"
+            )
+        return lines
+
+
+@dataclass
 class TranslationResult:
     """What a translation read and wrote. Times are ns, sizes bytes."""
 
@@ -85,6 +119,8 @@ class TranslationResult:
     """Number of type:value pairs in the event lines: each is a record of Paraver."""
     summary: JobSummary | None = None
     """The first numbers of the job, if they were asked for."""
+    overview: OverviewFacts | None = None
+    """How coarse the trace is, if it is an overview."""
 
     @property
     def load(self) -> LoadCost:
@@ -146,6 +182,7 @@ class TranslationResult:
         )
         memory = format_memory(self.paraver_memory)
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")
+        lines += [f"overview: {line}" for line in (self.overview.list_lines() if self.overview else ())]
         if self.clocks is not None and (self.clocks.is_corrected or verbose):
             lines.append(self.clocks.text())
         if verbose:

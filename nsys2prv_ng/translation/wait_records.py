@@ -47,7 +47,7 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     """
     labels = Labels()
     joined = JoinResult()
-    shown = _select(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
+    shown = select_shown(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
     split = shown[waits.is_split[shown]]
     account = joined.accounts[WAITS]
     account.records = _make_parts(job, waits, late, shown[waits.has_parts[shown]], labels)
@@ -68,7 +68,7 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     )
 
 
-def _select(job: Job, waits: Waits, account: Result) -> IntArray:
+def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
     """Return the kernels and calls that the trace shows, and count why others are not split or not shown."""
     is_shown = np.zeros(waits.row.size, np.bool_)
     for is_mpi, source in _SHOWN_BY.items():
@@ -97,26 +97,43 @@ def _make_parts(job: Job, waits: Waits, late: LateReasons, parted: IntArray, lab
     """Return the intervals of waiting and moving on the rows of kernels and calls, and of lateness on the culprits'."""
     if not parted.size:
         return []
+    records = make_waiting(job, waits, late, parted, labels)
     row, begin, until, end = (column[parted] for column in (waits.row, waits.begin, waits.until, waits.end))
     row, wait = job.new_row[row], until > begin
     blamed = wait & (waits.culprit[parted] >= 0)
+    if blamed.any():
+        records += _make_lateness(job, waits, parted[blamed], labels)
+    moves = (end > until) | ~wait
+    if moves.any():
+        part = types.OPERATION_PART.number
+        moving = [Pair(part, types.MOVING_PART)]
+        records.append(make_intervals(row[moves], until[moves], end[moves], moving, [part]))
+    return records
+
+
+def make_waiting(job: Job, waits: Waits, late: LateReasons, parted: IntArray, labels: Labels) -> list[Records]:
+    """Return the intervals of waiting on the rows of kernels and calls, with the rank waited for where it is known."""
+    if not parted.size:
+        return []
     labels.declare(types.OPERATION_PART)
     part, rank, reason = (t.number for t in (types.OPERATION_PART, types.WAITED_FOR, types.WAIT_REASON))
-    waiting, moving = (Pair(part, value) for value in (types.WAITING_PART, types.MOVING_PART))
+    waiting = Pair(part, types.WAITING_PART)
+    is_blamed = waits.culprit[parted] >= 0
+    waits_long = waits.until[parted] > waits.begin[parted]
     records = []
-    alone, moves = wait & ~blamed, (end > until) | ~wait
-    if alone.any():
-        records.append(make_intervals(row[alone], begin[alone], until[alone], [waiting], [part]))
-    if blamed.any():
-        labels.declare(_label_ranks(job))
-        labels.declare(types.WAIT_REASON)
-        which = parted[blamed]
-        task = job.whole.task_of_row[waits.culprit[which]] + 1
-        pairs = [waiting, Pair(rank, task), Pair(reason, late.reason[late.instance[which]])]
-        records.append(make_intervals(row[blamed], begin[blamed], until[blamed], pairs, [part, rank, reason]))
-        records += _make_lateness(job, waits, which, labels)
-    if moves.any():
-        records.append(make_intervals(row[moves], until[moves], end[moves], [moving], [part]))
+    for is_known in (False, True):
+        own = parted[waits_long & (is_blamed == is_known)]
+        if not own.size:
+            continue
+        pairs, types_closed = [waiting], [part]
+        if is_known:
+            labels.declare(_label_ranks(job))
+            labels.declare(types.WAIT_REASON)
+            task = job.whole.task_of_row[waits.culprit[own]] + 1
+            pairs += [Pair(rank, task), Pair(reason, late.reason[late.instance[own]])]
+            types_closed += [rank, reason]
+        row = job.new_row[waits.row[own]]
+        records.append(make_intervals(row, waits.begin[own], waits.until[own], pairs, types_closed))
     return records
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng import translate
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
@@ -92,6 +93,9 @@ def test_every_preset_has_its_events_in_some_trace(samples: Path, tmp_path: Path
         output = tmp_path / f"{report.stem}.prv"
         traces.append(translate_reports([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0].path)
     traces.append(make_node_trace(tmp_path).path)
+    overview = tmp_path / "overview.prv"
+    translate([samples / report for report in SETS["ddp-2x2"]], overview, overview_trace=True)
+    traces.append(overview)
     empty = {preset.name for preset in list_presets()}
     for trace in traces:
         contents = check_trace(trace).contents

@@ -19,7 +19,8 @@ CFGS = Path(__file__).parents[2] / "cfgs"
 WANTED = {
     "basics": "states cuda_api kernels memory_operations nvtx nccl mpi os_runtime graphs launch_lines unified_memory "
     "gpu_contexts openacc ucx system_calls video sampled_functions sampled_python diagnostics",
-    "views": "cuda_activities nvtx_on_gpu per_gpu_activity per_gpu_waits on_critical_path memory_level node_view",
+    "views": "cuda_activities nvtx_on_gpu per_gpu_activity per_gpu_waits on_critical_path overview memory_level "
+    "node_view",
     "analysis": "gpu-gaps gpu_active gpu_useful gpu_useful_sumtime_2dh in_useful_kernel kernel-timepercent "
     "kernels-inflight evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
     "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "

@@ -1,0 +1,95 @@
+"""Makes the states of rows coarse: in bins of equal time, each bin shows the state that covers most of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.runtime.jit import compiled
+
+_PIECES = 3
+"""Most pieces that one state can add: the bin before it, its first bin, and the bins that it fills."""
+
+
+def coarsen(flat: FlatStates, origin: int, last: int, length: int) -> FlatStates:
+    """Return states in bins of `length` (ns) from `origin` to `last`: of each bin that which covers most of its time.
+
+    Where states cover equal time, the lowest number is shown. Time without a state counts as state 0, which is shown
+    by a gap. Neighbouring bins of one state are one state, so that a row has at most one for each bin. The states do
+    not overlap, and are ordered by row and begin.
+    """
+    begin, end = np.maximum(flat.begin, origin), np.minimum(flat.end, last)
+    inside = begin < end
+    flat = FlatStates(flat.row[inside], begin[inside], end[inside], flat.state[inside])
+    if not flat.row.size:
+        return flat
+    rows = 1 + np.count_nonzero(np.diff(flat.row))
+    most = min(_PIECES * flat.row.size + 1, rows * -(-(last - origin) // length))
+    out = np.empty((4, most), np.int64)
+    sums = np.zeros(int(flat.state.max()) + 1, np.int64)
+    count = _coarsen(flat.row, flat.begin, flat.end, flat.state, origin, last, length, sums, out)
+    return FlatStates(*out[:, :count])
+
+
+@compiled
+def _coarsen(
+    row: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    state: IntArray,
+    origin: int,
+    last: int,
+    length: int,
+    sums: IntArray,
+    out: IntArray,
+) -> int:
+    """Fill `out` with row, begin, end and state of what is shown, and return how many there are."""
+    count = 0
+    current = np.int64(-1)  # the bin whose states are summed; none yet
+    for i in range(row.size + 1):
+        ends = i == row.size or (i > 0 and row[i] != row[i - 1])
+        first = np.int64(-1) if i == row.size else (begin[i] - origin) // length
+        if current >= 0 and (ends or first != current):
+            low, high = origin + current * length, min(origin + (current + 1) * length, last)
+            count = _show(out, count, row[i - 1], low, high, _choose(sums, high - low))
+            sums[:] = 0
+        if i == row.size:
+            break
+        current = (end[i] - 1 - origin) // length
+        if current == first:
+            sums[state[i]] += end[i] - begin[i]
+            continue
+        low, high = origin + first * length, origin + (first + 1) * length
+        sums[state[i]] += high - begin[i]
+        count = _show(out, count, row[i], low, high, _choose(sums, high - low))
+        sums[:] = 0
+        whole = origin + current * length  # all bins from `high` to here are of this state alone
+        if whole > high:
+            count = _show(out, count, row[i], high, whole, state[i])
+        sums[state[i]] += end[i] - whole
+    return count
+
+
+@compiled
+def _choose(sums: IntArray, length: int) -> int:
+    """Return the state that covers most of a bin of some length (ns): the lowest of several."""
+    sums[0] += length - sums.sum()
+    best = 0
+    for state in range(1, sums.size):
+        if sums[state] > sums[best]:
+            best = state
+    return best
+
+
+@compiled
+def _show(out: IntArray, count: int, row: int, begin: int, end: int, state: int) -> int:
+    """Add a state to those shown, or make the last one longer; return how many there are."""
+    if state == 0:
+        return count
+    before = count - 1
+    if count > 0 and out[0, before] == row and out[2, before] == begin and out[3, before] == state:
+        out[2, before] = end
+        return count
+    out[0, count], out[1, count], out[2, count], out[3, count] = row, begin, end, state
+    return count + 1

@@ -1,0 +1,112 @@
+"""Makes the records of an overview: a trace of at most 100 MB of a job of any size, to find a window to open whole.
+
+It has the objects, times and labels of the whole trace of the same reports, and holds states, steps, the longest waits,
+what GPUs do, and their metrics. What it does not hold as the whole trace does is counted as dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nsys2prv_ng.analysis.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver.labels import Labels, Numbering
+from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.sources.cuda import device_activity
+from nsys2prv_ng.sources.node import gpu_metrics
+from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.translation import overview_budget as budget
+from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
+from nsys2prv_ng.translation.overview_states import make_coarse_states
+from nsys2prv_ng.translation.overview_waits import choose_steps, make_long_waits
+from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
+from nsys2prv_ng.translation.step_records import STEPS
+from nsys2prv_ng.translation.wait_records import GPUS, WAITS
+
+NAME = "overview"
+"""Name in the account of the counters, and of the activity of GPUs."""
+NOT_SHOWN = "not shown in an overview"
+IN_STEPS = "shown in steps of time, as overview"
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The records of an overview, and what is left out."""
+
+    runs: list[Run]
+    """With rows, numbers and times of the trace."""
+    types: frozenset[int]
+    """Numbers of the event types that it holds."""
+    facts: OverviewFacts
+    written: Mapping[str, int]
+    """Number of events by the name of their account; those of other accounts are dropped."""
+    reasons: Mapping[str, str]
+    """Why the rest of an account is dropped, by its name."""
+
+    def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
+        """Return the accounts of the whole trace as those of the overview."""
+        for account in accounts:
+            written = self.written.get(account.name, 0)
+            account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
+            account.written, account.closed_at_end = written, 0
+        own = self.written[NAME]
+        return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", own, own)]
+
+
+def declare_types(labels: Labels) -> None:
+    """Declare the types that only overviews have."""
+    for event_type in SHARES:
+        labels.declare(event_type)
+
+
+def make_overview(
+    job: Job, waits: Waits, late: LateReasons, states: Sequence[Run], numbering: Numbering, header_bytes: int
+) -> Overview:
+    """Store the records of the overview of a job.
+
+    `states`: the runs of the states of all rows; `header_bytes`: what precedes the records in the .prv. Raises
+    TranslationError if there is nothing to show.
+    """
+    sizes = budget.measure_line_sizes(job)
+    percent = budget.MOST_BYTES // 100
+    steps = choose_steps(job, sizes, budget.PARTS_OF_STEPS * percent)
+    long_waits = make_long_waits(job, waits, late, sizes, budget.PARTS_OF_WAITS * percent)
+    shares = make_shares(job, sizes, budget.PARTS_OF_SHARES * percent)
+    metrics = make_metrics(job, sizes, budget.PARTS_OF_METRICS * percent, numbering)
+    events = [*steps.runs, *long_waits.runs, *shares.runs, *metrics.runs]
+    left = budget.MOST_BYTES - header_bytes - budget.measure_bytes(job, events)
+    coarse = make_coarse_states(job, states, sizes, left)
+    runs = [*events, *coarse.runs]
+    if not runs:
+        raise TranslationError(
+            "an overview of these reports is empty: they have no states, steps, waits, activity or metrics of GPUs"
+        )
+    own = [*shares.runs, *metrics.runs, *coarse.runs]
+    return Overview(
+        runs=runs,
+        types=frozenset(int(number) for run in runs for number in run.facts.handles),
+        facts=OverviewFacts(
+            state_rows=coarse.rows,
+            state_step_ns=coarse.step,
+            counter_rows=shares.rows,
+            counter_step_ns=shares.step,
+            metric_rows=metrics.rows,
+            metric_step_ns=metrics.step,
+            shortest_wait_ns=long_waits.shortest,
+            step_rows=steps.rows,
+            rows_with_steps=steps.of_rows,
+        ),
+        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in own)},
+        reasons={
+            STEPS: "more steps than an overview takes",
+            WAITS: _explain_waits(long_waits.shortest),
+            **dict.fromkeys((device_activity.NAME, GPUS, gpu_metrics.SOURCE.name), IN_STEPS),
+        },
+    )
+
+
+def _explain_waits(shortest: int) -> str:
+    return f"without a wait of {format_time(shortest)} in an overview" if shortest else "did not wait for a rank"

@@ -1,0 +1,208 @@
+"""The counters of an overview: what each GPU did in steps of equal time, and the means of its metrics.
+
+The share of a step is that of its whole time, so that share x length is the time, in every step and over all of them.
+The mean of a metric is over the time for which its values hold. A counter is written where it changes; a metric once
+more at the end of its last step, since presets end it with its last event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis import gpu_waits
+from nsys2prv_ng.analysis.gpu_activity import get_values, list_activity_runs, list_runs
+from nsys2prv_ng.analysis.gpu_metrics import count_sampled, list_all_held_values
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.intervals.bins import sum_held, sum_states
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.step_functions import measure_durations
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.labels import Numbering
+from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
+from nsys2prv_ng.records.runs import Run, load_records, store_records
+from nsys2prv_ng.translation.overview_budget import MOST_BINS, LineSizes, measure_bytes, round_step
+from nsys2prv_ng.translation.wait_records import GPUS
+
+SHARES = (
+    types.GPU_COMPUTES,
+    types.GPU_COMMUNICATES,
+    types.GPU_COMMUNICATES_EXPOSED,
+    types.GPU_WAITS_EXPOSED,
+    types.GPU_MOVES_MEMORY,
+    types.GPU_IDLES,
+    types.MEAN_IN_FLIGHT,
+)
+"""The types of what GPUs do, in the order of the columns of values."""
+_DIGITS = 5
+_ACTIVITIES = 2 * IDLE
+
+
+class Counters(NamedTuple):
+    """Counters in the store: runs, how long a step is (ns), and how many rows have some."""
+
+    runs: list[Run]
+    step: int
+    rows: int
+
+
+def make_shares(job: Job, sizes: LineSizes, budget: int) -> Counters:
+    """Store what GPUs do in each step, in at most `budget` bytes."""
+    runs = list_activity_runs(job)
+    rows = sum(len(_list_rows(run)) for run in runs)
+    bins = budget // max(1, rows * sizes.count_event(*(_DIGITS for _ in SHARES)))
+    waits = {row: run for run in list_runs(job, GPUS) for row in _list_rows(run)}
+
+    def make(step: int) -> Iterator[Records]:
+        edges = _make_edges(job, step)
+        return job.engine.map(lambda run: _make_shares(job, run, waits, edges), runs)
+
+    return _fit(job, make, bins, budget, rows)
+
+
+def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) -> Counters:
+    """Store the means of GPUs' metrics in each step, in at most `budget` bytes, under the types of the metrics."""
+    sampled = count_sampled(job)
+    kinds = {kind.member: kind for _, own in sampled for kind in own}
+    names = sorted(kinds)
+    numbers = np.array([numbering.number(kinds[name]) for name in names], np.int64)
+    scale = np.array([10.0 ** kinds[name].precision for name in names])
+    rows = {row for row, _ in sampled}
+    bins = budget // max(1, sum(sizes.count_event(*(_DIGITS for _ in own)) for _, own in sampled))
+
+    def make(step: int) -> Iterator[Records]:
+        edges = _make_edges(job, step)
+        parts = []
+        for row, (known, mean) in _average(job, names, edges).items():
+            values = np.rint(mean * scale).astype(np.int64)
+            one = np.array([row], np.int64)
+            parts.append(_write_changes(one, edges, values[None], known[None], numbers))
+            parts.append(_write_ends(one, edges, values, known, numbers))
+        yield concatenate(parts)
+
+    return _fit(job, make, bins, budget, len(rows))
+
+
+def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> Counters:
+    """Store what `make` makes with a step (ns) of about these bins; the step doubles until the bytes are enough."""
+    if not rows:
+        return Counters([], 0, 0)
+    step = round_step(job.duration, min(max(1, bins), MOST_BINS))
+    while True:
+        runs = [run for own in make(step) for run in store_records(own, job.store, on_common_clock=True)]
+        if step >= job.duration or measure_bytes(job, runs) <= budget:
+            return Counters(runs, step, rows)
+        step *= 2
+
+
+def _list_rows(run: Run) -> list[int]:
+    rows: list[int] = np.flatnonzero(run.facts.place_first <= run.facts.place_last).tolist()
+    return rows
+
+
+def _make_edges(job: Job, step: int) -> IntArray:
+    """Return the limits (ns) of steps, of which the last one ends with the trace."""
+    return np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
+
+
+def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> Records:
+    """Return the counters of the GPUs of a run; `waits`: the run of what a GPU does with waits, by row."""
+    records = load_records(run, job.store)
+    rows = np.array(_list_rows(run), np.int64)
+    length = np.diff(edges)[None]
+    activity = _sum_values(rows, *get_values(records, types.GPU_ACTIVITY.number), edges, _ACTIVITIES)
+    row, time, kernels = get_values(records, types.KERNELS_IN_FLIGHT.number)
+    in_flight = _sum_amounts(rows, row, time, kernels, edges)
+    of_waits = {id(own): own for own in (waits.get(int(row)) for row in rows) if own is not None}.values()
+    columns = [get_values(load_records(own, job.store), types.GPU_ACTIVITY_WITH_WAITS.number) for own in of_waits]
+    known = np.isin(rows, list(waits))
+    waiting = np.zeros_like(activity[:, :, 0])
+    for row, time, value in columns:
+        waiting += _sum_values(rows, row, time, value, edges, gpu_waits.COMPUTE_OVER_UNSPLIT + 1)[
+            :, :, gpu_waits.WAITING
+        ]
+    bits = np.arange(_ACTIVITIES)
+
+    def sum_activity(which: BoolArray) -> IntArray:
+        return activity[:, :, which].sum(axis=2)
+
+    communicates = bits & COMMUNICATION > 0
+    ns = [
+        sum_activity(bits & COMPUTE > 0),
+        sum_activity(communicates),
+        sum_activity(communicates & (bits & COMPUTE == 0)),
+        waiting,
+        sum_activity(bits & MEMORY > 0),
+        sum_activity(bits == IDLE),
+    ]
+    shares = [np.rint(part / length * 10_000) for part in ns]
+    values = np.stack([*shares, np.rint(in_flight / length * 100)], axis=2).astype(np.int64)
+    is_known = np.ones(values.shape, np.bool_)
+    is_known[:, :, SHARES.index(types.GPU_WAITS_EXPOSED)] = known[:, None]
+    return _write_changes(rows, edges, values, is_known, np.array([own.number for own in SHARES]))
+
+
+def _sum_values(
+    rows: IntArray, row: IntArray, time: IntArray, value: IntArray, edges: IntArray, values: int
+) -> IntArray:
+    """Return how long (ns, rows x bins x values) each value held."""
+    flat = FlatStates(np.searchsorted(rows, row), time, time + measure_durations(row, time), value)
+    return sum_states(flat, edges, rows.size, values)
+
+
+def _sum_amounts(rows: IntArray, row: IntArray, time: IntArray, value: IntArray, edges: IntArray) -> FloatArray:
+    """Return the sum of value x ns (rows x bins)."""
+    end = time + measure_durations(row, time)
+    flat = FlatStates(np.searchsorted(rows, row), time, end, np.zeros(row.size, np.int64))
+    return sum_held(flat, value.astype(np.float64), edges, rows.size, 1)[:, :, 0]
+
+
+def _average(job: Job, names: Sequence[str], edges: IntArray) -> dict[int, tuple[BoolArray, FloatArray]]:
+    """Return where (bins x names) the mean of each metric is known, and the mean, by the row of the GPU."""
+    sums: dict[int, FloatArray] = {}
+    for row, values in list_all_held_values(job, names):
+        flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
+        amounts = np.ones(values.value.size), values.value
+        parts = np.stack([sum_held(flat, amount, edges, 1, len(names))[0] for amount in amounts])
+        sums[row] = sums[row] + parts if row in sums else parts
+    return {row: (own[0] > 0, own[1] / np.where(own[0] > 0, own[0], 1)) for row, own in sorted(sums.items())}
+
+
+def _write_changes(rows: IntArray, edges: IntArray, values: IntArray, known: BoolArray, numbers: IntArray) -> Records:
+    """Return an event at the begin of each step in which a counter is known and differs from its last known value.
+
+    `values` and `known` are rows x bins x counters; `numbers` are the types of the counters. What is not written yet
+    reads as 0.
+    """
+    bins = np.arange(edges.size - 1)
+    last = np.maximum.accumulate(np.where(known, bins[None, :, None], -1), axis=1)
+    before = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
+    held = np.where(before >= 0, np.take_along_axis(values, np.maximum(before, 0), axis=1), 0)
+    changes = known & (values != held)
+    lines = changes.any(axis=2)
+    row, at = np.nonzero(lines)
+    present = changes[row, at]
+    pairs = [
+        Pair(int(number), values[row, at, column], present[:, column])
+        for column, number in enumerate(numbers)
+        if present[:, column].any()
+    ]
+    return make_events(rows[row], edges[at], pairs) if row.size else concatenate([])
+
+
+def _write_ends(row: IntArray, edges: IntArray, values: IntArray, known: BoolArray, numbers: IntArray) -> Records:
+    """Return an event at the end of the last step in which each counter of a row is known, with its value there.
+
+    `values` and `known` are bins x counters.
+    """
+    some = known.any(axis=0)
+    last = np.where(some, known.shape[0] - 1 - np.argmax(known[::-1], axis=0), -1)
+    parts = []
+    for end in np.unique(last[some]).tolist():
+        pairs = [Pair(int(numbers[at]), values[end, at][None]) for at in np.flatnonzero(last == end).tolist()]
+        parts.append(make_events(row, edges[[end + 1]], pairs))
+    return concatenate(parts)

@@ -1,0 +1,156 @@
+"""The states of an overview, and what GPUs do as a whole: exact on rows with few of them, in steps of time on others.
+
+A row with many states shows in each step the one that covers most of it. The bytes decide: steps are so long at first
+that they are enough if every step differs from the one before, then half as long, and so on, as long as what is left
+fits. Then as many rows as fit are exact, first those with few states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpu_activity import get_values, list_activity_runs, list_runs
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.coarse import coarsen
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.step_functions import measure_durations
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
+from nsys2prv_ng.records.runs import Run, load_records, store_records
+from nsys2prv_ng.translation.overview_budget import LineSizes, find_most_bins, round_step
+from nsys2prv_ng.translation.wait_records import GPUS
+
+
+class CoarseStates(NamedTuple):
+    """The states of an overview and what GPUs do: runs, the step (ns) of coarse rows, and how many rows these are."""
+
+    runs: list[Run]
+    step: int
+    """0 if no row is coarse."""
+    rows: int
+
+
+class _Part(NamedTuple):
+    """A run of states, or of events of a type whose values are shown as states are."""
+
+    run: Run
+    event_type: EventType | None = None
+
+
+def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget: int) -> CoarseStates:
+    """Store the states of all rows, and the activity of GPUs, in at most `budget` bytes."""
+    parts = [_Part(run) for run in states]
+    parts += [_Part(run, types.GPU_ACTIVITY) for run in list_activity_runs(job)]
+    parts += [_Part(run, types.GPU_ACTIVITY_WITH_WAITS) for run in list_runs(job, GPUS)]
+    most = budget // max(sizes.state, sizes.count_event(2))
+    lines = list(job.engine.map(lambda part: _count_lines(_load(job, part), part)[1], parts))
+    resolution = _choose_resolution(job, parts, lines, most)
+
+    def make(part: _Part) -> tuple[list[Run], IntArray]:
+        flat, coarse = _make_coarse(job, _load(job, part), part, resolution)
+        return store_records(_make_records(flat, part), job.store, on_common_clock=True), coarse
+
+    runs, coarse = [], [np.zeros(0, np.int64)]
+    for own_runs, own_coarse in job.engine.map(make, parts):
+        runs += own_runs
+        coarse.append(own_coarse)
+    return CoarseStates(runs, resolution.step, np.unique(np.concatenate(coarse)).size)
+
+
+class _Resolution(NamedTuple):
+    """The length of steps (ns), and the most lines of a row that is exact; without a step all rows are."""
+
+    step: int
+    exact: int
+
+
+def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArray], most: int) -> _Resolution:
+    """Return the resolution with which all lines are `most` at most; `lines`: those of the rows of each part, exact."""
+    bins = find_most_bins(lines, most)
+    if bins is None:
+        return _Resolution(0, 0)
+    exact = np.concatenate(lines)
+    step = round_step(job.duration, bins)
+    coarse = _count_coarse(job, parts, step)
+    while step > 1:
+        half = round_step(step, 2)
+        finer = _count_coarse(job, parts, half)
+        if int(np.where(exact <= bins, exact, finer).sum()) > most:
+            break
+        step, coarse = half, finer
+    order = np.argsort(exact, kind="stable")
+    total = int(coarse.sum()) + np.cumsum((exact - coarse)[order])
+    largest = exact[order]
+    is_last = np.append(largest[1:] != largest[:-1], True)[: order.size]  # rows of equal lines are treated alike
+    fitting = largest[is_last & (total <= most)]
+    return _Resolution(step, max(bins, int(fitting.max(initial=0))))
+
+
+def _count_coarse(job: Job, parts: Sequence[_Part], step: int) -> IntArray:
+    """Return how many lines each row of each part has in steps (ns)."""
+
+    def count(part: _Part) -> IntArray:
+        flat = _load(job, part)
+        rows, _ = _count_lines(flat, part)
+        found, lines = _count_lines(coarsen(flat, job.origin, job.last, step), part)
+        every = np.zeros(rows.size, np.int64)
+        every[np.searchsorted(rows, found)] = lines
+        return every
+
+    return np.concatenate(list(job.engine.map(count, parts)))
+
+
+def _load(job: Job, part: _Part) -> FlatStates:
+    """Return the states, or values as states, of a run by row and time."""
+    records = load_records(part.run, job.store)
+    if part.event_type is None:
+        order = np.argsort(records.place, kind="stable")  # they are in the order of time
+        columns = records.place, records.time, records.value, records.handle
+        return FlatStates(*(column[order].astype(np.int64, copy=False) for column in columns))
+    row, time, value = get_values(records, part.event_type.number)
+    length = measure_durations(row, time)
+    held = (value > 0) & (length > 0)
+    return FlatStates(row[held], time[held], (time + length)[held], value[held])
+
+
+def _make_coarse(job: Job, flat: FlatStates, part: _Part, resolution: _Resolution) -> tuple[FlatStates, IntArray]:
+    """Return states by row and time, and the rows of which they are coarse."""
+    if not resolution.step:
+        return flat, flat.row[:0]
+    rows, lines = _count_lines(flat, part)
+    coarse = rows[lines > resolution.exact]
+    is_coarse = np.isin(flat.row, coarse)
+    made = coarsen(FlatStates(*(column[is_coarse] for column in flat)), job.origin, job.last, resolution.step)
+    both = [np.concatenate(pair) for pair in zip(made, (column[~is_coarse] for column in flat), strict=True)]
+    order = np.argsort(both[0], kind="stable")
+    return FlatStates(*(column[order] for column in both)), coarse
+
+
+def _mark_ends(flat: FlatStates) -> BoolArray:
+    """Mark the states that no other one follows at once."""
+    follows = (flat.row[1:] == flat.row[:-1]) & (flat.begin[1:] == flat.end[:-1])
+    return np.append(~follows, True)[: flat.row.size]
+
+
+def _count_lines(flat: FlatStates, part: _Part) -> tuple[IntArray, IntArray]:
+    """Return the rows, and the number of lines of each: a state is one, a value one more where nothing follows it."""
+    rows, index = np.unique(flat.row, return_inverse=True)
+    lines = np.bincount(index, minlength=rows.size)
+    if part.event_type is not None:
+        lines += np.bincount(index[_mark_ends(flat)], minlength=rows.size)
+    return rows, lines.astype(np.int64)
+
+
+def _make_records(flat: FlatStates, part: _Part) -> Records:
+    if part.event_type is None:
+        return make_states(*flat)
+    ends = _mark_ends(flat)
+    row = np.concatenate([flat.row, flat.row[ends]])
+    time = np.concatenate([flat.begin, flat.end[ends]])
+    value = np.concatenate([flat.state, np.zeros(int(ends.sum()), np.int64)])
+    return make_events(row, time, [Pair(part.event_type.number, value)])
