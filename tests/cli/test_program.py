@@ -70,6 +70,21 @@ def test_word_translate_and_quiet(reference, tmp_path):
     assert (tmp_path / "out.prv").read_bytes() == (reference[0] / "out.prv").read_bytes()
 
 
+@pytest.mark.slow
+def test_an_overview_with_folded_threads(reference, tmp_path):
+    """The result prints how coarse it is, and the statistics have the same numbers."""
+    done = run(SAMPLE, tmp_path / "out.prv", "--overview-trace", "--fold-threads", "--stats", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    stats = json.loads((tmp_path / "out.json").read_text())
+    assert stats["overview"]["counter_rows"] == 1
+    assert f"overview: counters of 1 GPU are shown in steps of {stats['overview']['counter_step_ns'] / 1e6:.2f} ms" in (
+        done.stdout
+    )
+    assert "on a folded thread" in done.stdout
+    assert json.loads((reference[0] / "out.json").read_text())["overview"] is None
+    assert (tmp_path / "out.prv").stat().st_size < (reference[0] / "out.prv").stat().st_size / 2
+
+
 def test_check_accepts_it(reference):
     done = run("check", reference[0] / "out.prv")
     assert done.returncode == 0, done.stdout + done.stderr
