@@ -24,6 +24,7 @@ ACTIVITY, IN_FLIGHT, WITH_WAITS = 63000400, 63000402, 63000413
 PART, RANK, REASON, STEP = 63000410, 63000411, 63000412, 63000430
 COMPUTES, COMMUNICATES, EXPOSED, WAITS_EXPOSED, MEMORY, IDLE, MEAN_IN_FLIGHT = range(63000440, 63000447)
 ALWAYS_DECLARED = 63000007
+SOURCES = ["kernels", "memory_operations", "nccl", "cuda_api", "nvtx", "gpu_metrics", "os_runtime"]
 SMALL = 150_000
 """Bytes of an overview for which DDP has too many states and waits."""
 
@@ -46,10 +47,11 @@ def translate_into(folder: Path, reports: list[Path], **options: object) -> tupl
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
     folder = tmp_path_factory.mktemp("overview")
-    made = [*translate_into(folder / "whole", DDP), *translate_into(folder / "overview", DDP, overview_trace=True)]
+    made = [*translate_into(folder / "whole", DDP, sources=SOURCES)]
+    made += translate_into(folder / "overview", DDP, sources=SOURCES, overview_trace=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview_budget, "MOST_BYTES", SMALL)
-        made += translate_into(folder / "small", DDP, overview_trace=True)
+        made += translate_into(folder / "small", DDP, sources=SOURCES, overview_trace=True)
     return Traces(*made)
 
 
@@ -299,11 +301,13 @@ def test_windows_and_cores(tmp_path: Path) -> None:
     assert compare_tables(list_waits(overview), list_waits(whole), columns) == "" and len(list_waits(whole))
     assert all(account.read == account.written + sum(account.dropped.values()) for account in result.sources)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview_budget, "MOST_BYTES", 30_000)
+        patch.setattr(overview_budget, "MOST_BYTES", 20_000)
         made = []
         for jobs in (1, 2):
-            trace, own = translate_into(tmp_path / str(jobs), MPI_4, overview_trace=True, jobs=jobs, sources=sources)
-            assert own.overview is not None and own.overview.state_rows and own.bytes <= 30_000
+            trace, own = translate_into(
+                tmp_path / str(jobs), MPI_4[:2], overview_trace=True, jobs=jobs, sources=sources
+            )
+            assert own.overview is not None and own.overview.state_rows and own.bytes <= 20_000
             made.append([trace.path.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row")])
     assert made[0] == made[1]
 
@@ -312,8 +316,8 @@ def test_more_steps_than_fit(tmp_path: Path) -> None:
     """The first rows show theirs, the others none."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overview_budget, "MOST_BYTES", 10_000)
-        trace, result = translate_into(tmp_path / "small", MPI_4, sources=["nvtx"], overview_trace=True)
-    whole, _ = translate_into(tmp_path / "whole", MPI_4, sources=["nvtx"])
+        trace, result = translate_into(tmp_path / "small", MPI_4[:2], sources=["nvtx"], overview_trace=True)
+    whole, _ = translate_into(tmp_path / "whole", MPI_4[:2], sources=["nvtx"])
     found, every = (pair_intervals(own, STEP) for own in (trace, whole))
     kept = sorted(set(every["row"]))[: found["row"].nunique()]
     assert 0 < len(kept) < every["row"].nunique()
