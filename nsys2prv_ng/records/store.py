@@ -43,6 +43,15 @@ class Slot(NamedTuple):
 class Store(ABC):
     """Columns by slot. Threads may put and get at the same time."""
 
+    def __init__(self) -> None:
+        self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
+        """Files that are mapped, by shelf."""
+
+    def release(self) -> None:
+        """Give back the memory in which mapped files are; they are read again where they are needed."""
+        for mapped in list(self._mapped.values()):
+            mapped.file.madvise(mmap.MADV_DONTNEED)
+
     @abstractmethod
     def put(self, columns: Sequence[Array]) -> Slot:
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
@@ -70,6 +79,7 @@ class LocalStore(Store):
         `memory`: bytes to keep before a file in `folder` is used. `shelves`: one for each process that puts columns.
         `read_from`: has the columns on shelves with names. Raises TranslationError if no file can be made in `folder`.
         """
+        super().__init__()
         self.folder = folder
         self.memory = memory
         self.read_from = read_from
@@ -77,7 +87,6 @@ class LocalStore(Store):
         """The shelf of this process."""
         self._lock = threading.Lock()
         self._ends = {False: 0, True: 0}
-        self._maps: dict[tuple[int | str, bool], ByteArray] = {}
         self._opened = ExitStack()
         try:
             self._disk = [self._open(_open_nameless(folder)) for _ in range(shelves)]
@@ -133,7 +142,12 @@ class LocalStore(Store):
         if self.read_from is not None and isinstance(slot.shelf, str):
             return self.read_from.map(slot)
         with self._lock:
-            return _map(self._get_descriptor(slot), slot, self._maps)
+            return _map(self._get_descriptor(slot), slot, self._mapped)
+
+    def release(self) -> None:
+        super().release()
+        if self.read_from is not None:
+            self.read_from.release()
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""
@@ -157,6 +171,7 @@ class FolderStore(Store):
 
         `read_from`: another folder, for the files that are not in `folder`.
         """
+        super().__init__()
         self.folder = folder
         self.read_from = read_from
         self._shelf = shelf
@@ -164,7 +179,6 @@ class FolderStore(Store):
         self._file: IO[bytes] | None = None
         self._end = 0
         self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
-        self._maps: dict[tuple[int | str, bool], ByteArray] = {}
 
     def __reduce__(self) -> tuple[type[FolderStore], tuple[Path, str, Path | None]]:
         return FolderStore, (self.folder, "", self.read_from)
@@ -199,7 +213,7 @@ class FolderStore(Store):
         assert isinstance(slot.shelf, str)
         try:
             with self._lock:
-                return _map(self._open_to_read(slot.shelf), slot, self._maps)
+                return _map(self._open_to_read(slot.shelf), slot, self._mapped)
         except OSError as error:
             path = locate_shelf(self.folder, slot.shelf)
             raise TranslationError(f"{path}: cannot be read ({error.strerror}); read its report again") from None
@@ -272,14 +286,21 @@ def _align(at: int) -> int:
     return -(-at // 8) * 8
 
 
-def _map(descriptor: int, slot: Slot, maps: dict[tuple[int | str, bool], ByteArray]) -> ByteArray:
+class _Mapped(NamedTuple):
+    file: mmap.mmap
+    content: ByteArray
+
+
+def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapped]) -> ByteArray:
     """Return the bytes of a file; a map that was made before serves until the file has grown."""
     size = os.fstat(descriptor).st_size
-    known = maps.get(slot[:2])
-    if known is None or known.size < size:
-        mapped = mmap.mmap(descriptor, size, prot=mmap.PROT_READ) if size else b""
-        known = maps[slot[:2]] = np.frombuffer(mapped, np.uint8)
-    return known
+    known = mapped.get(slot[:2])
+    if not size:
+        return np.zeros(0, np.uint8)
+    if known is None or known.content.size < size:
+        file = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+        known = mapped[slot[:2]] = _Mapped(file, np.frombuffer(file, np.uint8))
+    return known.content
 
 
 def _view_all(columns: Sequence[Array]) -> list[memoryview]:
