@@ -21,11 +21,13 @@ from nsys2prv_ng.options import (
     CompareOptions,
     CutOptions,
     InspectOptions,
-    Paths,
+    MergeOptions,
+    ShardOptions,
     SummaryOptions,
     TranslateOptions,
     list_options,
 )
+from nsys2prv_ng.options.checked import Paths
 from tests.cli.program_runs import run
 
 CLASSES = {
@@ -35,6 +37,8 @@ CLASSES = {
     "inspect": InspectOptions,
     "check": CheckOptions,
     "cut": CutOptions,
+    "shard": ShardOptions,
+    "merge": MergeOptions,
     "slurm": ScriptOptions,
 }
 
