@@ -237,8 +237,8 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
 
 def _read_export_settings(database: Database) -> dict[str, str]:
     """Return the settings of the export that it records itself, by name."""
-    frames = [database.read_frame(table, ["name", "value"]) for table in _EXPORT_TABLES]
-    pairs = (pair for frame in frames for pair in zip(frame["name"], frame["value"], strict=True))
+    tables = [database.read_objects(table, ["name", "value"]) for table in _EXPORT_TABLES]
+    pairs = (pair for columns in tables for pair in zip(columns["name"], columns["value"], strict=True))
     return {str(name): str(value or "") for name, value in pairs}
 
 

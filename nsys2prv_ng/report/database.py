@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.report.table_folder import TableFolder
+from nsys2prv_ng.report.sqlite_file import SqliteFile
 from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
@@ -97,18 +96,19 @@ class Database:
         present = self.list_columns(table.name)
         return [name for name in table.required if name not in present] if present else []
 
-    def read_frame(self, table: str, columns: Sequence[str], among: Among | None = None) -> pd.DataFrame:
+    def read_objects(self, table: str, columns: Sequence[str], among: Among | None = None) -> dict[str, list[Any]]:
         """Read a small table, or its rows that have one of the given integers in each column of `among`.
 
-        Columns that the export lacks hold None; a missing table has no rows, and no row has one of the integers in a
-        missing column.
+        Return columns of values of any kind: int, float, str, bytes or None. Columns that the export lacks hold None; a
+        missing table has no rows, and no row has one of the integers in a missing column.
         """
         existing = self.list_columns(table)
         present = [name for name in columns if name in existing]
         if not present or not set(among or ()) <= existing:
-            return pd.DataFrame({name: pd.Series(dtype=object) for name in columns})
-        frame = self._table_reader.read_frame(table, present, among or {})
-        return frame.reindex(columns=list(columns)).astype(object).where(lambda f: f.notna(), None)
+            return {name: [] for name in columns}
+        values = dict(zip(present, self._table_reader.read_objects(table, present, among or {}), strict=True))
+        nulls = [None] * len(values[present[0]])
+        return {name: values.get(name, nulls) for name in columns}
 
     def read(self, table: Table, schema_version: str) -> Columns:
         """Read columns of a large table. A table that the export lacks has no rows."""
@@ -173,15 +173,15 @@ class Database:
 
 def load_libraries(exports: Iterable[Path]) -> None:
     """Import what reads these exports, so that processes that are forked later need not do it again."""
-    if not all(path.is_dir() for path in exports):
-        import nsys2prv_ng.report.sqlite_file  # noqa: F401 (imports SQLAlchemy)
+    if any(path.is_dir() for path in exports):
+        import nsys2prv_ng.report.table_folder  # noqa: F401
 
 
 def _open_tables(path: Path) -> TableReader:
     if path.is_dir():
-        return TableFolder(path)
-    from nsys2prv_ng.report.sqlite_file import SqliteFile  # imports SQLAlchemy
+        from nsys2prv_ng.report.table_folder import TableFolder  # imports pyarrow.parquet
 
+        return TableFolder(path)
     return SqliteFile(path)
 
 

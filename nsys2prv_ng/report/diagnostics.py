@@ -103,8 +103,8 @@ def join_text(text: object) -> str:
 
 def read_diagnostics(database: Database) -> Diagnostics:
     """Return the messages of an export; none if it lacks the table."""
-    frame = database.read_frame(TABLE, ["severity", "text"])
-    severities = [SEVERITIES.get(value, UNKNOWN) for value in frame["severity"]]
-    texts = [join_text(text) for text in frame["text"]]
+    columns = database.read_objects(TABLE, ["severity", "text"])
+    severities = [SEVERITIES.get(value, UNKNOWN) for value in columns["severity"]]
+    texts = [join_text(text) for text in columns["text"]]
     counts = Counter(pair for pair in zip(severities, texts, strict=True) if pair[0] in (WARNING, ERROR))
     return Diagnostics(dict(Counter(severities)), [Message(*pair, count) for pair, count in counts.items()])

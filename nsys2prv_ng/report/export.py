@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
@@ -164,7 +163,7 @@ class _Maker:
         if target.exists() or "--tables" not in self._help:
             return
         self._export("sqlite", apart, "--tables=META_DATA_.*")
-        from nsys2prv_ng.report.sqlite_file import SqliteFile  # imports SQLAlchemy
+        from nsys2prv_ng.report.sqlite_file import SqliteFile
 
         table_reader = SqliteFile(apart)
         try:
@@ -255,8 +254,8 @@ def _read_about(path: Path) -> _About | None:
         own = next((table for table in _METADATA_TABLES if table in database.tables), None)
         if own is None:
             return None
-        frame = database.read_frame(own, ["name", "value"])
-        return _About(dict(zip(frame["name"], frame["value"], strict=True)), database.tables)
+        columns = database.read_objects(own, ["name", "value"])
+        return _About(dict(zip(columns["name"], columns["value"], strict=True)), database.tables)
     except TranslationError:
         return None
     finally:
@@ -287,7 +286,9 @@ def _is_foreign(path: Path) -> bool:
 def _write(table: pa.Table, path: Path) -> None:
     """Write a table to a file of the kind that its suffix names."""
     if path.suffix == ".parquet":
-        pq.write_table(table, path)
+        from pyarrow import parquet
+
+        parquet.write_table(table, path)
         return
     with pa.ipc.new_stream(str(path), table.schema) as writer:
         writer.write_table(table)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.report.database import load_libraries
@@ -61,8 +60,10 @@ def _compute_unpacked_size(file: Path) -> int:
     """
     if file.suffix != ".parquet":
         return 0
+    from pyarrow import parquet
+
     try:
-        metadata = pq.read_metadata(file)
+        metadata = parquet.read_metadata(file)
     except (pa.ArrowException, OSError, ValueError):  # reading it reports what is wrong
         return 0
     return int(metadata.num_rows * metadata.num_columns * _CELL)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
@@ -153,8 +152,8 @@ class Strings:
     """The names of a report by their ids. Rows whose id is not an integer are damage, and name nothing."""
 
     def __init__(self, database: Database) -> None:
-        frame = database.read_frame("StringIds", ["id", "value"])
-        rows = zip(frame["id"], frame["value"], strict=True)
+        columns = database.read_objects("StringIds", ["id", "value"])
+        rows = zip(columns["id"], columns["value"], strict=True)
         self._values = {int(i): value for i, value in rows if isinstance(i, int) or _is_whole(i)}
 
     def find_ids(self, prefix: str) -> list[int]:
@@ -177,12 +176,12 @@ class Strings:
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """Read all metadata of an export; fields that its schema version lacks stay empty."""
     exported = _read_pairs(database, "META_DATA_EXPORT") or _read_pairs(database, "EXPORT_META_DATA")
-    system = database.read_frame("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
+    system = database.read_objects("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
-    start = database.read_frame("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc = _parse_time(start["utcEpochNs"].iloc[0]) if len(start) else None
-    system_clock = _parse_time(start["systemClockNs"].iloc[0]) if len(start) else None
+    start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
+    utc, system_clock = (_parse_time(next(iter(column), None)) for column in start.values())
 
+    details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
     utc_of_zero = _compute_utc_of_zero(utc, exported)
     metadata = Metadata(
@@ -191,12 +190,10 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max(
-            (_parse_time(d) or 0 for d in database.read_frame("ANALYSIS_DETAILS", ["duration"])["duration"]), default=0
-        ),
+        duration=max((_parse_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
-        processes=_read_process_names(database.read_frame("PROCESSES", ["globalPid", "name"])),
+        processes=_read_process_names(database.read_objects("PROCESSES", ["globalPid", "name"])),
         threads=threads,
         ranks=_read_mpi_ranks(database, threads),
         nccl_ranks=_read_nccl_ranks(database, strings),
@@ -232,15 +229,15 @@ def _check_version(version: str) -> list[str]:
 
 
 def _read_pairs(database: Database, table: str) -> dict[str, str]:
-    frame = database.read_frame(table, ["name", "value"])
-    return {str(name): str(value) for name, value in zip(frame["name"], frame["value"], strict=True)}
+    columns = database.read_objects(table, ["name", "value"])
+    return {str(name): str(value) for name, value in zip(columns["name"], columns["value"], strict=True)}
 
 
 def _read_environment(database: Database, device_environment: str) -> dict[str, str]:
     """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    captured = database.read_frame("META_DATA_CAPTURE", ["name", "value"])
+    captured = database.read_objects("META_DATA_CAPTURE", ["name", "value"])
     for name, value in zip(captured["name"], captured["value"], strict=True):
         if str(name).endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
@@ -248,16 +245,16 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
     return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
 
 
-def _read_process_names(frame: pd.DataFrame) -> dict[int, str]:
-    pairs = zip(frame["globalPid"], frame["name"], strict=True)
+def _read_process_names(columns: dict[str, list[Any]]) -> dict[int, str]:
+    pairs = zip(columns["globalPid"], columns["name"], strict=True)
     return {int(pid) >> 24: str(name) for pid, name in pairs if _parse_integer(pid) is not None and name}
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
     """Return names by globalTid: those of the operating system, replaced by those given through NVTX (eventType 39)."""
-    frame = _read_integers(database, "ThreadNames", ["globalTid", "nameId"])
-    threads = dict(zip(map(int, frame["globalTid"]), strings(frame["nameId"].to_numpy(np.int64)), strict=True))
-    given = database.read_frame("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
+    tids, name_ids = _read_integers(database, "ThreadNames", ["globalTid", "nameId"])
+    threads = dict(zip(tids, strings(np.array(name_ids, np.int64)), strict=True))
+    given = database.read_objects("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
         known_tid, known_id = _parse_integer(tid), _parse_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
@@ -271,7 +268,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
     ids = strings.find_ids("ncclCommInitRank")
     if not ids:
         return {}
-    calls = database.read_frame("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
+    calls = database.read_objects("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
     decode = _PayloadDecoder(database)
     largest: dict[int, tuple[int, int]] = {}
     for tid, text, blob in zip(calls["globalTid"], calls["jsonText"], calls["binaryData"], strict=True):
@@ -303,31 +300,29 @@ class _PayloadDecoder:
 
 def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, int]:
     """Read ranks from MPI_RANKS; in reports without it, from the name that nsys gives to a thread of MPI."""
-    frame = _read_integers(database, "MPI_RANKS", ["globalTid", "rank"])
-    if len(frame):
-        ranks = ((int(tid) >> 24, int(rank)) for tid, rank in zip(frame["globalTid"], frame["rank"], strict=True))
-        return {process: rank for process, rank in ranks if 0 <= rank < MOST_RANKS}
+    tids, ranks = _read_integers(database, "MPI_RANKS", ["globalTid", "rank"])
+    if tids:
+        return {tid >> 24: rank for tid, rank in zip(tids, ranks, strict=True) if 0 <= rank < MOST_RANKS}
     named = ((tid, re.fullmatch(rf"MPI Rank ({_NUMBER.pattern})", name)) for tid, name in threads.items())
     return {tid >> 24: int(match[1]) for tid, match in named if match}
 
 
 def _read_gpus(database: Database) -> dict[int, Gpu]:
-    frame = database.read_frame("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"])
-    rows = zip(frame["id"], frame["name"], frame["uuid"], frame["busLocation"], strict=True)
+    rows = zip(*database.read_objects("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"]).values(), strict=True)
     known = ((_parse_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
     return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
 
 
 def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
-    frame = _read_integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
-    rows = zip(frame["pid"], frame["cudaId"], frame["gpuId"], strict=True)
-    return {(int(pid), int(device)): int(gpu) for pid, device, gpu in rows}
+    rows = zip(*_read_integers(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"]), strict=True)
+    return {(pid, device): gpu for pid, device, gpu in rows}
 
 
-def _read_integers(database: Database, table: str, columns: list[str]) -> pd.DataFrame:
-    """Read the rows of a small table in which all of the columns are integers."""
-    frame = database.read_frame(table, columns)
-    return frame[frame.map(lambda value: _parse_integer(value) is not None).all(axis=1)]
+def _read_integers(database: Database, table: str, columns: list[str]) -> list[list[int]]:
+    """Read the columns of a small table, of the rows in which all of them are integers."""
+    rows = (list(map(_parse_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
+    whole = [row for row in rows if None not in row]
+    return [[row[i] for row in whole] for i in range(len(columns))]  # type: ignore[misc]
 
 
 def _parse_time(value: object) -> int | None:

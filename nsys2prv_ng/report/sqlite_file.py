@@ -1,9 +1,8 @@
 """An export to SQLite, opened without touching it.
 
-SQLAlchemy reads the schema and the small tables of metadata, PageReader and sqlite3 the columns of large tables. Values
+PageReader reads the columns of large tables, and sqlite3 what is small. SQLAlchemy writes the statements that select
+rows of large tables; it is imported for those only, since that takes 0.2 s, in which sqlite3 reads 200,000 rows. Values
 may be of another type than their column declares, so each is asked for its own.
-
-Only what opens an SQLite file imports this module (see `database`): SQLAlchemy takes 0.2 to 0.3 s to import.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
@@ -35,9 +31,13 @@ _MAGIC = b"SQLite format 3\x00"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 """First bytes of a file of one table: Parquet, Arrow, Arrow as a stream."""
 _BLOCK_ROWS = 1 << 16
+_FEW_ROWS = 1 << 15
+"""Most rows of a table that is read whole, to select some of them then."""
 
-_ERRORS = (sqlite3.Error, sa.exc.SQLAlchemyError, UnicodeDecodeError)
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of damaged files; the last occurs where sqlite3's own message quotes invalid text."""
+_SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
+_SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
 
 T = TypeVar("T")
 
@@ -57,22 +57,18 @@ class SqliteFile:
                 f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
             self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
-            self._engine = sa.create_engine("sqlite://", creator=lambda: self._connection, poolclass=StaticPool)
-            self._schema = sa.inspect(self._engine)
-            self.tables = frozenset(self._schema.get_table_names())
+            self.tables = frozenset(name for (name,) in self._connection.execute(_SELECT_TABLES))
         except _ERRORS as error:
             raise make_damage_error(path, error) from None
 
     def close(self) -> None:
-        self._engine.dispose()
         self._connection.close()
 
     def list_columns(self, table: str) -> frozenset[str]:
         try:
-            columns = self._schema.get_columns(table)
+            return frozenset(name for (name,) in self._connection.execute(_SELECT_COLUMNS, (table,)))
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
-        return frozenset(column["name"] for column in columns)
 
     def count_rows(self, table: str) -> int:
         try:
@@ -82,17 +78,32 @@ class SqliteFile:
             raise make_damage_error(self.path, error, table) from None
         return int(rows)
 
-    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
-        conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
-        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions)
-        sql = str(statement.compile(self._engine, compile_kwargs={"literal_binds": True}))
+    def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
+        is_large = among and self.count_rows(table) > _FEW_ROWS
         try:
-            rows = self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
+            rows = self._select_rows(table, columns, among) if is_large else self._read_rows(table, columns, among)
         except _ERRORS as error:
             raise make_damage_error(self.path, error, table) from None
-        # Not by pandas.read_sql: it makes real numbers of integers that have NULL among them, and ids are larger than
-        # real numbers can hold.
-        return pd.DataFrame(rows, columns=list(columns), dtype=object)
+        return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
+
+    def _select_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
+        """Return the rows that SQL finds."""
+        import sqlalchemy as sa
+        from sqlalchemy.dialects import sqlite
+
+        conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
+        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions)
+        sql = str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+        return self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
+
+    def _read_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
+        """Return the same rows, found among all of them."""
+        names = ", ".join(map(quote, [*columns, *among]))
+        rows = self._connection.execute(f"SELECT {names} FROM {quote(table)}").fetchall()
+        if not among:
+            return rows
+        wanted, width = [frozenset(values) for values in among.values()], len(columns)
+        return [row[:width] for row in rows if all(map(frozenset.__contains__, wanted, row[width:]))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         try:

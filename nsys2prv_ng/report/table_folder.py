@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -58,7 +57,7 @@ class TableFolder:
                 return int(pq.ParquetFile(file).metadata.num_rows)
             return sum(batch.num_rows for batch in _read_arrow_batches(file, _read_column_names(file)[:1]))
 
-    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
+    def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
         def values(block: Block) -> list[list[object]]:
             rows = pa.table(block)
             for name, wanted in among.items():
@@ -66,9 +65,8 @@ class TableFolder:
             return [arrow_values.read_objects(rows[name].combine_chunks()) for name in columns]
 
         parts = self._read(table, [*columns, *among], values)
-        return pd.DataFrame(
-            {name: pd.Series([v for part in parts for v in part[i]], dtype=object) for i, name in enumerate(columns)}
-        )
+        # What is not a number (NaN) is NULL in SQLite, and differs from itself.
+        return [[v if v == v else None for part in parts for v in part[i]] for i in range(len(columns))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         parts = self._read(table, columns, lambda block: [arrow_values.read_integers(block[name]) for name in columns])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
@@ -39,8 +38,8 @@ class TableReader(Protocol):
     def count_rows(self, table: str) -> int:
         """Return the number of rows of a table that exists, without reading a column."""
 
-    def read_frame(self, table: str, columns: Sequence[str], among: Among) -> pd.DataFrame:
-        """Read values of any kind, as columns of objects: int, float, str, bytes or None."""
+    def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
+        """Read columns of values of any kind: int, float, str, bytes or None."""
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         """Read columns that the caller may change. Real numbers lose their fraction; other values are `NULL`."""

@@ -140,7 +140,7 @@ def test_text_that_is_not_utf8(tmp_path, kind):
     values = {"k": pa.array([1, 2, 3]), "v": column}
     folder = write_folder(tmp_path / "r", {"StringIds": pa.table(names), "T": pa.table(values)}, kind)
     database = Database(folder)
-    assert list(database.read_frame("StringIds", ["value"])["value"]) == ["Zeit\ufffd", "a"]
+    assert list(database.read_objects("StringIds", ["value"])["value"]) == ["Zeit\ufffd", "a"]
     columns = database.read(TABLE, "")
     assert columns.texts["v"].to_pylist() == ["Zeit\ufffd", None, "a"]
     assert columns.blobs["v"].to_pylist() == [LATIN, None, b"a"]
@@ -179,7 +179,7 @@ def test_any_values_are_read_as_from_sqlite(tmp_path_factory, data):
 def everything(path, wanted):
     database = Database(path)
     columns = database.read(TABLE, "")
-    frames = [database.read_frame("T", ["v", "none"]), database.read_frame("T", ["k", "v"], {"v": wanted})]
+    small = [database.read_objects("T", ["v", "none"]), database.read_objects("T", ["k", "v"], {"v": wanted})]
     database.close()
     of_kinds = (columns.numbers["k"], columns.numbers["v"], columns.reals["v"])
     return (
@@ -187,7 +187,7 @@ def everything(path, wanted):
         *(column.tolist() for column in of_kinds),
         columns.texts["v"].to_pylist(),
         columns.blobs["v"].to_pylist(),
-        *(frame.to_dict("list") for frame in frames),
+        *small,
     )
 
 

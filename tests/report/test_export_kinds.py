@@ -70,7 +70,7 @@ def _types(fake: Fake) -> list[str]:
 def _pairs(path: Path, table: str) -> list[tuple[str, str]]:
     database = Database(path)
     try:
-        return list(database.read_frame(table, ["name", "value"]).itertuples(index=False, name=None))
+        return list(zip(*database.read_objects(table, ["name", "value"]).values(), strict=True))
     finally:
         database.close()
 

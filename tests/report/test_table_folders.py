@@ -109,7 +109,8 @@ def test_texts_by_block(tmp_path, monkeypatch, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_frames_have_the_rows_that_sqlite_finds(tmp_path, kind):
+def test_every_reader_selects_the_same_rows(tmp_path, kind, monkeypatch):
+    """A folder of tables, and SQLite with and without a statement that selects them."""
     columns = {"k": [1, 2, None, 2**40], "l": [7, 7, 7, None], "t": ["1", None, "x", "y"], "f": [1.0, 1.5, None, 2.0]}
     report = export(tmp_path / "r.sqlite", [""], {"T": (list(columns), list(zip(*columns.values(), strict=True)))})
     sqlite, folder = Database(report), Database(folder_of(report, tmp_path, kind))
@@ -124,12 +125,14 @@ def test_frames_have_the_rows_that_sqlite_finds(tmp_path, kind):
         {"t": [5]},
         {"none": [1]},
     ):
-        of_sqlite = sqlite.read_frame("T", ["t", "k", "none", "f"], among)
-        found = folder.read_frame("T", ["t", "k", "none", "f"], among)
-        assert found.to_dict("list") == of_sqlite.to_dict("list"), among
-        assert list(found.dtypes) == list(of_sqlite.dtypes) == [object] * 4
-    assert len(folder.read_frame("T", ["k"], {"k": [1], "l": [7]})) == 1
-    assert folder.read_frame("OTHER", ["a"]).empty and list(folder.read_frame("OTHER", ["a"])) == ["a"]
+        of_sqlite = sqlite.read_objects("T", ["t", "k", "none", "f"], among)
+        found = folder.read_objects("T", ["t", "k", "none", "f"], among)
+        assert found == of_sqlite, among
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite_file, "_FEW_ROWS", 0)
+            assert sqlite.read_objects("T", ["t", "k", "none", "f"], among) == found, among
+    assert folder.read_objects("T", ["k"], {"k": [1], "l": [7]}) == {"k": [1]}
+    assert folder.read_objects("OTHER", ["a"]) == {"a": []}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,7 +141,7 @@ def test_integers_with_null_among_them_stay_exact(tmp_path, kind):
     report = export(tmp_path / "r.sqlite", [""], {"T": (("id",), [(MAIN + 1,), (None,)])})
     folder = write_folder(tmp_path / "r", {"StringIds": NAMES, "T": table}, kind)
     for path in (report, folder):
-        assert list(Database(path).read_frame("T", ["id"])["id"]) == [MAIN + 1, None]
+        assert list(Database(path).read_objects("T", ["id"])["id"]) == [MAIN + 1, None]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +151,7 @@ def test_tables_without_rows_and_columns_without_values(tmp_path, kind):
     database = Database(write_folder(tmp_path / "r", {"StringIds": NAMES, "EVENTS": empty, "NULLS": nulls}, kind))
     columns = database.read(EVENTS, "")
     assert (columns.rows, columns["start"].size, len(columns.texts["word"])) == (0, 0, 0)
-    assert database.read_frame("EVENTS", ["start"]).empty
+    assert database.read_objects("EVENTS", ["start"]) == {"start": []}
     assert (database.count_rows("EVENTS"), database.count_rows("NULLS")) == (0, 2)
     columns = database.read(Table("NULLS", ("start",), text=("word",)), "")
     assert columns["start"].tolist() == [NULL, NULL] and columns.texts["word"].to_pylist() == [None, None]
@@ -242,7 +245,7 @@ def test_streams_that_end_early(tmp_path, cut):
     if cut == 8:
         assert pa.ipc.open_stream(path).read_all() == NAMES
     with pytest.raises(TranslationError, match=r"StringIds\.arrow: cannot be read \(the Arrow stream has no end\)"):
-        Database(folder).read_frame("StringIds", ["id"])
+        Database(folder).read_objects("StringIds", ["id"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -278,7 +281,7 @@ def test_damage_is_told_or_harmless(tmp_path, kind, compression):
         database = Database(folder)
         try:
             database.read(wanted, "")
-            database.read_frame("EVENTS", ["start", "name", "word"], {"start": [3, 6]})
+            database.read_objects("EVENTS", ["start", "name", "word"], {"start": [3, 6]})
         except TranslationError as error:
             assert re.match(rf"{re.escape(str(folder))}.*; export the report again", str(error)), error
             assert "\n" not in str(error)
@@ -360,4 +363,4 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"value", b"valu\xdc"))
     assert get_export_size(folder) >= path.stat().st_size
     with pytest.raises(TranslationError, match="StringIds"):
-        Database(folder).read_frame("StringIds", ["id"])
+        Database(folder).read_objects("StringIds", ["id"])
