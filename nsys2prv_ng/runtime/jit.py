@@ -52,12 +52,10 @@ def _compile(function: Function, **options: Any) -> Function:
     dispatcher: Any = nb.njit(nogil=True, **options)(function)
     if dispatcher is function:  # NUMBA_DISABLE_JIT is set
         return function
-    try:
+    if machine_code is not None:
         dispatcher._cache = machine_code.MachineCodeCache(function)
-    except RuntimeError:  # no folder can be written
-        pass
-    except (AttributeError, TypeError):  # numba's private parts are others: its own cache, or none
-        with suppress(RuntimeError):
+    else:
+        with suppress(RuntimeError):  # no folder can be written
             dispatcher.enable_caching()
     kept: Function = dispatcher
     return kept

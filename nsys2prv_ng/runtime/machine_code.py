@@ -20,6 +20,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 from numba.core import environment, registry
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.runtime.nrt import rtsys
 
 from nsys2prv_ng.version import __version__
@@ -38,8 +39,38 @@ def initialize_runtime() -> None:
     rtsys.initialize(registry.cpu_target.target_context)
 
 
-class MachineCodeCache(FunctionCache):
-    """The cache of one function. Raises RuntimeError where no folder can be written."""
+class MachineCodeCache:
+    """The cache of one function. Its folder is looked for at the first call, since that writes a file into it."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+
+    @cached_property
+    def _cache(self) -> Any:
+        with suppress(RuntimeError):  # no folder can be written
+            try:
+                return _FunctionCache(self._function)
+            except (AttributeError, TypeError):  # numba's private parts are others
+                return FunctionCache(self._function)
+        return NullCache()
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder; None if there is none."""
+        path: str | None = self._cache.cache_path
+        return path
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the code for a signature, or None where there is none that is sound."""
+        return self._cache.load_overload(signature, target_context)
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep the code for a signature, if that is possible."""
+        self._cache.save_overload(signature, result)
+
+
+class _FunctionCache(FunctionCache):
+    """Numba's cache of one function. Raises RuntimeError where no folder can be written."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)
@@ -48,7 +79,6 @@ class MachineCodeCache(FunctionCache):
         self._cache_file.file_stamp = self._impl.locator.get_source_stamp()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the code for a signature, or None where there is none that is sound."""
         try:
             # Numba would load here what only compiling needs, which takes 0.2 s; it loads that later if it has to.
             rtsys.initialize(target_context)
@@ -59,7 +89,6 @@ class MachineCodeCache(FunctionCache):
             return None
 
     def save_overload(self, *arguments: Any) -> None:
-        """Keep the code for a signature, if that is possible."""
         with suppress(Exception):  # no space, or a damaged index that cannot be replaced
             super().save_overload(*arguments)
 
@@ -110,7 +139,7 @@ class _Implementation(CompileResultCacheImpl):
         return result
 
 
-MachineCodeCache._impl_class = _Implementation
+_FunctionCache._impl_class = _Implementation
 
 
 class _Unparsed:
