@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
-import pandas as pd
 
 from nsys2prv_ng.analysis.critical_path import CriticalPath
 from nsys2prv_ng.analysis.path_columns import NONE
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_types import (
@@ -31,75 +34,75 @@ _MOST_PARTS = 100
 
 def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
     """Return the numbers of the critical path of a job."""
-    tasks = job.whole.task_of_row[path.row]
-    table = pd.DataFrame(
-        {
-            "kind": path.kind,
-            "task": tasks,
-            "name": path.name,
-            "range": path.range,
-            # Pieces of one operation or call count once; each stretch of host code counts.
-            "operation": np.where(path.operation >= 0, path.operation, -2 - np.arange(path.begin.size)),
-            "ns": path.length,
-        }
-    )
-    by_kind = table.groupby("kind")["ns"].sum().sort_values(ascending=False, kind="stable")
-    by_range = table.groupby("range")["ns"].sum().sort_values(ascending=False, kind="stable")
+    tasks = job.whole.task_of_row[path.row].astype(np.int64)
+    kinds = path.kind.astype(np.int64)
     return PathNumbers(
         window_ns=int(path.length.sum()),
         windows_ns=[(low - job.origin, high - job.origin) for low, high in path.windows],
         step_name=None if path.steps is None else path.steps.name,
         steps=_sum_steps(path),
-        classes={PATH_KINDS[kind]: int(ns) for kind, ns in by_kind.items()},  # type: ignore[index]
-        ranks=_sum_tasks(job, table),
-        names=_sum_names(path, table),
-        ranges=[PathRange(_get_text(path.ranges, index), int(ns)) for index, ns in by_range.items()],
-        parts=_sum_parts(job, path, table),
+        classes={PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
+        ranks=[_make_rank(job, task, ns) for (task,), ns in _add_up(path.length, tasks)],
+        names=_sum_names(path, kinds),
+        ranges=[PathRange(_get_text(path.ranges, index), ns) for (index,), ns in _add_up(path.length, path.range)],
+        parts=_sum_parts(job, path, kinds, tasks),
         switches=int(((tasks[1:] != tasks[:-1]) & (path.begin[1:] == path.end[:-1])).sum()),
         followed=path.followed,
         unsure=path.unsure,
     )
 
 
-def _get_text(texts: list[str], index: object) -> str:
-    return texts[index] if isinstance(index, int | np.integer) and index >= 0 else ""
+def _add_up(ns: IntArray, *keys: IntArray) -> list[tuple[tuple[int, ...], int]]:
+    """Return (keys, sum of the times) of all segments with the same keys, the largest sum first, then by keys."""
+    code, distinct = find_distinct_rows(*keys)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, code, ns)
+    return sorted(zip(distinct, sums.tolist(), strict=True), key=lambda row: (-row[1], row[0]))
 
 
-def _sum_tasks(job: Job, table: pd.DataFrame) -> list[PathOfRank]:
-    """Return the time on each task, the most first."""
-    by_task = table.groupby("task")["ns"].sum().sort_values(ascending=False, kind="stable")
-    return [
-        PathOfRank(job.whole.ranks[task], job.whole.model.tasks[task].name, ns)
-        for task, ns in zip(by_task.index.tolist(), by_task.tolist(), strict=True)
-    ]
+def _count_operations(path: CriticalPath, *keys: IntArray) -> dict[tuple[int, ...], int]:
+    """Return the number of operations, calls and stretches of host code in the segments with the same keys.
+
+    Pieces of one operation or call count once; each stretch of host code counts.
+    """
+    operation = np.where(path.operation >= 0, path.operation, -2 - np.arange(path.begin.size))
+    code, distinct = find_distinct_rows(*keys)
+    _, first = encode_rows(code, operation)
+    return dict(zip(distinct, np.bincount(code[first], minlength=len(distinct)).tolist(), strict=True))
 
 
-def _sum_names(path: CriticalPath, table: pd.DataFrame) -> list[PathName]:
+def _get_text(texts: list[str], index: int) -> str:
+    return texts[index] if index >= 0 else ""
+
+
+def _make_rank(job: Job, task: int, ns: int) -> PathOfRank:
+    return PathOfRank(job.whole.ranks[task], job.whole.model.tasks[task].name, ns)
+
+
+def _sum_names(path: CriticalPath, kinds: IntArray) -> list[PathName]:
     """Return the operations on the path by name."""
-    some = table[table["kind"].isin(_OPERATIONS)]
-    sums = some.groupby(["kind", "name"]).agg(ns=("ns", "sum"), count=("operation", "nunique"))
-    sums = sums.sort_values("ns", ascending=False, kind="stable")
+    counts = _count_operations(path, kinds, path.name)
     return [
-        PathName(PATH_KINDS[kind], path.names[name], count, ns, max(0, ns - int(path.mean[name])))
-        for (kind, name), ns, count in zip(
-            sums.index.tolist(), sums["ns"].tolist(), sums["count"].tolist(), strict=True
-        )
+        PathName(PATH_KINDS[kind], path.names[name], counts[kind, name], ns, max(0, ns - int(path.mean[name])))
+        for (kind, name), ns in _add_up(path.length, kinds, path.name)
+        if kind in _OPERATIONS
     ]
 
 
-def _sum_parts(job: Job, path: CriticalPath, table: pd.DataFrame) -> list[PathPart]:
+def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -> list[PathPart]:
     """Return the parts of the path with most time."""
-    keys = ["kind", "name", "range"]
     # The range tells host code and calls apart; an operation, and what is before it, is known by its name.
-    table = table.assign(range=np.where(table["kind"].isin(_ON_HOST), table["range"], NONE))
-    sums = table.groupby(keys).agg(ns=("ns", "sum"), count=("operation", "nunique")).reset_index()
-    sums = sums.sort_values("ns", ascending=False, kind="stable").head(_MOST_PARTS)
+    ranges = np.where(np.isin(kinds, _ON_HOST), path.range, NONE)
+    keys = kinds, path.name, ranges
+    counts = _count_operations(path, *keys)
+    ranks = defaultdict(list)
+    for (*part, task), ns in _add_up(path.length, *keys, tasks):
+        ranks[tuple(part)].append(_make_rank(job, task, ns))
     parts = []
-    groups = table.groupby(keys)
-    for kind, name, in_range, ns, count in sums[[*keys, "ns", "count"]].to_numpy().tolist():
-        ranks = _sum_tasks(job, groups.get_group((kind, name, in_range)))
+    for part_keys, ns in _add_up(path.length, *keys)[:_MOST_PARTS]:
+        kind, name, in_range = part_keys
         texts = _get_text(path.names, name), _get_text(path.ranges, in_range)
-        parts.append(PathPart(PATH_KINDS[kind], *texts, count, ns, ranks))
+        parts.append(PathPart(PATH_KINDS[kind], *texts, counts[part_keys], ns, ranks[part_keys]))
     return parts
 
 
@@ -110,11 +113,11 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
     warmup = path.steps.warmup
     begin = path.steps.find_latest(path.steps.begin)[warmup:]
     pieces = split_at_steps(path.begin, path.end, StepFunction(begin, np.arange(begin.size)))
-    table = pd.DataFrame({"step": pieces.value, "kind": path.kind[pieces.interval], "ns": pieces.end - pieces.begin})
-    sums = table.groupby(["step", "kind"])["ns"].sum()
-    steps = []
-    for step, number in enumerate(path.steps.number[warmup:].tolist()):
-        own = sums.loc[step].sort_values(ascending=False, kind="stable") if step in sums.index else sums.iloc[:0]
-        classes = {PATH_KINDS[kind]: ns for kind, ns in zip(own.index.tolist(), own.tolist(), strict=True)}
-        steps.append(PathStep(number, sum(classes.values()), classes))
-    return steps
+    numbers = path.steps.number[warmup:].tolist()
+    classes: list[dict[str, int]] = [{} for _ in numbers]
+    for (step, kind), ns in _add_up(
+        pieces.end - pieces.begin, pieces.value, path.kind[pieces.interval].astype(np.int64)
+    ):
+        if 0 <= step < len(numbers):
+            classes[step][PATH_KINDS[kind]] = ns
+    return [PathStep(number, sum(own.values()), own) for number, own in zip(numbers, classes, strict=True)]

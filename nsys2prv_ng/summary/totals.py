@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
@@ -44,14 +44,27 @@ def add_up(parts: Sequence[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
     table: pd.DataFrame = pd.concat(parts, ignore_index=True)
     if table.empty:
         return table
-    aggregates = {name: _AGGREGATES.get(name, "sum") for name in table.columns if name not in keys}
-    return table.groupby(keys, as_index=False, sort=True).agg(aggregates)
+    groups = table.groupby(keys, as_index=False, sort=True)
+    others = [name for name in table.columns if name not in keys]
+    added: pd.DataFrame = groups[[name for name in others if name not in _AGGREGATES]].sum()
+    for name in others:
+        if name in _AGGREGATES:
+            added[name] = groups[name].agg(_AGGREGATES[name])[name]
+    return added
 
 
 def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> pd.DataFrame:
     """Return count, total, shortest and longest time (ns), and other sums, of events that agree in the key columns."""
-    amounts = {"count": np.ones(length.size, np.int64), "ns": length, "min_ns": length, "max_ns": length, **sums}
-    return add_up([pd.DataFrame({**keys, **amounts})], list(keys))
+    code, first = encode_rows(*keys.values())
+    added = {name: np.zeros(first.size, np.int64) for name in ("ns", *sums)}
+    for name, total in added.items():
+        np.add.at(total, code, {"ns": length, **sums}[name])
+    shortest, longest = np.full(first.size, np.iinfo(np.int64).max), np.zeros(first.size, np.int64)
+    np.minimum.at(shortest, code, length)
+    np.maximum.at(longest, code, length)
+    distinct = {name: column[first] for name, column in keys.items()}
+    count = np.bincount(code, minlength=first.size)
+    return pd.DataFrame({**distinct, "count": count, "min_ns": shortest, "max_ns": longest, **added})
 
 
 def _fill_absent(value: IntArray) -> IntArray:
