@@ -27,6 +27,10 @@ SLACK = 16
 """Bytes after the last page: a varint (at most 9) or an integer (8) that starts in a page is read whole."""
 
 _REAL, _RESERVED, _BLOB = 7, 10, 12
+_SLOTS = 256
+"""Number of layouts that are kept: rows of GPU metrics have up to 60, one after the other."""
+_LONGEST_KEPT = 16
+"""Bytes of the longest record header whose layout is kept."""
 _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 """Bytes of a value, by its serial type: NULL, six widths of integers, a real, and the constants 0 and 1."""
 
@@ -47,9 +51,8 @@ def _four_bytes(data: ByteArray, at: int) -> int:
 
 
 @inlined
-def _integer(data: ByteArray, at: int, size: int) -> int:
-    """Return a signed integer of 1 to 8 bytes; always read 8."""
-    return ((_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)) >> (64 - 8 * size)
+def _eight_bytes(data: ByteArray, at: int) -> int:
+    return (_four_bytes(data, at) << 32) | _four_bytes(data, at + 4)
 
 
 @inlined
@@ -147,6 +150,8 @@ def read_leaves(
     `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
     the column that stands for the rowid, or -1. Rows that lack a column of `has_default` are left to sqlite3.
     """
+    headers = np.zeros((_SLOTS, 3), np.int64)
+    layouts = np.zeros((_SLOTS, out.shape[0], 4), np.int64)
     for i in range(pages):
         page = i * page_size
         cells, first = _cells(data, page, LEAF, page_size, usable)
@@ -162,12 +167,33 @@ def read_leaves(
             overflow = 0 if local == payload else 4
             if payload < 0 or at + local + overflow > page + usable:
                 return np.int64(NOT_READ)
-            if not _read_record(data, at, payload, local, want, has_default, null, out, row):
-                return np.int64(NOT_READ)
+            first_word, last_word, slot = _hash_header(data, at)
+            kept = headers[slot]
+            if first_word == 0 or kept[0] != first_word or kept[1] != last_word or kept[2] != payload:
+                kept[0], kept[1], kept[2] = first_word, last_word, payload
+                if not _find_layout(data, at, payload, local, want, has_default, null, layouts[slot]):
+                    return np.int64(NOT_READ)
+            for column in range(out.shape[0]):
+                position, shift, mask, constant = layouts[slot, column]
+                out[column, row] = ((_eight_bytes(data, at + position) >> shift) & mask) | constant
             if alias >= 0:
                 out[alias, row] = rowid
             row += 1
     return row
+
+
+@inlined
+def _hash_header(data: ByteArray, start: int) -> tuple[int, int, int]:
+    """Return the bytes of a record header as two integers, and where to keep its layout; 0 first for a long header."""
+    header = _byte(data, start)
+    if header < 1 or header > _LONGEST_KEPT:
+        return np.int64(0), np.int64(0), np.int64(0)
+    first, last = _eight_bytes(data, start), np.int64(0)
+    if header > 8:
+        last = _eight_bytes(data, start + 8) >> (8 * (16 - header))
+    else:
+        first >>= 8 * (8 - header)
+    return first, last, ((first ^ (last * 31)) * 0x9E3779B97F4A7C1 >> 50) & (_SLOTS - 1)
 
 
 @inlined
@@ -182,7 +208,7 @@ def _local_bytes(payload: int, usable: int) -> int:
 
 
 @inlined
-def _read_record(
+def _find_layout(
     data: ByteArray,
     start: int,
     payload: int,
@@ -190,12 +216,13 @@ def _read_record(
     want: IntArray,
     has_default: BoolArray,
     null: int,
-    out: IntArray,
-    row: int,
+    layout: IntArray,
 ) -> bool:
-    """Write the requested integers of a record, whose first `local` of `payload` bytes are in the page.
+    """Write where the requested integers are in a record, whose first `local` of `payload` bytes are in the page.
 
-    Return False for NOT_READ.
+    The layout of records that have the same header and size is the same: position of 8 bytes from the start of the
+    record, the bits to shift these to the right, a mask of them, and a constant that is set in the result. Return False
+    for NOT_READ.
     """
     end = start + local
     header, at = _short_varint(data, start)
@@ -206,24 +233,19 @@ def _read_record(
     while column < want.size and at < header_end:
         serial, at = _short_varint(data, at)
         to = want[column]
-        if serial >= _BLOB:
-            if to >= 0:
-                out[to, row] = null
-            value += (serial - _BLOB) >> 1
-        elif serial < 0 or serial >= _RESERVED:
+        if serial < 0 or serial == _RESERVED or serial == _RESERVED + 1:
             return False
-        else:
-            size = _BYTES[serial]
-            if to >= 0:
-                if serial == 0:
-                    out[to, row] = null
-                elif serial > _REAL:
-                    out[to, row] = serial - 8
-                elif serial == _REAL or value + size > end:
-                    return False
-                else:
-                    out[to, row] = _integer(data, value, size)
-            value += size
+        size = (serial - _BLOB) >> 1 if serial >= _BLOB else _BYTES[serial]
+        if to >= 0:
+            if serial == 0 or serial >= _BLOB:
+                _set_layout(layout[to], 0, 0, 0, null)
+            elif serial > _REAL:
+                _set_layout(layout[to], 0, 0, 0, serial - 8)
+            elif serial == _REAL or value + size > end:
+                return False
+            else:
+                _set_layout(layout[to], value - start, 64 - 8 * size, -1, 0)
+        value += size
         column += 1
     # As SQLite has it: values do not reach beyond the record, and fill it where the header was read to its end.
     if at > header_end or value > start + payload or (at == header_end and value != start + payload):
@@ -232,5 +254,10 @@ def _read_record(
         if want[missing] >= 0:
             if has_default[missing]:
                 return False
-            out[want[missing], row] = null
+            _set_layout(layout[want[missing]], 0, 0, 0, null)
     return True
+
+
+@inlined
+def _set_layout(layout: IntArray, position: int, shift: int, mask: int, constant: int) -> None:
+    layout[0], layout[1], layout[2], layout[3] = position, shift, mask, constant
