@@ -23,14 +23,14 @@ LEAF, INTERIOR = 13, 5
 NOT_READ = -1
 """Replaces a number of rows or pages: the page is damaged, or a case that is left to sqlite3."""
 
-SLACK = 16
-"""Bytes after the last page: a varint (at most 9) or an integer (8) that starts in a page is read whole."""
+SLACK = 48
+"""Bytes after the last page: a varint (at most 9), an integer (8) or a header that starts in a page is read whole."""
 
 _REAL, _RESERVED, _BLOB = 7, 10, 12
-_SLOTS = 256
-"""Number of layouts that are kept: rows of GPU metrics have up to 60, one after the other."""
-_LONGEST_KEPT = 16
-"""Bytes of the longest record header whose layout is kept."""
+_SLOTS = 512
+"""Number of layouts that are kept, by a hash of the header: rows of GPU metrics alternate between up to 60."""
+_WORDS = SLACK // 8
+"""Words of 8 bytes of the longest header whose layout is kept."""
 _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 """Bytes of a value, by its serial type: NULL, six widths of integers, a real, and the constants 0 and 1."""
 
@@ -150,8 +150,8 @@ def read_leaves(
     `want` is, for each column of the table up to the last that is asked for, its row of `out`, or -1. `alias`: that of
     the column that stands for the rowid, or -1. Rows that lack a column of `has_default` are left to sqlite3.
     """
-    headers = np.zeros((_SLOTS, 3), np.int64)
-    layouts = np.zeros((_SLOTS, out.shape[0], 4), np.int64)
+    headers = np.zeros((_SLOTS, 1 + _WORDS), np.int64)
+    layouts = np.empty((_SLOTS, out.shape[0], 4), np.int64)
     for i in range(pages):
         page = i * page_size
         cells, first = _cells(data, page, LEAF, page_size, usable)
@@ -167,12 +167,11 @@ def read_leaves(
             overflow = 0 if local == payload else 4
             if payload < 0 or at + local + overflow > page + usable:
                 return np.int64(NOT_READ)
-            first_word, last_word, slot = _hash_header(data, at)
-            kept = headers[slot]
-            if first_word == 0 or kept[0] != first_word or kept[1] != last_word or kept[2] != payload:
-                kept[0], kept[1], kept[2] = first_word, last_word, payload
-                if not _find_layout(data, at, payload, local, want, has_default, null, layouts[slot]):
-                    return np.int64(NOT_READ)
+            slot = _hash_header(data, at)
+            if not _is_kept(data, at, payload, headers[slot]) and not _find_layout(
+                data, at, payload, local, want, has_default, null, layouts[slot]
+            ):
+                return np.int64(NOT_READ)
             for column in range(out.shape[0]):
                 position, shift, mask, constant = layouts[slot, column]
                 out[column, row] = ((_eight_bytes(data, at + position) >> shift) & mask) | constant
@@ -183,17 +182,35 @@ def read_leaves(
 
 
 @inlined
-def _hash_header(data: ByteArray, start: int) -> tuple[int, int, int]:
-    """Return the bytes of a record header as two integers, and where to keep its layout; 0 first for a long header."""
+def _hash_header(data: ByteArray, start: int) -> int:
+    """Return a number below _SLOTS that depends on the bytes of a record header."""
+    number = np.int64(0)
+    for word in range(min((_byte(data, start) + 7) >> 3, _WORDS)):
+        number = (number ^ _word_of_header(data, start, word)) * 0x9E3779B97F4A7C1
+    return (number >> 40) & (_SLOTS - 1)
+
+
+@inlined
+def _word_of_header(data: ByteArray, start: int, word: int) -> int:
+    """Return 8 bytes of a header that is not too long to be kept; fewer at its end."""
+    left = _byte(data, start) - 8 * word
+    return _eight_bytes(data, start + 8 * word) >> (8 * max(8 - left, 0))
+
+
+@inlined
+def _is_kept(data: ByteArray, start: int, payload: int, kept: IntArray) -> bool:
+    """Return whether a record has the size and the header that were kept last; keep them if not."""
     header = _byte(data, start)
-    if header < 1 or header > _LONGEST_KEPT:
-        return np.int64(0), np.int64(0), np.int64(0)
-    first, last = _eight_bytes(data, start), np.int64(0)
-    if header > 8:
-        last = _eight_bytes(data, start + 8) >> (8 * (16 - header))
-    else:
-        first >>= 8 * (8 - header)
-    return first, last, ((first ^ (last * 31)) * 0x9E3779B97F4A7C1 >> 50) & (_SLOTS - 1)
+    if header < 1 or header > SLACK:
+        kept[0] = 0
+        return False
+    is_same = kept[0] == payload
+    kept[0] = payload
+    for word in range((header + 7) >> 3):
+        found = _word_of_header(data, start, word)
+        is_same &= kept[1 + word] == found
+        kept[1 + word] = found
+    return is_same
 
 
 @inlined
