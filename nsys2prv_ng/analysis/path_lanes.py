@@ -166,7 +166,7 @@ def _concatenate(loaded: Sequence[_Loaded], name: str, shift: IntArray | None, *
     parts = [(part.calls if calls else part.operations)[name] for part in loaded]
     if shift is not None:
         parts = [np.where(part == NONE, NONE, part + by) for part, by in zip(parts, shift.tolist(), strict=True)]
-    return np.concatenate(parts).astype(np.int64)
+    return np.concatenate(parts).astype(np.int64, copy=False)
 
 
 def _join_calls(loaded: Sequence[_Loaded]) -> dict[str, IntArray]:

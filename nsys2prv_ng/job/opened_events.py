@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from nsys2prv_ng.job.spill import move_to_clock
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records import columns as rec
-from nsys2prv_ng.records.columns import Records
+from nsys2prv_ng.records.columns import Records, unpack_tie
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 
@@ -28,13 +29,12 @@ class OpenedEvents:
 
     def __init__(self, records: Records, labels: Labels) -> None:
         self._records, self._labels = records, labels
-        opens = (records.kind == rec.EVENT) & np.isin(records.tie_class, (rec.BEGIN, rec.EMPTY, rec.POINT))
-        self._lines = np.flatnonzero(opens)
+        lines = np.flatnonzero((records.kind == rec.EVENT) & (records.tie_class != rec.END))
         self._position = np.full(len(records), -1, np.int64)
-        self._position[self._lines] = np.arange(self._lines.size)
-        self.place = records.place[self._lines].astype(np.int64)
-        self.begin = records.time[self._lines]
-        self.length = records.length[self._lines]
+        self._position[lines] = np.arange(lines.size)
+        self.place = records.place[lines].astype(np.int64)
+        self.begin = records.time[lines]
+        self.length = unpack_tie(records.tie[lines])[1]
 
     @property
     def end(self) -> IntArray:
@@ -50,15 +50,20 @@ class OpenedEvents:
 
         A line has one of the types at most.
         """
-        values = np.full(self._lines.size, ABSENT, np.int64)
+        values = np.full(self.begin.size, ABSENT, np.int64)
         known = [self._labels.types.index(wanted) for wanted in event_types if wanted in self._labels.types]
-        words = np.flatnonzero(np.isin(self._records.handle, known))
-        lines = np.searchsorted(self._records.first, words, "right") - 1
-        at = self._position[lines]
+        handle = self._records.handle
+        words = np.flatnonzero(handle == known[0] if len(known) == 1 else np.isin(handle, known))
+        at = self._position_of_word[words]
         words, at = words[at >= 0], at[at >= 0]
         # A line of an interval without length also closes it, at its end: the first of its words counts.
         values[at[::-1]] = self._records.value[words[::-1]]
         return values
+
+    @cached_property
+    def _position_of_word(self) -> IntArray:
+        """The position, among lines that open an interval or are a point, of the line of each word; -1 for others."""
+        return np.repeat(self._position, np.diff(self._records.first))
 
     def get_names(self, event_type: EventType) -> dict[int, str]:
         """Return the names of a type's values, by value."""
