@@ -22,6 +22,9 @@ COMMANDS = tuple(command.callback.__name__ for command in app.registered_command
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 the input or output is at fault, 2 usage; `compare` has 3."""
     _open_closed_streams()
+    # Numpy's OpenBLAS would start a thread for each core. Nothing here is worth that, and sums of real numbers, as in
+    # the fit of the clocks, would depend on the number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = sys.argv[1:]
     # If the first word is no command, `translate` runs; a report named like a command is reached as ./check.
     if arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):

@@ -36,7 +36,7 @@ _State = tuple[int, int, int, int]
 """Device, number, size (bytes) and time of last change (ns) of a file."""
 
 SMALL = 8
-"""Least number of leaf pages that make this worthwhile: looking up a table takes 0.2 ms, in which sqlite3 reads 4 pages."""
+"""Least number of leaf pages that make this worthwhile: finding them takes 0.2 ms, in which sqlite3 reads 4 of them."""
 
 _HEADER_BYTES = 100
 _LOCK_BYTE = 1 << 30
