@@ -21,7 +21,7 @@ from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export_errors import describe_failure, wrote_incompletely
 from nsys2prv_ng.report.nsys import Children, Nsys, parse_release, read_export_help
-from nsys2prv_ng.report.table_folder import SUFFIXES
+from nsys2prv_ng.report.table_reader import SUFFIXES
 
 KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
 """Kinds of export and the ends of their names, by preference.

@@ -18,10 +18,13 @@ import pyarrow.parquet as pq
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import arrow_values
-from nsys2prv_ng.report.table_reader import TEXT_BLOCK_ROWS, Among, make_damage_error, make_unreadable_error
-
-SUFFIXES = (".parquet", ".arrow", ".arrows")
-"""Suffixes of files of tables; other programs use the last one for Arrow streams."""
+from nsys2prv_ng.report.table_reader import (
+    SUFFIXES,
+    TEXT_BLOCK_ROWS,
+    Among,
+    make_damage_error,
+    make_unreadable_error,
+)
 
 _PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 """First bytes of files of tables."""

@@ -156,6 +156,32 @@ def test_names_that_need_quotes(tmp_path):
     assert by_pages(path, ["select", 'c "d'], 'a "b').tolist() == [[2], [1]]
 
 
+@pytest.mark.parametrize("columns", [1, 3, 7, 8, 15, 47, 48, 60])
+def test_headers_of_any_length_and_of_many_kinds(tmp_path, columns):
+    """More kinds than there is room for their layouts, in any order, and headers too long for that."""
+    rng = np.random.default_rng(columns)
+    rows = rng.integers(-(2**62), 2**62, (2500, columns)) >> rng.choice([0, 12, 20, 30, 45, 61, 62], (2500, columns))
+    names = [f"c{i}" for i in range(columns)]
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"CREATE TABLE t ({', '.join(f'{name} INTEGER' for name in names)})")
+        values = [[None if value % 11 == 0 else value for value in row] for row in rows.tolist()]
+        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * columns)})", values)
+        connection.commit()
+    assert assert_equal(path, names[:: max(1, columns // 5)][::-1])
+    assert assert_equal(path, names)
+
+
+@pytest.mark.parametrize(("sizes", "is_read"), [([0, 57, 58, 200], True), ([0, 200, 4000, 4060], False)])
+def test_layouts_depend_on_the_sizes_of_texts(tmp_path, sizes, is_read):
+    """Integers before and after texts, whose sizes take one or two bytes of the header, and of which some overflow."""
+    drawn = np.random.default_rng(1).choice(sizes, (400, 2)).tolist()
+    rows = tuple((i, "x" * first, i * 2**30, "y" * second) for i, (first, second) in enumerate(drawn))
+    path = Plan(types=("INTEGER", "TEXT", "INTEGER", "TEXT"), rows=rows).make(tmp_path / "a.sqlite")
+    assert assert_equal(path, ["c0"])
+    assert assert_equal(path, ["c2", "c0"]) == is_read
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "report",

@@ -151,6 +151,38 @@ def test_a_changed_constant_or_callee_compiles_again(tmp_path, file, old, new, t
     assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == f"{total}\n"
 
 
+@pytest.mark.slow
+def test_a_caller_is_compiled_with_a_callee_that_was_kept(tmp_path):
+    for name, text in (("settings.py", CONSTANT), ("callee.py", CALLEE), ("caller.py", CALLER)):
+        (tmp_path / name).write_text(text)
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    code = (
+        "import callee, caller, numpy as np; callee.limit(5)\n"
+        "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))"
+    )
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\n"
+    for path in cached(tmp_path / "module.py", ".nb?"):
+        if path.name.startswith("caller"):
+            path.unlink()
+    assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\n"
+
+
+@pytest.mark.slow
+def test_what_was_kept_imports_nothing_that_only_compiling_needs(tmp_path):
+    """Functions that make arrays have numba's own functions within them, whose modules take long to import."""
+    text = MODULE.replace("found = values[0]", "found = np.zeros(3, np.int64)[0] + values[0]")
+    (tmp_path / "module.py").write_text(f"import numpy as np\n{text}")
+    code = (
+        "import sys, numpy as np\nfrom nsys2prv_ng.runtime.jit import load_numba\nimport module\nload_numba()\n"
+        "before = set(sys.modules)\nprint(module.total(np.arange(4)), *set(sys.modules) - before)"
+    )
+    for _ in range(2):
+        environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+        total, *imported = python(code, tmp_path, **environment).communicate(timeout=300)[0].split()
+    assert total == "6"
+    assert not {"numba.np.arrayobj", "numba.cpython.unicode"} & set(imported)
+
+
 def test_an_index_that_cannot_be_replaced(module, monkeypatch):
     """A damaged index on a full disk: the function is compiled in every run."""
     lines_of(module, INTEGERS)
