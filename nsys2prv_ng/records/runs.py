@@ -17,6 +17,9 @@ from nsys2prv_ng.runtime.jit import compiled
 SAMPLED = 256
 """The times of one record in so many are known without a look into the store."""
 
+_MOST_HANDLES = 1 << 16
+"""More than a report can have: its types are counted from 0."""
+
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
@@ -30,7 +33,7 @@ class RunFacts(NamedTuple):
     place_last: IntArray
     """First and last time (ns) of the events of each place; first > last where it has no event."""
     handles: IntArray
-    """Handles of the types that have events."""
+    """Handles of the types that have events. Numbers of types of the trace, in records of all reports, are not here."""
     kinds: dict[int, int]
     """Number of records by kind."""
     events: int
@@ -87,7 +90,7 @@ def _collect_facts(records: Records) -> RunFacts:
     places = int(records.place.max()) + 1
     place_first = np.full(places, _NEVER[0], np.int64)
     place_last = np.full(places, _NEVER[1], np.int64)
-    used = np.zeros(int(records.handle.max(initial=0)) + 1, np.bool_)
+    used = np.zeros(min(int(records.handle.max(initial=0)) + 1, _MOST_HANDLES), np.bool_)
     kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
     events, pairs, first, last = _gather_facts(
         records.time,
@@ -133,7 +136,8 @@ def _gather_facts(
             place_first[p] = min(place_first[p], t)
             place_last[p] = max(place_last[p], t)
             for j in range(first[i], first[i + 1]):
-                used[handle[j]] = True
+                if handle[j] < used.size:
+                    used[handle[j]] = True
         elif kind[i] == rec.STATE:
             other = value[first[i]]
         else:
