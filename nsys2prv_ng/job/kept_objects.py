@@ -108,6 +108,8 @@ class _Unpickler(pickle.Unpickler):
         package, _, rest = module.partition(".")
         is_own = package == "nsys2prv_ng" and rest.partition(".")[0] in self._ROOMS
         found = super().find_class(module, name) if is_own or (module, name) in self._OTHERS else None
-        if found is None or (is_own and not isinstance(found, type)):
+        # A name with dots, or one that the module imports, may lead to a class of another package.
+        is_made_here = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name)
+        if found is None or (is_own and not is_made_here):
             raise pickle.UnpicklingError(f"{module}.{name} is nothing that is kept")
         return found

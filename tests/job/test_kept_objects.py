@@ -65,6 +65,25 @@ def test_files_that_would_do_something(tmp_path, monkeypatch, harmful):
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("nsys2prv_ng.report.nsys", "subprocess.Popen"),  # by way of a module that a module imports
+        ("nsys2prv_ng.records.store", "Path.touch"),
+        ("nsys2prv_ng.records.store", "ExitStack"),
+    ],
+)
+def test_classes_of_others_in_modules_of_this_package(tmp_path, module, name):
+    made = tmp_path / "made"
+    names = b"".join(b"\x8c" + bytes([len(text)]) + text.encode() for text in (module, name))
+    arguments = pickle.dumps((["touch", str(made)],), 2)[2:-1]
+    file = tmp_path / "a"
+    file.write_bytes(kept_objects._MAGIC + b"\x80\x04" + names + b"\x93" + arguments + b"R.")
+    with pytest.raises(ReportError, match=r"damaged \(UnpicklingError\)"):
+        load_kept(file, dict)
+    assert not made.exists()
+
+
 def test_other_files(tmp_path):
     file = tmp_path / "a"
     for content, message in (
