@@ -81,11 +81,14 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
     files, limits = [], []
     records = words = 0
     for group in groups:
-        file = store.map(group.shelf)
-        if group.ends.max() > file.size:
+        file = store.map(group.shelf, int(group.ends.max()))
+        if group.at.min() < 0 or group.ends.max() > file.size:
             raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
         found = np.empty((group.at.size, 4), np.int64)
         _find(_view_as(np.int64, file), group.at, group.records, group.words, group.offset, low, high, found)
+        # The compiled loops trust these numbers, which are from the file.
+        if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
+            raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
         files.append(file)
         limits.append(found)
         records += int((found[:, 1] - found[:, 0]).sum())

@@ -10,8 +10,9 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
@@ -28,6 +29,8 @@ OWN = "trace-"
 """Begin of the names of files for what processes found out together, about a trace."""
 _SHELF = ".columns"
 """Ending of the files of a folder."""
+SHELVES_OF_TRACES = f"{OWN}{'[0-9a-f]' * 16}{_SHELF}"
+"""Pattern of the files with such names, and of no others."""
 _MOST_OPEN = 64
 """Files of a folder that a process holds open to read: there may be one for each report."""
 
@@ -57,8 +60,8 @@ class Store(ABC):
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
 
     @abstractmethod
-    def map(self, slot: Slot) -> ByteArray:
-        """Return all bytes of the shelf of a slot, to read only. Raises TranslationError."""
+    def map(self, slot: Slot, end: int = 0) -> ByteArray:
+        """Return all bytes of the shelf of a slot, those before `end` were put. Raises TranslationError."""
 
     @abstractmethod
     def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
@@ -107,6 +110,7 @@ class LocalStore(Store):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened.close()
+        self._mapped.clear()
 
     def use_shelf(self, shelf: int) -> None:
         """Put columns of this process, which was forked from the one that made the store, on a shelf from now on.
@@ -138,9 +142,9 @@ class LocalStore(Store):
         else:
             _read(self._get_descriptor(slot), _view_all(columns), slot.at + skip)
 
-    def map(self, slot: Slot) -> ByteArray:
+    def map(self, slot: Slot, end: int = 0) -> ByteArray:
         if self.read_from is not None and isinstance(slot.shelf, str):
-            return self.read_from.map(slot)
+            return self.read_from.map(slot, end)
         with self._lock:
             return _map(self._get_descriptor(slot), slot, self._mapped)
 
@@ -163,25 +167,30 @@ class FolderStore(Store):
     """Columns in files of a folder that the processes of several machines share.
 
     Each process puts columns into a file of its own, whose name is the shelf; a copy of the store that is sent to
-    another process begins another file there. The folder and its files stay.
+    another process begins another file there. The folder and its files stay. What was put is on the disk before another
+    process learns where: NFS shows it to other machines then, and to those who open the file after that.
     """
 
-    def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None) -> None:
+    def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None, *, is_copy: bool = False) -> None:
         """`shelf`: the name of the file of this process; by default one, from OWN on, that no other process has.
 
-        `read_from`: another folder, for the files that are not in `folder`.
+        `read_from`: another folder, for the files that are not in `folder`. `is_copy`: others wait for what is put.
         """
         super().__init__()
         self.folder = folder
         self.read_from = read_from
         self._shelf = shelf
+        self._is_copy = is_copy
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
         self._end = 0
         self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
 
-    def __reduce__(self) -> tuple[type[FolderStore], tuple[Path, str, Path | None]]:
-        return FolderStore, (self.folder, "", self.read_from)
+    def __reduce__(self) -> tuple[Callable[..., FolderStore], tuple[Path, str, Path | None]]:
+        with self._lock:
+            if self._file is not None and not self._file.closed:
+                os.fsync(self._file.fileno())
+        return partial(FolderStore, is_copy=True), (self.folder, "", self.read_from)
 
     def put(self, columns: Sequence[Array]) -> Slot:
         views = _view_all(columns)
@@ -192,29 +201,42 @@ class FolderStore(Store):
                     self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
                 at = _align(self._end)
                 self._end = at + sum(view.nbytes for view in views)
-            _write(self._file.fileno(), views, at)
+                if self._is_copy:
+                    _write(self._file.fileno(), views, at)
+                    os.fsync(self._file.fileno())
+            if not self._is_copy:
+                _write(self._file.fileno(), views, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
         return Slot(self._shelf, True, at)
 
     def get(self, slot: Slot, columns: Sequence[Array], skip: int = 0) -> None:
         assert isinstance(slot.shelf, str)
-        views, at = _view_all(columns), slot.at + skip
         try:
             with self._lock:  # another thread could close the file otherwise
-                _read(self._open_to_read(slot.shelf), views, at)
+                try:
+                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at + skip)
+                except EOFError:  # NFS shows what others have written since then to those who open it again
+                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at + skip)
         except (OSError, EOFError) as error:
+            if _allow_more_files(error):
+                return self.get(slot, columns, skip)
             reason = getattr(error, "strerror", None) or "it is shorter than it was"
             raise TranslationError(
                 f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
             ) from None
 
-    def map(self, slot: Slot) -> ByteArray:
+    def map(self, slot: Slot, end: int = 0) -> ByteArray:
         assert isinstance(slot.shelf, str)
         try:
             with self._lock:
-                return _map(self._open_to_read(slot.shelf), slot, self._mapped)
+                mapped = _map(self._open_to_read(slot.shelf), slot, self._mapped)
+                if mapped.size < end:
+                    mapped = _map(self._open_to_read(slot.shelf, again=True), slot, self._mapped)
+                return mapped
         except OSError as error:
+            if _allow_more_files(error):
+                return self.map(slot, end)
             path = locate_shelf(self.folder, slot.shelf)
             raise TranslationError(f"{path}: cannot be read ({error.strerror}); read its report again") from None
 
@@ -228,6 +250,7 @@ class FolderStore(Store):
                 raise _make_store_error(self.folder, error) from None
         while self._reading:
             self._reading.popitem()[1].close()
+        self._mapped.clear()
 
     def abandon(self) -> None:
         """Remove the file of this process."""
@@ -235,7 +258,9 @@ class FolderStore(Store):
             self._file.close()
             locate_shelf(self.folder, self._shelf).unlink(missing_ok=True)
 
-    def _open_to_read(self, shelf: str) -> int:
+    def _open_to_read(self, shelf: str, *, again: bool = False) -> int:
+        if again and shelf in self._reading:
+            self._reading.pop(shelf).close()
         file = self._reading.get(shelf)
         if file is None:
             path = locate_shelf(self.folder, shelf)
@@ -301,6 +326,22 @@ def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapp
         file = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
         known = mapped[slot[:2]] = _Mapped(file, np.frombuffer(file, np.uint8))
     return known.content
+
+
+def _allow_more_files(error: Exception) -> bool:
+    """Return whether an error was the lack of descriptors, of which this process may now have more.
+
+    Each map holds one (Python copies it), and a job has thousands of shards.
+    """
+    if not isinstance(error, OSError) or error.errno != errno.EMFILE:
+        return False
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return False
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return True
 
 
 def _view_all(columns: Sequence[Array]) -> list[memoryview]:

@@ -18,7 +18,7 @@ from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.shards import find_shards
 from nsys2prv_ng.paraver.output import TraceOutput
-from nsys2prv_ng.records.store import OWN, FolderStore
+from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
@@ -26,7 +26,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
-from nsys2prv_ng.translation.write_slices import copy_part, name_part, split_slices, write_part
+from nsys2prv_ng.translation.write_slices import PART, copy_part, name_part, split_slices, write_part
 
 _PLAN = "trace.plan"
 
@@ -70,7 +70,7 @@ def write_one_part(folder: Path, number: int) -> None:
             return
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
     path = name_part(folder, number)
-    if path.exists():
+    if path.exists() and _name_size(path).exists():
         return
     store = FolderStore(folder)
     part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
@@ -116,7 +116,8 @@ def _copy_numbered(paths: Sequence[Path], target: Path, places: Sequence[int], n
 def _remove_earlier(folder: Path) -> None:
     """Remove what was made for a trace from a folder of shards."""
     (folder / _PLAN).unlink(missing_ok=True)
-    for pattern in (f"{OWN}*", "part*.prv*"):
+    # A report may be named like these: its shards stay.
+    for pattern in (SHELVES_OF_TRACES, f"{PART}.prv", f"{PART}.prv.size", f".{PART}.prv.*.tmp"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from nsys2prv_ng.translation.slices import Slices, make_slice
 
 _COPIED = 1 << 24
 """Most bytes to copy at a time."""
+
+PART = "part[0-9][0-9][0-9][0-9][0-9]"
+"""Pattern of the names of parts, without their ending."""
 
 _PARTS_PER_WORKER = 4
 """Parts for each worker: several, so that no worker waits long for the last one."""
@@ -55,16 +59,19 @@ def write_slices(
         ends = split_slices(slices, _PARTS_PER_WORKER * engine.workers)
         folder = engine.folder
         numbers = range(len(ends) - 1)
+        # Parts of a run that was ended stay in the folder, and its workers may still write some.
+        run = secrets.token_hex(4)
 
         def write(number: int) -> Part:
-            return write_part(slices, ends[number], ends[number + 1], store, name_part(folder, number))
+            path = folder / f"{run}-{name_part(folder, number).name}"
+            return write_part(slices, ends[number], ends[number + 1], store, path)
 
         parts = []
         for number, part in zip(numbers, engine.map(write, numbers), strict=True):
             parts.append(part)
             step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
         offsets = trace.reserve([part.size for part in parts])
-        target = trace.temporary
+        target = trace.temporary.absolute()
         for _ in engine.map(lambda number: place_part(parts[number].path, target, offsets[number]), numbers):
             pass
         return sum(part.text_size for part in parts)
@@ -87,7 +94,7 @@ def name_part(folder: Path, number: int) -> Path:
 
 def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
     """Write slices low .. high - 1 into a file, which appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     text_size = 0
     try:
         with temporary.open("wb") as file:
@@ -120,7 +127,9 @@ def place_part(part: Path, target: Path, offset: int) -> None:
 def copy_part(part: Path, target: Path, offset: int) -> None:
     """Copy a whole file to a byte of another, within the file system where it can do that. Raises TranslationError."""
     try:
-        with part.open("rb", 0) as read, target.open("r+b", 0) as write:
+        # Of a file that is open to read as well, an NFS client would read the pages that the part shares with its
+        # neighbours, and write them whole: with old bytes where another machine writes a neighbour.
+        with part.open("rb", 0) as read, os.fdopen(os.open(target, os.O_WRONLY), "wb", 0) as write:
             left = os.fstat(read.fileno()).st_size
             at = 0
             while left:

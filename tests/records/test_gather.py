@@ -77,6 +77,23 @@ def replace_maps(placed, maps):
     return PlacedRun(replace(placed.run), placed.offset, maps)
 
 
+def test_a_file_that_was_damaged(tmp_path):
+    """Compiled loops would read and write anywhere otherwise."""
+    store = FolderStore(tmp_path)
+    (run,) = store_records(some(1, 100), store, on_common_clock=True)
+    groups = group_runs([PlacedRun(run)])
+    path = next(tmp_path.iterdir())
+    first = 8 * (2 * len(run) + run.words)  # after the times, ties and values
+    with path.open("r+b") as file:
+        for number in (-(2**40), 2**40):
+            file.seek(first)
+            file.write(np.full(len(run) + 1, number).tobytes())
+            file.flush()
+            with pytest.raises(TranslationError, match="are damaged; read its report again"):
+                gather_records(groups, store, -(2**62), 2**62)
+    store.close()
+
+
 def test_a_file_that_was_cut(tmp_path):
     store = FolderStore(tmp_path)
     (run,) = store_records(some(1, 100), store, on_common_clock=True)

@@ -152,6 +152,53 @@ def test_more_files_than_are_open_at_a_time(tmp_path):
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
+def test_more_maps_than_there_may_be_files(tmp_path):
+    """Each map holds a descriptor: the limit of this process rises as far as it may."""
+    slots = [FolderStore(tmp_path, f"shelf{number}").put([np.full(2, number)]) for number in range(100)]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    store = FolderStore(tmp_path)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(int(file.name) for file in Path("/proc/self/fd").iterdir()) + 40, hard)
+    )
+    try:
+        for number, slot in enumerate(slots):
+            assert store.map(slot).view(np.int64).tolist() == [number, number]
+    finally:
+        store.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_a_copy_puts_is_on_the_disk(tmp_path, monkeypatch):
+    """Other machines see it only then, on NFS; what the first store put is there before a copy knows of it."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
+    store = FolderStore(tmp_path)
+    store.put([np.arange(3)])
+    assert synced == []
+    copy = pickle.loads(pickle.dumps(store))
+    assert synced == [24]
+    copy.put([np.arange(5)])
+    copy.put([np.arange(5)])
+    assert synced == [24, 40, 80]
+
+
+def test_what_another_process_put_since_a_file_was_opened(tmp_path):
+    """NFS shows an open file as it was: it is opened again."""
+    writer = FolderStore(tmp_path, "a")
+    first = writer.put([np.arange(2)])
+    old = tmp_path / "old"
+    (tmp_path / "a.columns").replace(old)  # what an open file shows
+    (tmp_path / "a.columns").write_bytes(old.read_bytes())
+    reader = FolderStore(tmp_path)
+    assert reader.map(first, 16).size == 16
+    (tmp_path / "new").write_bytes(old.read_bytes() + np.arange(3).tobytes())
+    (tmp_path / "new").replace(tmp_path / "a.columns")
+    assert reader.map(first, 16).size == 16
+    (back,) = got(reader, Slot("a", True, 16), [np.arange(3)])
+    assert back.tolist() == [0, 1, 2]
+    assert reader.map(first, 40).size == 40
+
+
 def test_columns_of_another_folder(tmp_path):
     for name in ("shards", "own"):
         (tmp_path / name).mkdir()

@@ -43,6 +43,29 @@ def test_steps_make_the_same_bytes(tmp_path, monkeypatch, ending):
     assert len(kept) > len(list(parts.iterdir())) == 2 * len(reports)
 
 
+@pytest.mark.parametrize("name", ["trace", "trace-0", "part00000.prv"])
+def test_shards_of_reports_that_are_named_as_what_steps_make(tmp_path, name):
+    report, parts = tmp_path / f"{name}.sqlite", tmp_path / "parts"
+    shutil.copy(GRAPH, report)
+    nsys2prv_ng.shard(report, parts, sources=["kernels"], derived=False)
+    before = sorted(parts.iterdir())
+    for number in (2, 1):
+        nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="plan", parts=number)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="write", part=0)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="join")
+    assert sorted(parts.iterdir()) == before
+
+
+def test_a_part_whose_step_was_killed_is_written_again(tmp_path, parts):
+    trace = tmp_path / "a.prv"
+    nsys2prv_ng.merge(parts, trace, only="plan", parts=1)
+    nsys2prv_ng.merge(parts, trace, only="write", part=0)
+    (parts / "part00000.prv.size").unlink()  # it is made last
+    nsys2prv_ng.merge(parts, trace, only="write", part=0)
+    nsys2prv_ng.merge(parts, trace, only="join")
+    assert trace.exists()
+
+
 def test_a_step_that_is_not_done_is_named(tmp_path, parts):
     trace = tmp_path / "a.prv"
     with pytest.raises(UsageError, match="no trace is planned"):
