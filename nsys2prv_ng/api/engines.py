@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +32,8 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
     from nsys2prv_ng.runtime.dask_engine import DaskEngine
 
     shared = plan.resources.folder or folder
-    kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.parts")
+    if name and shared != folder:  # traces of other folders may have the same name
+        name += f".{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:8]}"
+    kept = shared / (f"{name}.parts" if name else f".nsys2prv-ng.{os.getpid()}.{secrets.token_hex(4)}.parts")
     with DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name)) as engine:
         yield replace(plan, engine=engine)

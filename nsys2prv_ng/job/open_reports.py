@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
-from nsys2prv_ng.report.files import get_export_size, get_report_size, locate_exports, refuse_no_reports
+from nsys2prv_ng.report.files import get_export_size, get_report_size, locate_exports, refuse_no_reports, refuse_twice
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.progress import Progress
@@ -123,7 +123,7 @@ def _open_shards(
     )
     read = order_reports([shard.report for shard in loaded], progress)
     if options.engine is not None and options.engine.folder is not None:
-        store = FolderStore(options.engine.folder, read_from=shards)
+        store = FolderStore(options.engine.folder, read_from=shards.absolute())
         try:
             yield OpenedReports(read, store, options.engine, [], options)
         finally:
@@ -131,7 +131,10 @@ def _open_shards(
         return
     resources = options.resources
     workers = resources.count_processes([get_report_size(shards) // len(manifests)] * len(manifests))
-    with LocalStore(resources.folder or folder, resources.memory, read_from=FolderStore(shards)) as local:
+    with (
+        closing(FolderStore(shards)) as kept,
+        LocalStore(resources.folder or folder, resources.memory, read_from=kept) as local,
+    ):
         yield OpenedReports(read, local, LocalEngine(workers), [], options)
 
 
@@ -155,7 +158,8 @@ def _write_shards(
             return error
 
     made = []
-    given = sorted(dict.fromkeys(reports), key=lambda report: (-get_report_size(report), str(report)))
+    refuse_twice(reports)
+    given = sorted(map(Path.absolute, reports), key=lambda report: (-get_report_size(report), str(report)))
     with progress.step(f"reading {count_noun(len(given), 'report')}", len(given), "report") as step:
         for report, answer in zip(given, engine.map(write, given), strict=True):
             if isinstance(answer, Path):

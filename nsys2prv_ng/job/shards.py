@@ -8,6 +8,7 @@ read of it and from the version of this program: what has been read is not read 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_report
 from nsys2prv_ng.records.store import FolderStore
-from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports
+from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports, refuse_twice
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
@@ -28,6 +29,8 @@ from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
+_SAMPLES, _BLOCK = 64, 1 << 12
+"""Blocks of a report, and bytes of each, that tell it from others."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Shard:
 
     report: ReadReport
     options: WhatToRead
+    origin: Path
+    """The report's path without links, and without the ending, which differs between its exports."""
 
 
 def write_shard(
@@ -69,7 +74,8 @@ def write_shard(
         (export,) = locate_exports([report], folder, Progress(), 1)
         read = read_report(export, options.read_sources, options.source_options, store, tick, WITH_EVIDENCE)
         store.close()
-        write_kept(manifest, Shard(read, options))
+        real = report.resolve()
+        write_kept(manifest, Shard(read, options, real.with_name(get_report_name(real))))
     except BaseException:
         store.abandon()
         raise
@@ -80,6 +86,7 @@ def write_shards(
     reports: Sequence[Path], folder: Path, options: WhatToRead, progress: Progress, jobs: int
 ) -> list[Path]:
     """Read reports into a folder, `jobs` at a time; return their manifests. Raises as `write_shard` does."""
+    refuse_twice(reports)
     with progress.step(
         f"reading {count_noun(len(reports), 'report')}", len(reports) * len(options.sources), "source"
     ) as step:
@@ -105,9 +112,16 @@ def find_shards(reports: Sequence[Path]) -> list[Path]:
 
 
 def load_shards(manifests: Sequence[Path]) -> list[Shard]:
-    """Return shards. Raises TranslationError where one is damaged, or where they were not read alike."""
+    """Return shards. Raises TranslationError where one is damaged, of a report that another has too, or read unlike."""
     shards = [load_kept(manifest, Shard) for manifest in manifests]
+    known: dict[Path, Path] = {}
     for shard, manifest in zip(shards, manifests, strict=True):
+        other = known.setdefault(shard.origin, manifest)
+        if other is not manifest:
+            older, newer = sorted((other, manifest), key=lambda path: path.stat().st_mtime_ns)
+            raise TranslationError(
+                f"{older}: is of the same report as {newer.name}, which was read later; remove the one that is old"
+            )
         if shard.options != shards[0].options:
             raise TranslationError(
                 f"{manifest}: was read with other options than {manifests[0].name}; read all reports alike"
@@ -121,10 +135,25 @@ def _make_key(report: Path, options: WhatToRead) -> str:
         changed = max((file.stat().st_mtime_ns for file in (report, *_list_files(report))), default=0)
     except OSError:
         changed = 0
-    content = report.name, get_report_size(report), changed, options, __version__
+    content = report.name, get_report_size(report), changed, _sample_content(report), options, __version__
     name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in get_report_name(report))
     return f"{name.lstrip('.')[:80]}-{hashlib.sha256(repr(content).encode()).hexdigest()[:16]}"
 
 
 def _list_files(report: Path) -> list[Path]:
-    return list(report.iterdir()) if report.is_dir() else []
+    return sorted(report.iterdir()) if report.is_dir() else []
+
+
+def _sample_content(report: Path) -> str:
+    """Return a hash of some blocks of a report: reports of several folders may agree in name, size and time."""
+    sampled = hashlib.sha256()
+    for path in _list_files(report) or [report]:
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                for number in range(_SAMPLES):
+                    file.seek(max(0, size - _BLOCK) * number // (_SAMPLES - 1))
+                    sampled.update(file.read(_BLOCK))
+        except OSError:  # reading it reports why
+            continue
+    return sampled.hexdigest()

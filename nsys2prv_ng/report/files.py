@@ -108,7 +108,7 @@ def export_each(
 
     Without `keep`, new exports are in `out_folder` in any case. Raises as `locate_exports` does.
     """
-    _refuse_twice(reports)
+    refuse_twice(reports)
     exports: dict[Path, Path | TranslationError] = {report: report for report in reports}
     for report in reports:
         if not report.exists():
@@ -122,7 +122,7 @@ def export_each(
             to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep
         )
     made = [export for export in exports.values() if isinstance(export, Path)]
-    _refuse_twice(made)
+    refuse_twice(made)
     load_libraries(made)
     return exports
 
@@ -143,7 +143,7 @@ def refuse_no_reports(left: Sequence[object], skipped: Mapping[Path, ReportError
         raise next(iter(skipped.values()))
 
 
-def _refuse_twice(paths: Sequence[Path]) -> None:
+def refuse_twice(paths: Sequence[Path]) -> None:
     """Raise UsageError if two paths are one report: its exports lie side by side and differ in their endings."""
     seen: dict[tuple[Path, bool], Path] = {}
     for path in paths:

@@ -6,7 +6,9 @@ scheduler and the network carry names and small numbers only.
 
 from __future__ import annotations
 
+import os
 import pickle
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -23,6 +25,8 @@ Item = TypeVar("Item")
 T = TypeVar("T")
 
 SLURM = "slurm"
+_MARK = ".nsys2prv-ng"
+"""An empty file in a folder that an engine made."""
 _WAIT = 600
 """Seconds to wait for the first worker: a cluster of jobs may be in a queue."""
 _MOST_DEATHS = 3
@@ -47,11 +51,13 @@ class DaskEngine(Engine):
         self._opened = ExitStack()
         self._folder = folder.absolute()
         self._stays_after_error = stays_after_error
-        self._made = 0
         try:
             self._client = self._connect(where, jobs, wait)
             self._client.wait_for_workers(1, timeout=wait)
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            _take_folder(self._folder)
+        except UsageError:
+            self._opened.close()
+            raise
         except (OSError, ValueError, TimeoutError) as error:
             self._opened.close()
             reason = str(error) or type(error).__name__
@@ -63,8 +69,12 @@ class DaskEngine(Engine):
         except ImportError:
             raise UsageError("needs Dask: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where) from None
         if where == SLURM:
-            from dask_jobqueue import SLURMCluster
-
+            try:
+                from dask_jobqueue import SLURMCluster
+            except ImportError:
+                raise UsageError(
+                    "needs dask-jobqueue: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where
+                ) from None
             cluster = self._opened.enter_context(SLURMCluster())
             cluster.scale(jobs=jobs or 1)
             return self._opened.enter_context(distributed.Client(cluster, timeout=wait))
@@ -97,14 +107,16 @@ class DaskEngine(Engine):
         return self._folder
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
+        from concurrent.futures import CancelledError
+
         import cloudpickle
         from distributed import KilledWorker
 
         each = list(items)
         if not each:
             return
-        self._made += 1
-        piece = self._folder / f"pieces{self._made}.pickle"
+        # A worker keeps what it loaded under this name, also for the next run in a folder of the same name.
+        piece = self._folder / f"pieces-{secrets.token_hex(8)}.pickle"
         try:
             piece.write_bytes(cloudpickle.dumps((do, each)))
         except OSError as error:
@@ -123,9 +135,34 @@ class DaskEngine(Engine):
                 " give each more of it, or select fewer sources",
                 see=("sources",),
             ) from None
+        except (CancelledError, OSError):
+            raise TranslationError(
+                "the connection to the Dask scheduler is lost; start it and its workers again, then this command, which"
+                " goes on with the reports that were read"
+            ) from None
         finally:
-            self._client.cancel([future for future in futures if future is not None])
+            if self._client.status == "running":
+                self._client.cancel([future for future in futures if future is not None])
             piece.unlink(missing_ok=True)
+
+
+def _take_folder(folder: Path) -> None:
+    """Make a folder, or take that of a run which was ended. Raises UsageError for what is of another origin.
+
+    It is removed at the end, and workers run what is in it.
+    """
+    mark = folder / _MARK
+    try:
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            mark.touch()
+        status = folder.stat()
+        if not mark.exists():
+            raise UsageError(f"{folder}: no earlier run left it, and it would be removed; rename it")
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise UsageError(f"{folder}: others may write there, and workers run what is in it; remove it")
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from None
 
 
 class _Failed:

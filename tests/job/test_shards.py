@@ -48,6 +48,33 @@ def test_another_content_or_choice_is_another_shard(tmp_path):
     assert get_report_size(report) == get_report_size(GRAPH)
 
 
+def test_reports_that_agree_in_name_size_and_time(tmp_path):
+    """As those of ranks that have folders of their own, out of an archive that keeps seconds."""
+    few = replace(EVERYTHING, sources=("kernels",))
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    made = []
+    for rank in (1, 3):
+        (tmp_path / f"rank{rank}").mkdir()
+        report = shutil.copyfile(DDP[rank], tmp_path / f"rank{rank}" / "report.sqlite")
+        os.utime(report, ns=(0, 10**18))
+        made.append(write_shard(report, folder, few))
+    assert DDP[1].stat().st_size == DDP[3].stat().st_size
+    assert len({shard.report.metadata.begin for shard in load_shards(made)}) == 2
+
+
+def test_a_report_never_counts_twice(tmp_path):
+    folder = tmp_path / "parts"
+    report = shutil.copyfile(DDP[0], tmp_path / "a.sqlite")
+    nsys2prv_ng.shard(report, folder, sources=["kernels"], derived=False)
+    shutil.copyfile(DDP[1], report)  # the program ran once more
+    (made,) = nsys2prv_ng.shard(report, folder, sources=["kernels"], derived=False)
+    with pytest.raises(TranslationError, match=rf"is of the same report as {made.name}.* remove the one that is old"):
+        nsys2prv_ng.merge(folder, tmp_path / "a.prv")
+    with pytest.raises(UsageError, match="given twice"):
+        nsys2prv_ng.shard([report, tmp_path / "b" / ".." / "a.sqlite"], folder)
+
+
 def test_an_error_leaves_nothing(tmp_path):
     (tmp_path / "broken.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
     folder = tmp_path / "parts"

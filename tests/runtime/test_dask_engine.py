@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def test_answers_are_in_order(scheduler, tmp_path):
         assert engine.workers == 2
         (inner,) = engine.map(lambda _: (os.getpid(), type(engine).__name__, engine.workers), [0])
         assert inner[0] != os.getpid() and inner[1:] == (LocalEngine.__name__, 1)
-        assert list(engine.folder.iterdir()) == []
+        assert [path.name for path in engine.folder.iterdir()] == [".nsys2prv-ng"]
     assert not (tmp_path / "parts").exists()
 
 
@@ -63,6 +65,49 @@ def test_the_first_error_comes_back(scheduler, tmp_path):
     with pytest.raises(WorkerError, match="KeyError: 3"), DaskEngine(scheduler, tmp_path / "parts") as engine:
         list(engine.map(fail, [3, 1]))
     assert not (tmp_path / "parts").exists()
+
+
+def test_workers_take_nothing_of_an_earlier_run_for_their_own(scheduler, tmp_path):
+    for factor in (10, 20):  # as the same functions of runs with other options
+        with DaskEngine(scheduler, tmp_path / "parts") as engine:
+            assert list(engine.map(lambda item, by=factor: item * by, range(4))) == [item * factor for item in range(4)]
+
+
+def test_folders_of_others_stay(scheduler, tmp_path):
+    own = tmp_path / "a.prv.parts"
+    own.mkdir()
+    (own / "precious").touch()
+    with pytest.raises(UsageError, match="no earlier run left it"):
+        nsys2prv_ng.translate(SAMPLES / "single-graph.sqlite", tmp_path / "a.prv", dask=scheduler)
+    assert (own / "precious").exists()
+    (own / ".nsys2prv-ng").touch()
+    own.chmod(0o777)
+    with pytest.raises(UsageError, match="others may write there"):
+        DaskEngine(scheduler, own)
+
+
+def test_a_run_after_one_that_was_ended_while_it_placed_parts(scheduler, tmp_path, monkeypatch):
+    """The paths are those that a user types, and the workers are in another folder."""
+    shutil.copy(SAMPLES / "single-graph.sqlite", tmp_path / "a.sqlite")
+    monkeypatch.chdir(tmp_path)
+    chosen = {"sources": ["kernels"], "derived": False}
+    nsys2prv_ng.translate("a.sqlite", "a.prv", **chosen)
+    expected = read_trace(tmp_path / "a.prv")
+
+    def end_after_place(self, do, items, real=DaskEngine.map):
+        for answer in real(self, do, items):
+            yield answer
+            if answer is None:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as ended, pytest.raises(KeyboardInterrupt):
+        ended.setattr(DaskEngine, "map", end_after_place)
+        nsys2prv_ng.translate("a.sqlite", "a.prv", force=True, dask=scheduler, **chosen)
+    assert list(tmp_path.glob("a.prv.parts/*.placed"))
+    nsys2prv_ng.translate("a.sqlite", "a.prv", force=True, dask=scheduler, **chosen)
+    assert read_trace(tmp_path / "a.prv") == expected
+    with pytest.raises(UsageError, match="given twice"):
+        nsys2prv_ng.translate(["a.sqlite", tmp_path / "a.sqlite"], "a.prv", force=True, dask=scheduler)
 
 
 def test_a_worker_that_is_killed(scheduler, tmp_path):
@@ -82,6 +127,14 @@ def test_a_piece_that_kills_every_worker(scheduler, tmp_path):
         DaskEngine(scheduler, tmp_path / "parts") as engine,
     ):
         list(engine.map(lambda _: os.kill(os.getpid(), signal.SIGKILL), [0]))
+
+
+def test_a_scheduler_that_is_gone(tmp_path):
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp://") as cluster:
+        engine = DaskEngine(cluster.scheduler_address, tmp_path / "parts")
+        with pytest.raises(TranslationError, match="scheduler is lost"), engine:
+            for _ in engine.map(lambda item: time.sleep(item), [0, 2, 2]):
+                cluster.close()
 
 
 @pytest.mark.parametrize("where", ["tcp://127.0.0.1:1", "missing.json", "nonsense://x"])
