@@ -153,6 +153,9 @@ submit_translation() {
     local name options=(--nodes=1 --ntasks=1 ${SLURM_JOB_ACCOUNT:+"--account=$SLURM_JOB_ACCOUNT"})
     options+=("--dependency=afterany:$SLURM_JOB_ID" --job-name=translate "--output=$REPORTS/translate.out")
     options+=(${DEPENDENT_OPTIONS[@]+"${DEPENDENT_OPTIONS[@]}"})
+    if [ "$DASK" = yes ]; then
+        options+=("--nodes=$SLURM_NNODES" "--ntasks=$SLURM_NNODES" "--cpus-per-task=$DASK_WORKERS")
+    fi
     cp "$0" "$REPORTS/job.sh" || return
     (
         # sbatch would take Slurm's variables of this job as options for the other.

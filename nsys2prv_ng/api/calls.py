@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nsys2prv_ng.api.engines import choose_engine
 from nsys2prv_ng.api.keywords import takes, takes_two
 from nsys2prv_ng.api.paths import Reports, check_names, check_page, check_path, list_reports, list_some_reports
-from nsys2prv_ng.api.plans import make_plan, make_read_options
+from nsys2prv_ng.api.plans import make_plan, make_read_options, refuse_reading_options
 from nsys2prv_ng.api.sides import is_saved, list_side, name_side_traces, refuse_restrictions
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import (
@@ -55,6 +55,7 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     trace = check_path("output", output)
     check_names(given, trace)
     progress = options.progress or Progress()
+    refuse_reading_options(given, options)
     plan = make_plan(options)
     with announce_compilation(progress.note), choose_engine(options, plan, trace.parent, trace.name) as own:
         return run(given, trace, own, progress)

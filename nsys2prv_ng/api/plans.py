@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.paths import to_path
@@ -54,6 +55,19 @@ def make_plan(options: TranslateOptions) -> TranslationPlan:
     plan = _make_trace_plan(options, options, sources, source_options, find_waits=options.derived)
     _check_sources(sources, source_options, plan.selection)
     return plan
+
+
+def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
+    """Raise UsageError for options of what is read, where that was read before."""
+    from nsys2prv_ng.job.shards import find_shards
+
+    defaults = EventOptions()
+    chosen = [
+        field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
+    ]
+    if chosen and find_shards(reports):
+        message = f"{reports[0]} holds reports that were read without it; nsys2prv-ng shard has this option"
+        raise UsageError(message, parameter=chosen[0])
 
 
 def make_merge_plan(options: MergeOptions) -> TranslationPlan:

@@ -13,6 +13,7 @@ from nsys2prv_ng.api.plans import make_merge_plan, make_what_to_read
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import AnyPath, MergeOptions, ShardOptions
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
     from nsys2prv_ng.translation.result import TranslationResult
@@ -30,6 +31,8 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     from nsys2prv_ng.runtime.limits import count_usable_cores
 
     given, into = list_some_reports(reports), check_path("folder", folder)
+    if into.name.endswith((".prv", ".prv.gz")):
+        raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.progress or Progress()
     try:
         into.mkdir(parents=True, exist_ok=True)
@@ -45,19 +48,22 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
 
     With `only`, one step is done, and None is returned before the last.
     """
+    from nsys2prv_ng.job.shards import find_shards
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.translation.in_steps import join_parts, plan_parts, write_one_part
     from nsys2prv_ng.translation.translate import translate
 
     shards, trace = check_path("folder", folder), check_path("output", output)
     check_names([shards], trace)
+    if not find_shards([shards]):
+        raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
     plan, progress = make_merge_plan(options), options.progress or Progress()
     with announce_compilation(progress.note):
         if options.only == "plan":
             parts = plan_parts(shards, trace, plan, options.parts, progress)
-            progress.note(f"{trace}: planned in {parts} parts")
+            progress.note(f"{trace}: planned in {count_noun(parts, 'part')}")
         elif options.only == "write":
-            write_one_part(shards, _find_part(options.part))
+            progress.note(write_one_part(shards, _find_part(options.part)))
         elif options.only == "join":
             return join_parts(shards, trace, plan, progress)
         else:

@@ -23,7 +23,8 @@ def merge(
 ) -> None:
     """Make one trace of reports that `shard` read.
 
-    At once, or in steps that are jobs of their own: --only plan, then --only write for each part, then --only join.
+    At once, or in steps that are jobs of their own: --only plan, then --only write for each part, then --only join. The
+    options of the plan are those of the trace.
     """
     result = api.merge(folder, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
     if result is None or quiet:

@@ -31,7 +31,8 @@ def shard(
 ) -> None:
     """Read reports into a folder, for traces of many.
 
-    Every node of a job can do that for its own reports. All commands take the folder instead of reports.
+    Every node of a job can do that for its own reports. translate, summary, compare and merge take the folder instead
+    of reports.
     """
     *reports, folder = paths
     if not reports:
@@ -41,4 +42,5 @@ def shard(
     made = api.shard(reports, folder, **{**vars(options), "progress": choose_progress(quiet=quiet)})
     if not quiet:
         where = shlex.quote(str(folder))
-        print(escape_unprintable(f"{folder}: has {count_noun(len(made), 'report')}; nsys2prv-ng merge {where} OUT.prv"))
+        there = count_noun(len(list(folder.glob(f"*{made[0].suffix}"))), "report")
+        print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng merge {where} OUT.prv"))

@@ -49,8 +49,8 @@ def load_kept(path: Path, kind: type[T]) -> T:
             value = _Unpickler(file).load() if magic == _MAGIC else None
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # unpickling what is damaged raises anything
-        raise ReportError(f"{path}: is damaged ({type(error).__name__}); make it again") from None
+    except Exception:  # unpickling what is damaged raises anything
+        raise ReportError(f"{path}: is damaged; make it again") from None
     if magic != _MAGIC:
         what = "another version of nsys2prv-ng" if magic.startswith(b"nsys2prv-ng ") else "something else"
         raise ReportError(f"{path}: was written by {what}; make it again")

@@ -133,7 +133,9 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
         aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
         opened.read.clear()  # with the parts of operations, which are matched now
         # A user who gives a single report has chosen it among those of the ranks.
-        yield _place_reports(aligned, options, opened.store, opened.engine, opened.skipped, checks_ranks=count > 1)
+        yield _place_reports(
+            aligned, options, opened.store, opened.engine, opened.skipped, checks_ranks=count > 1 or opened.is_all
+        )
 
 
 def _place_reports(

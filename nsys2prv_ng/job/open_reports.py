@@ -53,6 +53,8 @@ class OpenedReports:
     skipped: list[SkippedReport]
     options: ReadOptions
     """Those of the user, or those by which shards were read."""
+    is_all: bool = False
+    """Whether these are all reports that the user has, and not some that were chosen."""
 
 
 @contextmanager
@@ -66,7 +68,8 @@ def open_reports(
             yield opened
     elif options.engine is not None and options.engine.folder is not None:
         engine, shared = options.engine, options.engine.folder
-        made = _write_shards(reports, shared, options, engine, progress, errors)
+        # A worker may be in another folder.
+        made = _write_shards([path.absolute() for path in reports], shared, options, engine, progress, errors)
         read = order_reports([shard.report for shard in load_shards(made)], progress)
         store = FolderStore(shared)
         try:
@@ -125,7 +128,7 @@ def _open_shards(
     if options.engine is not None and options.engine.folder is not None:
         store = FolderStore(options.engine.folder, read_from=shards.absolute())
         try:
-            yield OpenedReports(read, store, options.engine, [], options)
+            yield OpenedReports(read, store, options.engine, [], options, is_all=True)
         finally:
             store.close()
         return
@@ -135,7 +138,7 @@ def _open_shards(
         closing(FolderStore(shards)) as kept,
         LocalStore(resources.folder or folder, resources.memory, read_from=kept) as local,
     ):
-        yield OpenedReports(read, local, LocalEngine(workers), [], options)
+        yield OpenedReports(read, local, LocalEngine(workers), [], options, is_all=True)
 
 
 def _write_shards(

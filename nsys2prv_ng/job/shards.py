@@ -11,10 +11,11 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_report
 from nsys2prv_ng.records.store import FolderStore
@@ -55,6 +56,10 @@ class Shard:
     options: WhatToRead
     origin: Path
     """The report's path without links, and without the ending, which differs between its exports."""
+    columns: str
+    """Name of its file of columns; empty if it has none."""
+    size: int
+    """Bytes of that file."""
 
 
 def write_shard(
@@ -66,27 +71,46 @@ def write_shard(
     """
     key = _make_key(report, options)
     manifest = folder / f"{key}{ENDING}"
-    if manifest.exists():
+    if _is_sound(manifest):
         tick(len(options.sources))
         return manifest
+    manifest.unlink(missing_ok=True)
     store = FolderStore(folder, f"{key}-{secrets.token_hex(4)}")
     try:
         (export,) = locate_exports([report], folder, Progress(), 1)
         read = read_report(export, options.read_sources, options.source_options, store, tick, WITH_EVIDENCE)
         store.close()
         real = report.resolve()
-        write_kept(manifest, Shard(read, options, real.with_name(get_report_name(real))))
+        shard = Shard(read, options, real.with_name(get_report_name(real)), *store.get_file())
+        write_kept(manifest, shard)
     except BaseException:
         store.abandon()
         raise
     return manifest
 
 
+def _is_sound(manifest: Path) -> bool:
+    """Return whether a shard is there as a whole, as far as that can be seen without reading all of it."""
+    try:
+        shard = load_kept(manifest, Shard)
+        return not shard.columns or (manifest.parent / shard.columns).stat().st_size == shard.size
+    except (ReportError, OSError):
+        return False
+
+
 def write_shards(
     reports: Sequence[Path], folder: Path, options: WhatToRead, progress: Progress, jobs: int
 ) -> list[Path]:
-    """Read reports into a folder, `jobs` at a time; return their manifests. Raises as `write_shard` does."""
+    """Read reports into a folder, `jobs` at a time; return their manifests. Raises as `write_shard` does.
+
+    Raises UsageError for a folder with reports that were read with other options.
+    """
     refuse_twice(reports)
+    for manifest in find_shards([folder]):
+        with suppress(ReportError):
+            if load_kept(manifest, Shard).options != options:
+                raise UsageError(f"{folder}: holds reports that were read with other options; choose another folder")
+            break
     with progress.step(
         f"reading {count_noun(len(reports), 'report')}", len(reports) * len(options.sources), "source"
     ) as step:
@@ -124,7 +148,8 @@ def load_shards(manifests: Sequence[Path]) -> list[Shard]:
             )
         if shard.options != shards[0].options:
             raise TranslationError(
-                f"{manifest}: was read with other options than {manifests[0].name}; read all reports alike"
+                f"{manifest}: was read with other options than {manifests[0].name}; read all reports alike, into an"
+                " empty folder"
             )
     return shards
 

@@ -41,7 +41,9 @@ def find_remedies(load: LoadCost, details: Mapping[str, LoadCost], limit: int, d
         return []
     remedies = []
     if load.text_bytes * (1 - _USEFUL) > OVERVIEW_BYTES:
-        remedies.append(Remedy(f"an overview of all of it, without single events: below {OVERVIEW_BYTES // 10**6} MB"))
+        remedies.append(
+            Remedy(f"an overview of all of it, without single events: a file below {OVERVIEW_BYTES // 10**6} MB")
+        )
     room = _MARGIN * limit + load.record_memory - load.memory
     length = int(duration * room / load.record_memory)
     if length > 0:
@@ -52,7 +54,7 @@ def find_remedies(load: LoadCost, details: Mapping[str, LoadCost], limit: int, d
     savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
     for saved, name in savings:
         if saved >= _USEFUL * load.record_memory:
-            each = ", each of which needs as much as nine events" if name == "launch_lines" else ""
+            each = ", each of which needs as much as nine pairs of events" if name == "launch_lines" else ""
             words = f"without {name}{each}: {format_memory(load.memory - saved)} instead of"
             remedies.append(Remedy(f"{words} {format_memory(load.memory).removeprefix('about ')}", without=name))
     return remedies

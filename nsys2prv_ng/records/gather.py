@@ -14,7 +14,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records, resolve_words
-from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.runs import SAMPLED, Run
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -43,6 +43,10 @@ class RunGroup(NamedTuple):
     """Numbers of records and words of each run (r)."""
     offset: IntArray
     """ns to add to the times of each run (r)."""
+    sampled: IntArray
+    """Times of every SAMPLED-th record, of one run after the other: only few pages of the file are looked into."""
+    samples: IntArray
+    """Limits of the samples of each run (r + 1)."""
     resolved_by: Maps | None
 
     @property
@@ -67,6 +71,8 @@ def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
             np.array([len(placed.run) for placed in group], np.int64),
             np.array([placed.run.words for placed in group], np.int64),
             np.array([placed.offset for placed in group], np.int64),
+            np.concatenate([placed.run.sampled for placed in group]),
+            np.cumsum([0, *(placed.run.sampled.size for placed in group)]),
             group[0].resolved_by,
         )
         for group in groups
@@ -85,7 +91,9 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         if group.at.min() < 0 or group.ends.max() > file.size:
             raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
         found = np.empty((group.at.size, 4), np.int64)
-        _find(_view_as(np.int64, file), group.at, group.records, group.words, group.offset, low, high, found)
+        runs = group.at, group.records, group.words, group.offset
+        _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
+        store.release(group.shelf, int(group.at[0]), int(group.ends[-1]))
         # The compiled loops trust these numbers, which are from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
@@ -107,6 +115,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             record,
             word,
         )
+        store.release(group.shelf, int(group.at[0]), int(group.ends[-1]))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_words(gathered, begin, record, *group.resolved_by)
@@ -123,21 +132,26 @@ def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
 @compiled
 def _find(
     file: IntArray,
-    at: IntArray,
-    records: IntArray,
-    words: IntArray,
-    offset: IntArray,
+    runs: tuple[IntArray, IntArray, IntArray, IntArray],
+    samples: tuple[IntArray, IntArray],
     low: int,
     high: int,
     found: IntArray,
 ) -> None:
     """Fill first and last record + 1, first and last word + 1 of each run (r x 4) in a stretch of time."""
+    at, records, words, offset = runs
+    sampled, limits = samples
     for run in range(at.size):
         time = at[run] // 8
         n = records[run]
-        begin = _search(file, time, n, low - offset[run])
-        end = begin + _search(file, time + begin, n - begin, high - offset[run])
+        count = limits[run + 1] - limits[run]
+        begin = end = 0
+        for limit in (low - offset[run], high - offset[run]):
+            # The first record that is not before the limit is in the block before the first sample that is not.
+            block = max(0, _search(sampled, limits[run], count, limit) - 1) * SAMPLED
+            begin, end = end, block + _search(file, time + block, min(SAMPLED, n - block), limit)
         first = time + 2 * n + words[run]
+        end = max(begin, end)
         found[run, 0], found[run, 1] = begin, end
         found[run, 2], found[run, 3] = file[first + begin], file[first + end]
 

@@ -50,10 +50,15 @@ class Store(ABC):
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
         """Files that are mapped, by shelf."""
 
-    def release(self) -> None:
-        """Give back the memory in which mapped files are; they are read again where they are needed."""
-        for mapped in list(self._mapped.values()):
-            mapped.file.madvise(mmap.MADV_DONTNEED)
+    def release(self, slot: Slot, low: int, high: int) -> None:
+        """Give back the memory in which bytes of a mapped shelf are; they are read again where they are needed.
+
+        A process counts the pages that it looked at as its own, and those around them.
+        """
+        mapped = self._mapped.get(slot[:2])
+        if mapped is not None:
+            begin = low // mmap.PAGESIZE * mmap.PAGESIZE
+            mapped.file.madvise(mmap.MADV_DONTNEED, begin, min(high, mapped.content.size) - begin)
 
     @abstractmethod
     def put(self, columns: Sequence[Array]) -> Slot:
@@ -148,10 +153,11 @@ class LocalStore(Store):
         with self._lock:
             return _map(self._get_descriptor(slot), slot, self._mapped)
 
-    def release(self) -> None:
-        super().release()
-        if self.read_from is not None:
-            self.read_from.release()
+    def release(self, slot: Slot, low: int, high: int) -> None:
+        if self.read_from is not None and isinstance(slot.shelf, str):
+            self.read_from.release(slot, low, high)
+        else:
+            super().release(slot, low, high)
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""
@@ -251,6 +257,10 @@ class FolderStore(Store):
         while self._reading:
             self._reading.popitem()[1].close()
         self._mapped.clear()
+
+    def get_file(self) -> tuple[str, int]:
+        """Return name and bytes of the file of this process; an empty name if nothing was put."""
+        return ("", 0) if self._file is None else (locate_shelf(self.folder, self._shelf).name, self._end)
 
     def abandon(self) -> None:
         """Remove the file of this process."""

@@ -6,6 +6,7 @@ scheduler and the network carry names and small numbers only.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import secrets
@@ -27,8 +28,8 @@ T = TypeVar("T")
 SLURM = "slurm"
 _MARK = ".nsys2prv-ng"
 """An empty file in a folder that an engine made."""
-_WAIT = 600
-"""Seconds to wait for the first worker: a cluster of jobs may be in a queue."""
+_WAIT, _WAIT_IN_QUEUE = 60, 3600
+"""Seconds to wait for the first worker: a job may be in a queue."""
 _MOST_DEATHS = 3
 """A piece whose workers died this often is not tried again (Dask's `allowed-failures`)."""
 
@@ -40,27 +41,39 @@ class DaskEngine(Engine):
     """
 
     def __init__(
-        self, where: str, folder: Path, jobs: int | None = None, *, stays_after_error: bool = False, wait: float = _WAIT
+        self,
+        where: str,
+        folder: Path,
+        jobs: int | None = None,
+        *,
+        stays_after_error: bool = False,
+        note: Callable[[str], object] = lambda _: None,
+        wait: float | None = None,
     ) -> None:
         """Connect to a scheduler.
 
         `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs by dask-jobqueue, as its
-        configuration says. `folder`: is made; its parent is on a file system that all workers share. `wait`: seconds
-        until the first worker must be there. Raises UsageError where that fails.
+        configuration says. `folder`: is made; its parent is on a file system that all workers share. `note`: gets
+        what the user should know. `wait`: seconds until the first worker must be there. Raises UsageError where that
+        fails.
         """
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # an error is raised here, and printed once
+        wait = wait or (_WAIT_IN_QUEUE if where == SLURM else _WAIT)
         self._opened = ExitStack()
         self._folder = folder.absolute()
         self._stays_after_error = stays_after_error
         try:
             self._client = self._connect(where, jobs, wait)
+            if not self._client.nthreads():
+                note(f"waiting for workers of {where}, {wait:g} s at most")
             self._client.wait_for_workers(1, timeout=wait)
             _take_folder(self._folder)
         except UsageError:
             self._opened.close()
             raise
-        except (OSError, ValueError, TimeoutError) as error:
+        except Exception as error:  # Dask raises many kinds
             self._opened.close()
-            reason = str(error) or type(error).__name__
+            reason = " ".join(str(error).split()) or "it is no scheduler"
             raise UsageError(f"no worker can be reached: {reason}", parameter="dask", value=where) from None
 
     def _connect(self, where: str, jobs: int | None, wait: float) -> Any:
@@ -82,7 +95,7 @@ class DaskEngine(Engine):
             if not Path(where).is_file():
                 raise ValueError("there is no such file; dask scheduler --scheduler-file writes it")
             return self._opened.enter_context(distributed.Client(scheduler_file=where, timeout=wait))
-        return self._opened.enter_context(distributed.Client(where, timeout=min(wait, 30)))
+        return self._opened.enter_context(distributed.Client(where, timeout=min(wait, 10)))
 
     def __enter__(self) -> DaskEngine:
         return self

@@ -23,6 +23,7 @@ from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
@@ -61,21 +62,22 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
     return len(ends) - 1
 
 
-def write_one_part(folder: Path, number: int) -> None:
-    """Write a part of the trace that was planned, unless it is there. Raises TranslationError."""
+def write_one_part(folder: Path, number: int) -> str:
+    """Write a part of the trace that was planned, unless it is there; return what was done. Raises TranslationError."""
     kept = _load_plan(folder)
     parts = len(kept.ends) - 1
     if number >= parts:
         if number < kept.asked:  # a short trace has fewer parts than were asked for
-            return
+            return f"part {number}: not needed, as {count_noun(parts, 'part')} are enough for this trace"
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
     path = name_part(folder, number)
     if path.exists() and _name_size(path).exists():
-        return
+        return f"{path}: was written before"
     store = FolderStore(folder)
     part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
     store.close()
     write_atomically(_name_size(path), json.dumps(part.text_size))
+    return f"{path}: written"
 
 
 def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Progress) -> TranslationResult:
@@ -129,5 +131,5 @@ def _name_size(part: Path) -> Path:
 
 def _load_plan(folder: Path) -> KeptPlan:
     if not (folder / _PLAN).exists():
-        raise UsageError(f"{folder}: no trace is planned there", parameter="only")
+        raise UsageError(f"{folder}: no trace is planned there, or it was joined before; plan one", parameter="only")
     return load_kept(folder / _PLAN, KeptPlan)

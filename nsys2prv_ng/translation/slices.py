@@ -88,7 +88,6 @@ def make_slice(slices: Slices, number: int, store: Store) -> Text:
     """Return the text of a slice."""
     low, high = slices.limits[number : number + 2].tolist()
     records = gather_records(slices.groups, store, low, high).sorted()
-    store.release()
     blocks = range(0, len(records), _BLOCK)
     lines = [encode(records.part(at, min(at + _BLOCK, len(records))), slices.rows, slices.origin) for at in blocks]
     size = sum(block.size for block in lines)

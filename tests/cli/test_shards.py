@@ -18,7 +18,7 @@ def test_from_shards_to_a_trace(tmp_path: Path) -> None:
     parts, trace = tmp_path / "out parts", tmp_path / "out.prv"
     done = run("shard", REPORT, OTHER, parts)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{parts}: has 2 reports; nsys2prv-ng merge '{parts}' OUT.prv\n"
+    assert done.stdout == f"{parts}: now has 2 reports; nsys2prv-ng merge '{parts}' OUT.prv\n"
     for step in ("plan", "write", "join"):
         done = run("merge", parts, trace, "--only", step, *(("--part", "0") if step == "write" else ()))
         assert done.returncode == 0, done.stderr
@@ -35,10 +35,9 @@ def test_from_shards_to_a_trace(tmp_path: Path) -> None:
         (["shard", "{folder}/parts"], "no report to read into {folder}/parts"),
         (["shard", str(REPORT), str(OTHER)], "is a file; the last argument must be the folder"),
         (["shard", "{folder}/missing.sqlite", "{folder}/parts"], "no such file"),
-        (["merge", "{folder}", "{folder}/out.prv", "--only", "plan"], "holds no shards; nsys2prv-ng shard makes them"),
+        (["merge", "{folder}", "{folder}/out.prv", "--only", "plan"], "holds no reports that nsys2prv-ng shard read"),
         (["merge", "{folder}", "{folder}/out.prv", "--only", "all"], "--only all: must be plan, write or join"),
-        (["merge", "{folder}", "{folder}/out.prv", "--only", "write"], "--part: name the part"),
-        (["merge", "{folder}", "{folder}/out.prv", "--only", "join"], "no trace is planned there"),
+        (["shard", str(REPORT), "{folder}/out.prv"], "is the name of a trace"),
         (["merge", "{folder}", "{folder}/out.txt"], "the trace must be named *.prv or *.prv.gz"),
         (["summary", str(REPORT), "--dask", "missing.json"], "--dask missing.json: no worker can be reached"),
     ],

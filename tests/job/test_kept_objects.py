@@ -79,7 +79,7 @@ def test_classes_of_others_in_modules_of_this_package(tmp_path, module, name):
     arguments = pickle.dumps((["touch", str(made)],), 2)[2:-1]
     file = tmp_path / "a"
     file.write_bytes(kept_objects._MAGIC + b"\x80\x04" + names + b"\x93" + arguments + b"R.")
-    with pytest.raises(ReportError, match=r"damaged \(UnpicklingError\)"):
+    with pytest.raises(ReportError, match="is damaged"):
         load_kept(file, dict)
     assert not made.exists()
 

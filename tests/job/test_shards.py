@@ -75,6 +75,36 @@ def test_a_report_never_counts_twice(tmp_path):
         nsys2prv_ng.shard([report, tmp_path / "b" / ".." / "a.sqlite"], folder)
 
 
+@pytest.mark.parametrize("damage", ["cut manifest", "cut columns", "lost columns"])
+def test_a_damaged_shard_is_read_again(tmp_path, damage):
+    few = replace(EVERYTHING, sources=("kernels",))
+    manifest = write_shard(GRAPH, tmp_path, few)
+    (columns,) = tmp_path.glob("*.columns")
+    before = columns.read_bytes()
+    if damage == "lost columns":
+        columns.unlink()
+    else:
+        path = manifest if damage == "cut manifest" else columns
+        path.write_bytes(path.read_bytes()[:-100])
+    assert write_shard(GRAPH, tmp_path, few) == manifest
+    report = load_shards([manifest])[0]
+    assert (tmp_path / report.columns).read_bytes() == before
+
+
+def test_a_folder_takes_reports_that_are_read_alike(tmp_path):
+    nsys2prv_ng.shard(GRAPH, tmp_path, sources=["kernels"])
+    with pytest.raises(UsageError, match="read with other options; choose another folder"):
+        nsys2prv_ng.shard(DDP[0], tmp_path)
+    assert len(list(tmp_path.glob("*.shard"))) == 1
+
+
+def test_options_of_what_was_read_are_refused(tmp_path):
+    nsys2prv_ng.shard(GRAPH, tmp_path / "parts", sources=["kernels"])
+    for name, value in {"sources": ["nvtx"], "osrt_min": 0, "derived": False, "stack_depth": 3}.items():
+        with pytest.raises(UsageError, match=f"^{name}.*shard has this option"):
+            nsys2prv_ng.translate(tmp_path / "parts", tmp_path / "a.prv", **{name: value})
+
+
 def test_an_error_leaves_nothing(tmp_path):
     (tmp_path / "broken.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
     folder = tmp_path / "parts"

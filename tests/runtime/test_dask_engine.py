@@ -191,6 +191,30 @@ def _make_deadly(real, step, folder):
     return run
 
 
+def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
+    """Relative paths are those of the user's folder."""
+    shutil.copyfile(SAMPLES / "single-graph.sqlite", tmp_path / "a.sqlite")
+    monkeypatch.chdir(tmp_path)
+    nsys2prv_ng.translate("a.sqlite", "a.prv")
+    expected = read_trace(tmp_path / "a.prv")
+    nsys2prv_ng.translate("a.sqlite", "a.prv", force=True, dask=scheduler)
+    assert read_trace(tmp_path / "a.prv") == expected
+    nsys2prv_ng.shard("a.sqlite", "parts")
+    nsys2prv_ng.merge("parts", "a.prv", force=True, dask=scheduler)
+    assert read_trace(tmp_path / "a.prv") == expected
+
+
+def test_a_cluster_without_workers(tmp_path):
+    """The user is told what the program waits for, and it does not wait forever."""
+    notes: list[str] = []
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        pytest.raises(UsageError, match="no worker can be reached"),
+    ):
+        DaskEngine(cluster.scheduler_address, tmp_path / "parts", note=notes.append, wait=1)
+    assert notes == [f"waiting for workers of {cluster.scheduler_address}, 1 s at most"]
+
+
 def test_summary_and_comparison(scheduler, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reports = sorted(SAMPLES.glob("mpi-4.*.sqlite"))

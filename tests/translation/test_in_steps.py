@@ -88,7 +88,7 @@ def test_a_part_is_named_or_that_of_an_array(tmp_path, parts, monkeypatch):
 
 
 def test_a_folder_without_shards(tmp_path):
-    with pytest.raises(UsageError, match="holds no shards"):
+    with pytest.raises(UsageError, match="holds no reports"):
         nsys2prv_ng.merge(tmp_path, tmp_path / "a.prv", only="plan")
 
 
