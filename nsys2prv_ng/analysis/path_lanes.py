@@ -75,7 +75,8 @@ class _Loaded(NamedTuple):
 def load_lanes(job: Job, waits: Waits) -> Lanes:
     """Load what the critical path can run over."""
     reports = list(zip(job.reports, job.spans, strict=True))
-    loaded = list(job.engine.map(lambda report: _load_report(*report, job.store), reports))
+    store = job.store  # the whole job would be sent with each piece otherwise
+    loaded = list(job.engine.map(lambda report: _load_report(*report, store), reports))
     names = _unite_names(loaded)
     operations, calls = _join_operations(job, loaded), _join_calls(loaded)
     counts = [part.thread_process.size for part in loaded]

@@ -53,7 +53,7 @@ def load_kept(path: Path, kind: type[T]) -> T:
         raise ReportError(f"{path}: is damaged; make it again") from None
     if magic != _MAGIC:
         what = "another version of nsys2prv-ng" if magic.startswith(b"nsys2prv-ng ") else "something else"
-        raise ReportError(f"{path}: was written by {what}; make it again")
+        raise ReportError(f"{path}: was written by {what}; remove it and make it again")
     if not isinstance(value, kind):
         raise ReportError(f"{path}: is damaged; make it again")
     return value

@@ -27,7 +27,7 @@ from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
-from nsys2prv_ng.translation.write_slices import PART, copy_part, name_part, split_slices, write_part
+from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
 
 _PLAN = "trace.plan"
 
@@ -41,6 +41,8 @@ class KeptPlan:
     """Numbers of slices: part i has slice `ends[i]` to the one before `ends[i + 1]`."""
     asked: int
     """How many parts the user wanted; a short trace has fewer."""
+    run: str
+    """Of whose parts the trace is made; a task of an earlier plan may still write others."""
 
 
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
@@ -58,7 +60,7 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
         progress.warn(warning)
     planned.result.seconds = time.perf_counter() - started
     ends = split_slices(planned.slices, parts)
-    write_kept(folder / _PLAN, KeptPlan(planned, ends, parts))
+    write_kept(folder / _PLAN, KeptPlan(planned, ends, parts, make_run()))
     return len(ends) - 1
 
 
@@ -70,7 +72,7 @@ def write_one_part(folder: Path, number: int) -> str:
         if number < kept.asked:  # a short trace has fewer parts than were asked for
             return f"part {number}: not needed, as {count_noun(parts, 'part')} are enough for this trace"
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
-    path = name_part(folder, number)
+    path = name_part(folder, kept.run, number)
     if path.exists() and _name_size(path).exists():
         return f"{path}: was written before"
     store = FolderStore(folder)
@@ -87,7 +89,7 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
     if Path(kept.planned.result.output).name != output.name:
         raise UsageError(f"{output}: the plan is for {kept.planned.result.output}; name that, or plan again")
     check_files([folder], output, plan)
-    paths = [name_part(folder, number) for number in range(len(kept.ends) - 1)]
+    paths = [name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
     missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
     if missing:
         listed = ", ".join(missing[:_MOST_LISTED]) + (", ..." if len(missing) > _MOST_LISTED else "")
@@ -119,7 +121,7 @@ def _remove_earlier(folder: Path) -> None:
     """Remove what was made for a trace from a folder of shards."""
     (folder / _PLAN).unlink(missing_ok=True)
     # A report may be named like these: its shards stay.
-    for pattern in (SHELVES_OF_TRACES, f"{PART}.prv", f"{PART}.prv.size", f".{PART}.prv.*.tmp"):
+    for pattern in (SHELVES_OF_TRACES, PARTS, f"{PARTS}.size", f".{PARTS}.*.tmp"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 

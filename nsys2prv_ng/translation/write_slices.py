@@ -21,8 +21,8 @@ from nsys2prv_ng.translation.slices import Slices, make_slice
 _COPIED = 1 << 24
 """Most bytes to copy at a time."""
 
-PART = "part[0-9][0-9][0-9][0-9][0-9]"
-"""Pattern of the names of parts, without their ending."""
+PARTS = f"part{'[0-9]' * 5}-{'[0-9a-f]' * 8}.prv"
+"""Pattern of the names of parts."""
 
 _PARTS_PER_WORKER = 4
 """Parts for each worker: several, so that no worker waits long for the last one."""
@@ -59,12 +59,10 @@ def write_slices(
         ends = split_slices(slices, _PARTS_PER_WORKER * engine.workers)
         folder = engine.folder
         numbers = range(len(ends) - 1)
-        # Parts of a run that was ended stay in the folder, and its workers may still write some.
-        run = secrets.token_hex(4)
+        run = make_run()
 
         def write(number: int) -> Part:
-            path = folder / f"{run}-{name_part(folder, number).name}"
-            return write_part(slices, ends[number], ends[number + 1], store, path)
+            return write_part(slices, ends[number], ends[number + 1], store, name_part(folder, run, number))
 
         parts = []
         for number, part in zip(numbers, engine.map(write, numbers), strict=True):
@@ -87,9 +85,14 @@ def split_slices(slices: Slices, parts: int) -> list[int]:
     return [limit for limit in limits if limit <= len(slices)]
 
 
-def name_part(folder: Path, number: int) -> Path:
+def make_run() -> str:
+    """Return the name of a run: what another one left in its folder, or still writes there, is none of its parts."""
+    return secrets.token_hex(4)
+
+
+def name_part(folder: Path, run: str, number: int) -> Path:
     """Return the path of a part."""
-    return folder / f"part{number:05}.prv"
+    return folder / f"part{number:05}-{run}.prv"
 
 
 def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:

@@ -60,7 +60,7 @@ def test_reports_that_agree_in_name_size_and_time(tmp_path):
         os.utime(report, ns=(0, 10**18))
         made.append(write_shard(report, folder, few))
     assert DDP[1].stat().st_size == DDP[3].stat().st_size
-    assert len({shard.report.metadata.begin for shard in load_shards(made)}) == 2
+    assert len({shard.report.path for shard in load_shards(made)}) == 2
 
 
 def test_a_report_never_counts_twice(tmp_path):
@@ -127,6 +127,9 @@ def test_a_folder_of_shards_stands_for_all_reports(tmp_path):
     write_shard(GRAPH, tmp_path, replace(EVERYTHING, sources=("kernels",)))
     with pytest.raises(UsageError, match="name nothing beside it"):
         nsys2prv_ng.translate([tmp_path, DDP[0]], tmp_path / "a.prv")
+    for chosen in ({"sources": ["nvtx"]}, {"osrt_min": 1}):
+        with pytest.raises(UsageError, match="chosen by nsys2prv-ng shard"):
+            nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", **chosen)
     with pytest.raises(UsageError, match="nvtx_range"):
         nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", nvtx_range="x")
 

@@ -60,10 +60,24 @@ def test_a_part_whose_step_was_killed_is_written_again(tmp_path, parts):
     trace = tmp_path / "a.prv"
     nsys2prv_ng.merge(parts, trace, only="plan", parts=1)
     nsys2prv_ng.merge(parts, trace, only="write", part=0)
-    (parts / "part00000.prv.size").unlink()  # it is made last
+    next(parts.glob("part*.size")).unlink()  # it is made last
     nsys2prv_ng.merge(parts, trace, only="write", part=0)
     nsys2prv_ng.merge(parts, trace, only="join")
     assert trace.exists()
+
+
+def test_a_task_of_an_earlier_plan_that_ends_late(tmp_path, parts):
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="plan", parts=1)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="write", part=0)
+    late = {path: path.read_bytes() for path in parts.glob("part*")}
+    window = (0, 10_000_000)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="plan", parts=1, time=window)
+    for path, content in late.items():
+        path.write_bytes(content)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="write", part=0)
+    nsys2prv_ng.merge(parts, tmp_path / "a.prv", only="join")
+    nsys2prv_ng.merge(parts, tmp_path / "b.prv", time=window)
+    assert (tmp_path / "a.prv").read_bytes() == (tmp_path / "b.prv").read_bytes()
 
 
 def test_a_step_that_is_not_done_is_named(tmp_path, parts):
