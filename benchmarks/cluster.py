@@ -61,7 +61,7 @@ def start_cluster(workers: int) -> Iterator[tuple[str, object]]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
 

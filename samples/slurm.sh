@@ -135,10 +135,11 @@ start_dask() {
         --memory-limit 0 --no-dashboard --local-directory "${TMPDIR:-/tmp}" >>"$REPORTS/dask.log" 2>&1 &
     workers=$!
     for _ in {1..120}; do
-        if [ -e "$REPORTS/scheduler.json" ]; then return; fi
         sleep 0.5
+        if ! kill -0 "$workers" 2>/dev/null; then break; fi
+        if [ -e "$REPORTS/scheduler.json" ]; then return; fi
     done
-    say "no Dask scheduler after a minute (see $REPORTS/dask.log): translating on this node alone"
+    say "Dask does not start (see $REPORTS/dask.log): translating on this node alone"
     stop_dask
     return 1
 }

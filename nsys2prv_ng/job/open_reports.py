@@ -118,10 +118,6 @@ def _open_shards(
     how = loaded[0].options
     if options.selection.nvtx_range:
         raise UsageError("its times were not kept when the reports were read; choose a time", parameter="nvtx_range")
-    everything = ReadOptions()
-    for name, found in (("sources", how.read_sources), ("source_options", how.source_options)):
-        if getattr(options, name) not in (getattr(everything, name), found):
-            raise UsageError(f"{shards}: what is read was chosen by nsys2prv-ng shard; make another folder for less")
     options = replace(
         options,
         sources=how.read_sources,

@@ -127,9 +127,6 @@ def test_a_folder_of_shards_stands_for_all_reports(tmp_path):
     write_shard(GRAPH, tmp_path, replace(EVERYTHING, sources=("kernels",)))
     with pytest.raises(UsageError, match="name nothing beside it"):
         nsys2prv_ng.translate([tmp_path, DDP[0]], tmp_path / "a.prv")
-    for chosen in ({"sources": ["nvtx"]}, {"osrt_min": 1}):
-        with pytest.raises(UsageError, match="chosen by nsys2prv-ng shard"):
-            nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", **chosen)
     with pytest.raises(UsageError, match="nvtx_range"):
         nsys2prv_ng.translate([tmp_path], tmp_path / "a.prv", nvtx_range="x")
 

@@ -27,7 +27,7 @@ distributed = pytest.importorskip("distributed", reason="needs the extra cluster
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """Address of a cluster of two workers, each a process with a nanny that replaces it."""
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         yield cluster.scheduler_address
 
 
@@ -130,7 +130,7 @@ def test_a_piece_that_kills_every_worker(scheduler, tmp_path):
 
 
 def test_a_scheduler_that_is_gone(tmp_path):
-    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, protocol="tcp://") as cluster:
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0", protocol="tcp://") as cluster:
         engine = DaskEngine(cluster.scheduler_address, tmp_path / "parts")
         with pytest.raises(TranslationError, match="scheduler is lost"), engine:
             for _ in engine.map(lambda item: time.sleep(item), [0, 2, 2]):
@@ -208,7 +208,7 @@ def test_a_cluster_without_workers(tmp_path):
     """The user is told what the program waits for, and it does not wait forever."""
     notes: list[str] = []
     with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster,
         pytest.raises(UsageError, match="no worker can be reached"),
     ):
         DaskEngine(cluster.scheduler_address, tmp_path / "parts", note=notes.append, wait=1)
