@@ -242,7 +242,11 @@ def _collect_evidence(
 
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:
-    """Note threads that made calls which the user did not choose: what was observed of them is shown all the same."""
+    """Note threads that made calls which the user did not choose: what was observed of them is shown all the same.
+
+    Where nothing was observed, such calls make no task: only which threads are idle depends on them.
+    """
+    shows_observed = bool(reader.places.only_observed)
     others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.counted_tables)
     for rows in others:
         if not rows.process or rows.names is not None or rows.table not in database.tables:
@@ -254,7 +258,10 @@ def _note_other_calls(database: Database, reader: ReportReader) -> None:
         with suppress(ReportError):  # what was not chosen may be damaged
             table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
             for threads in database.read_by_block(table, "", find_callers):
-                reader.places.note_calls(threads, rows.application, rows.system_calls)
+                if shows_observed:
+                    reader.places.note_calls(threads, rows.application, rows.system_calls)
+                elif not rows.system_calls:
+                    reader.places.note_studied(threads)
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:

@@ -115,6 +115,10 @@ class Places:
             self.studied |= known
         self._note_tasks({int(tid) >> 24 for tid in global_tid}, application, system_calls)
 
+    def note_studied(self, global_tid: IntArray) -> None:
+        """Note that these threads made more than calls of the operating system."""
+        self.studied |= {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+
     def observed_threads(self, global_tid: IntArray) -> IntArray:
         """Return ids of threads with these globalTids, about which something is known that is no call of theirs.
 

@@ -50,6 +50,11 @@ class RunGroup(NamedTuple):
     resolved_by: Maps | None
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """Return the first byte of all runs, and the one after them."""
+        return int(self.at.min()), int(self.ends.max())
+
+    @property
     def ends(self) -> IntArray:
         """Return the byte after each run (r), as `store_records` lays out its columns."""
         return self.at + 29 * self.records + 8 + 12 * self.words
@@ -93,7 +98,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         found = np.empty((group.at.size, 4), np.int64)
         runs = group.at, group.records, group.words, group.offset
         _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
-        store.release(group.shelf, int(group.at[0]), int(group.ends[-1]))
+        store.release(group.shelf, *group.limits)
         # The compiled loops trust these numbers, which are from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
@@ -115,7 +120,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             record,
             word,
         )
-        store.release(group.shelf, int(group.at[0]), int(group.ends[-1]))
+        store.release(group.shelf, *group.limits)
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_words(gathered, begin, record, *group.resolved_by)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
@@ -18,7 +19,7 @@ SAMPLED = 256
 """The times of one record in so many are known without a look into the store."""
 
 _MOST_HANDLES = 1 << 16
-"""More than a report can have: its types are counted from 0."""
+"""More than a report can have: its types are counted from 0. In records of all reports, they are numbers of types."""
 
 _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
@@ -33,7 +34,7 @@ class RunFacts(NamedTuple):
     place_last: IntArray
     """First and last time (ns) of the events of each place; first > last where it has no event."""
     handles: IntArray
-    """Handles of the types that have events. Numbers of types of the trace, in records of all reports, are not here."""
+    """Handles of the types that have events."""
     kinds: dict[int, int]
     """Number of records by kind."""
     events: int
@@ -92,7 +93,7 @@ def _collect_facts(records: Records) -> RunFacts:
     place_last = np.full(places, _NEVER[1], np.int64)
     used = np.zeros(min(int(records.handle.max(initial=0)) + 1, _MOST_HANDLES), np.bool_)
     kinds = np.zeros(max(rec.KINDS) + 1, np.int64)
-    events, pairs, first, last = _gather_facts(
+    events, pairs, beyond, first, last = _gather_facts(
         records.time,
         records.tie,
         records.place,
@@ -106,7 +107,14 @@ def _collect_facts(records: Records) -> RunFacts:
         kinds,
     )
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
-    return RunFacts(first, last, place_first, place_last, np.flatnonzero(used), by_kind, events, pairs)
+    handles = np.flatnonzero(used) if not beyond else _find_handles(records)
+    return RunFacts(first, last, place_first, place_last, handles, by_kind, events, pairs)
+
+
+def _find_handles(records: Records) -> IntArray:
+    """Return the handles of events where they are numbers of types, of which a table by handle would be too long."""
+    of_events = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
+    return np.sort(pd.unique(records.handle[of_events])).astype(np.int64)
 
 
 @compiled
@@ -122,8 +130,8 @@ def _gather_facts(
     place_last: IntArray,
     used: BoolArray,
     kinds: IntArray,
-) -> tuple[int, int, int, int]:
-    events = pairs = 0
+) -> tuple[int, int, int, int, int]:
+    events = pairs = beyond = 0
     low = high = time[0]
     for i in range(time.size):
         t = other = time[i]
@@ -138,10 +146,12 @@ def _gather_facts(
             for j in range(first[i], first[i + 1]):
                 if handle[j] < used.size:
                     used[handle[j]] = True
+                else:
+                    beyond += 1
         elif kind[i] == rec.STATE:
             other = value[first[i]]
         else:
             other = value[first[i] + 1]
         low = min(low, t, other)
         high = max(high, t, other)
-    return events, pairs, low, high
+    return events, pairs, beyond, low, high

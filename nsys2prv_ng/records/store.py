@@ -57,8 +57,9 @@ class Store(ABC):
         """
         mapped = self._mapped.get(slot[:2])
         if mapped is not None:
-            begin = low // mmap.PAGESIZE * mmap.PAGESIZE
-            mapped.file.madvise(mmap.MADV_DONTNEED, begin, min(high, mapped.content.size) - begin)
+            begin, end = low // mmap.PAGESIZE * mmap.PAGESIZE, min(high, mapped.content.size)
+            if begin < end:
+                mapped.file.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     @abstractmethod
     def put(self, columns: Sequence[Array]) -> Slot:

@@ -33,7 +33,7 @@ def test_real_reports(reports: Sequence[Path], unpacked: Unpacked, tmp_path: Pat
     own = [Report(path) for path in paths]
     truth = plain.find_repetitions(own)
     with open_job(paths, tmp_path, ReadOptions(align="utc"), Progress()) as job:
-        found = find_repetitions(job.reports, job.whole, job.store, 3, job.workers)
+        found = find_repetitions(job.reports, job.whole, job.store, 3, job.engine)
         base = job.alignment.utc_base
     if found is None or truth is None:
         assert found is truth is None
@@ -51,7 +51,7 @@ def test_repetitions_are_the_steps_of_the_program(
     for rank in range(4):
         report = Report(unpacked(shared_reports / f"exercises/{name}.rank{rank}.sqlite"))
         with open_job([report.path], tmp_path, ReadOptions(align="utc"), Progress()) as job:
-            found = find_repetitions(job.reports, job.whole, job.store, 3, job.workers)
+            found = find_repetitions(job.reports, job.whole, job.store, 3, job.engine)
             base = job.alignment.utc_base
         assert found is not None and SETS_WITH_STEPS[name] - 2 <= len(found) < SETS_WITH_STEPS[name]
         steps = [find_step(report, begin) for begin in (found["begin"] + base - report.utc).tolist()]

@@ -121,6 +121,13 @@ TYPES = {
     63000414: "Lateness in a communication [ns]",
     63000420: "Critical path",
     63000430: "Step",
+    63000440: "GPU computes [% of the step]",
+    63000441: "GPU communicates [% of the step]",
+    63000442: "GPU communicates and does not compute [% of the step]",
+    63000443: "GPU waits for a rank and does not compute [% of the step]",
+    63000444: "GPU runs memory operations [% of the step]",
+    63000445: "GPU is idle between operations [% of the step]",
+    63000446: "Kernels in flight, mean",
     66000000: "OpenACC other",
     66000001: "OpenACC data",
     66000002: "OpenACC launch",
@@ -549,7 +556,8 @@ def test_numbers_and_labels_of_types() -> None:
     types = list_fixed_types()
     assert {event_type.number: event_type.title for event_type in types} == TYPES
     assert len(types) == len(TYPES)
-    assert [event_type.number for event_type in types if event_type.precision] == []
+    precise = {event_type.number: event_type.precision for event_type in types if event_type.precision}
+    assert precise == dict.fromkeys(range(63000440, 63000447), 2)
 
 
 def test_values() -> None:

@@ -152,13 +152,15 @@ def test_a_process_that_ends_before_it_takes_its_work():
 
 
 @pytest.mark.slow
-def test_a_process_that_ends_in_the_middle_of_its_answer():
+def test_a_process_that_ends_in_the_middle_of_its_answer(tmp_path):
     """It fills the pipe while nobody reads: the answer is cut where the process is killed, and made again."""
 
     def do(index, tick):
         if index:
             time.sleep(1)  # until the tick of the other piece keeps the reader busy
-            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            if not (tmp_path / "ended").exists():
+                (tmp_path / "ended").touch()
+                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
             return bytes(10**8)
         tick(1)
 

@@ -32,7 +32,8 @@ def test_event_types_name_known_sources() -> None:
     unknown = {
         event_type.label: event_type.source
         for event_type in types
-        if not {name.strip() for name in event_type.source.split(",")} <= {*NAMES, "waits", "critical_path", "steps"}
+        if not {name.strip() for name in event_type.source.split(",")}
+        <= {*NAMES, "waits", "critical_path", "steps", "overview"}
     }
     assert unknown == {}
 

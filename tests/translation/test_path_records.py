@@ -191,7 +191,7 @@ def test_all_else_keeps_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with_path = make(tmp_path, MPI_4)
     lines = (tmp_path / "x.prv").read_text().splitlines()
     own = {*with_path.path["line"], *with_path.path["end_line"], *with_path.lines["line"]}
-    monkeypatch.setattr("nsys2prv_ng.translation.translate.find_critical_path", lambda *_, **__: None)
+    monkeypatch.setattr("nsys2prv_ng.translation.plan_trace.find_critical_path", lambda *_, **__: None)
     without = make(tmp_path, MPI_4)
     assert without.path.empty and without.lines.empty and PATH not in without.trace.types
     assert (tmp_path / "x.prv").read_text().splitlines() == [
