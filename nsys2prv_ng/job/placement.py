@@ -16,13 +16,12 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets, match_reports_on_utc
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.join import JoinPart
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
-from nsys2prv_ng.job.spill import load_for_change, spill_records
+from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.operations.matching import Operations
@@ -136,21 +135,13 @@ def drop_unselected_rows(
     Raises UsageError if there are none.
     """
 
-    def drop_unwanted(change: tuple[Result, BoolArray]) -> Result:
-        result, unwanted = change
-        with load_for_change(result, store):
-            result.drop_places(unwanted, NOT_SELECTED)
-        return result
-
     changes = [
-        (result, unwanted)
+        (result, None, unwanted)
         for report, rows in zip(reports, tree.rows, strict=True)
         if (unwanted := (rows >= 0) & ~kept[rows]).any()
         for result in report.results.values()
     ]
-    copies = [(result.copy_records(), unwanted) for result, unwanted in changes]
-    for (result, _), changed in zip(changes, engine.map(drop_unwanted, copies), strict=True):
-        result.take_records(changed)
+    change_records(changes, lambda result, unwanted: result.drop_places(unwanted, NOT_SELECTED), store, engine)
     if not any(report.limits() for report in reports):
         raise UsageError("no event is left in the trace; choose more ranks or GPUs")
 
@@ -209,24 +200,19 @@ def rewrite_records(
     begins, ends and has states as if what is too short were there. Raises UsageError if no record is left.
     """
 
-    def rewrite(change: tuple[ClockMap, str, Result]) -> Result:
-        clock, name, result = change
-        with load_for_change(result, store, clock):
-            if name in selection.shortest:
-                drop_short(result, selection.shortest[name])
-            if windows:
-                cut_result(result, windows)
-        return result
+    def rewrite(result: Result, name: str) -> None:
+        if name in selection.shortest:
+            drop_short(result, selection.shortest[name])
+        if windows:
+            cut_result(result, windows)
 
     changes = [
-        (report.clock, name, result)
+        (result, report.clock, name)
         for report in reports
         for name, result in report.results.items()
         if report.clock.drift or windows or name in selection.shortest
     ]
-    copies = [(clock, name, result.copy_records()) for clock, name, result in changes]
-    for (_, _, result), changed in zip(changes, engine.map(rewrite, copies), strict=True):
-        result.take_records(changed)
+    change_records(changes, rewrite, store, engine)
     if not any(report.limits() for report in reports):
         remedy = "a longer or another one" if windows else "shorter intervals"
         where = "in the chosen time" if windows else "left in the trace"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime_records
 from nsys2prv_ng.records.runs import load_records, store_records
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
+from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+
+T = TypeVar("T")
 
 
 def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
@@ -38,6 +42,28 @@ def load_for_change(result: Result, store: Store, clock: ClockMap | None = None)
     result.runs = []
     yield
     spill_records(result, store, on_common_clock=common)
+
+
+def change_records(
+    changes: Sequence[tuple[Result, ClockMap | None, T]],
+    change: Callable[[Result, T], None],
+    store: Store,
+    engine: Engine,
+) -> None:
+    """Change the records of results, wherever the engine works.
+
+    Each result comes with a clock as `load_for_change` takes it, and with what `change` needs to know besides.
+    """
+
+    def change_one(item: tuple[Result, ClockMap | None, T]) -> Result:
+        result, clock, known = item
+        with load_for_change(result, store, clock):
+            change(result, known)
+        return result
+
+    copies = [(result.copy_records(), clock, known) for result, clock, known in changes]
+    for (result, _, _), changed in zip(changes, engine.map(change_one, copies), strict=True):
+        result.take_records(changed)
 
 
 def move_to_clock(records: Records, clock: ClockMap) -> Records:
