@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.errors import ReportError
+from nsys2prv_ng.runtime.files import open_atomically
 from nsys2prv_ng.version import __version__
 
 T = TypeVar("T")
@@ -26,19 +25,11 @@ _MAGIC = f"nsys2prv-ng {__version__} keeps\n".encode()
 
 def write_kept(path: Path, value: object) -> None:
     """Write a file that appears whole or not at all. Raises TranslationError."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(_MAGIC)
-            _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise TranslationError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    with open_atomically(path) as file:
+        file.write(_MAGIC)
+        _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load_kept(path: Path, kind: type[T]) -> T:

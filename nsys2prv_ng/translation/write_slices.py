@@ -13,6 +13,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.files import open_atomically
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
@@ -97,21 +98,14 @@ def name_part(folder: Path, run: str, number: int) -> Path:
 
 def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
     """Write slices low .. high - 1 into a file, which appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     text_size = 0
-    try:
-        with temporary.open("wb") as file:
-            for number in range(low, high):
-                text = make_slice(slices, number, store)
-                text_size += text.size
-                for piece in text.parts:
-                    file.write(piece)
-            size = file.tell()
-        temporary.replace(path)
-    except OSError as error:
-        raise TranslationError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open_atomically(path) as file:
+        for number in range(low, high):
+            text = make_slice(slices, number, store)
+            text_size += text.size
+            for piece in text.parts:
+                file.write(piece)
+        size = file.tell()
     return Part(path, text_size, size)
 
 
