@@ -173,6 +173,15 @@ def count_events(records: Records) -> int:
 def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, pairs: Sequence[Pair]) -> Records:
     """Make one record for each time, with the `pairs` that are present there."""
     n = time.size
+    kinds = np.full(n, kind, np.int8)
+    places = np.asarray(place, np.int32)
+    if all(pair.present is None for pair in pairs):
+        words = len(pairs)
+        handle, value = np.empty((n, words), np.int32), np.empty((n, words), np.int64)
+        for column, pair in enumerate(pairs):
+            handle[:, column] = pair.handle
+            value[:, column] = pair.value
+        return Records(time, tie, places, kinds, np.arange(n + 1) * words, handle.ravel(), value.ravel())
     count = np.zeros(n, np.int64)
     for pair in pairs:
         count += 1 if pair.present is None else pair.present
@@ -187,8 +196,7 @@ def _make_lines(place: npt.ArrayLike, time: IntArray, tie: IntArray, kind: int, 
         handle[where] = pair.handle[here] if isinstance(pair.handle, np.ndarray) else pair.handle
         value[where] = pair.value[here] if isinstance(pair.value, np.ndarray) else pair.value
         at[here] += 1
-    kinds = np.full(n, kind, np.int8)
-    return Records(time, tie, np.asarray(place, np.int32), kinds, first, handle, value)
+    return Records(time, tie, places, kinds, first, handle, value)
 
 
 def make_events(place: IntArray, time: IntArray, pairs: Sequence[Pair]) -> Records:
@@ -236,7 +244,8 @@ def select(pairs: Sequence[Pair], where: npt.NDArray[np.generic]) -> list[Pair]:
 def make_states(place: IntArray, begin: IntArray, end: IntArray, state: IntArray) -> Records:
     """Make state records of n, which must not overlap on a row. Those without length show nothing and are skipped."""
     long = end > begin
-    place, begin, end, state = place[long], begin[long], end[long], state[long]
+    if not long.all():
+        place, begin, end, state = place[long], begin[long], end[long], state[long]
     tie = np.full(begin.size, pack_tie(STATE_LINE, 0), np.int64)
     return _make_lines(place, begin, tie, STATE, [Pair(state, end)])
 

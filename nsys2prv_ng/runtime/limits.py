@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +14,25 @@ _TO_READ = 8
 
 _MOST_THREADS = 16
 """The most threads that format: they keep up with any disk, and their blocks take memory."""
+
+
+_KEPT_FREE = 128 << 20
+"""Bytes of freed memory that the C library keeps at the end of its heap."""
+
+_LARGEST_IN_HEAP = 32 << 20
+"""The largest array (bytes) that may be in the heap; glibc allows no more."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""Numbers of the settings in glibc's malloc.h."""
+
+
+def keep_freed_memory() -> None:
+    """Let glibc use freed memory again, rather than return it: new pages from the kernel have to be cleared first."""
+    with suppress(OSError, AttributeError):  # another C library
+        set_option = ctypes.CDLL(None).mallopt
+        set_option(_M_TRIM_THRESHOLD, _KEPT_FREE)
+        set_option(_M_MMAP_THRESHOLD, _LARGEST_IN_HEAP)
+        set_option(_M_ARENA_MAX, 1)  # heaps of threads are given back as soon as they are empty
 
 
 def count_usable_cores() -> int:

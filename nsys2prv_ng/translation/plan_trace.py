@@ -28,7 +28,6 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
-from nsys2prv_ng.summary.compute import compute_summary
 from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
@@ -94,7 +93,11 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
         overview = make_overview(job, waits, late, states, numbering, len(header.encode()))
     runs = _list_runs(job, derived.states, numbering) if overview is None else list(map(PlacedRun, overview.runs))
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
-    summary = compute_summary(job, waits, late, path) if plan.summary else None
+    summary = None
+    if plan.summary:
+        from nsys2prv_ng.summary.compute import compute_summary  # takes a tenth of a second to import
+
+        summary = compute_summary(job, waits, late, path)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(measure_load(placed.run for placed in runs), plan.paraver_memory)
     if job.is_empty:

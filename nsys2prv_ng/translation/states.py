@@ -75,9 +75,11 @@ def _find_lanes(tree: ObjectTree, report: int) -> IntArray:
 def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
     """Return the states that a report's events ask for, on rows of the trace and on the common clock."""
     states = load_states(report.states, store)
-    in_trace = rows[states.place] >= 0
-    place, begin, end, state = (column[in_trace] for column in states)
-    moved = StateIntervals(rows[place], report.clock(begin), report.clock(end), state)
+    row = rows[states.place]
+    moved = StateIntervals(row, report.clock(states.begin), report.clock(states.end), states.state)
+    in_trace = row >= 0
+    if not in_trace.all():
+        moved = StateIntervals(*(column[in_trace] for column in moved))
     return cut_states(moved, windows) if windows else moved
 
 
@@ -101,11 +103,12 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size:
 def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
     """Flatten the states, lay waits and profiling over them; return them and the gaps of host threads as Running."""
     profiling = asked.state == PROFILING
-    flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
-    flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
-    first, last = limits
-    is_host = first <= last
-    return flat, fill_gaps(FlatStates(*(column[is_host[flat.row]] for column in flat)), first, last, RUNNING)
+    if profiling.any():
+        flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
+        flat = overlay(flat, flatten(*(c[profiling] for c in asked)))
+    else:
+        flat = overlay(flatten(*asked), waits)
+    return flat, fill_gaps(flat, *limits, RUNNING)
 
 
 def _make_records(flat: FlatStates, running: FlatStates, row_of_lane: IntArray, windows: Windows) -> rec.Records:
@@ -122,5 +125,7 @@ def _make_records(flat: FlatStates, running: FlatStates, row_of_lane: IntArray, 
 
 def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
     """Return the states on some rows or folded threads, given a mask of these."""
+    if lanes.all():
+        return flat
     own = lanes[flat.row]
     return FlatStates(*(column[own] for column in flat))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,3 +73,27 @@ def test_control_groups(tmp_path, text, files):
 
 def test_no_control_groups(tmp_path):
     assert list_control_group_limits(tmp_path / "nothing") == []
+
+
+FAULTS = """
+import resource, sys
+from nsys2prv_ng.runtime.limits import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+for _ in range(10):
+    # By itself glibc comes to keep twice the largest block.
+    blocks = [b"x" * (24 << 20) for _ in range(4)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has mallopt")
+def test_freed_memory_is_used_again():
+    """The kernel counts the pages that it gives: with the setting, those of the first blocks; without it, all."""
+    faults = {}
+    for how in ("keep", "return"):
+        done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
+        faults[how] = int(done.stdout)
+    assert faults["return"] - faults["keep"] > 8 * (4 * 24 << 20) / os.sysconf("SC_PAGE_SIZE")
