@@ -27,8 +27,8 @@ def main() -> NoReturn:
     # Numpy's OpenBLAS would start a thread for each core. Nothing here is worth that, and sums of real numbers, as in
     # the fit of the clocks, would depend on the number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Imports make half a million objects that stay: looking through them at every 700th takes a tenth of a second.
-    gc.set_threshold(100_000)
+    # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
+    gc.set_threshold(500_000)
     keep_freed_memory()
     arguments = sys.argv[1:]
     # If the first word is no command, `translate` runs; a report named like a command is reached as ./check.

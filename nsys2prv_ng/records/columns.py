@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.records.sorting import changes_nothing, gather_rows, sort_by_time
+from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 Int32Array = npt.NDArray[np.int32]
@@ -89,13 +89,13 @@ class Records:
 
     def _take(self, order: IntArray, words: int) -> Records:
         # numpy allocates large arrays in huge pages, numba does not: this takes half the time for large arrays.
-        n = order.size
-        columns = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int8)
-        first = np.empty(n + 1, np.int64)
-        pairs = np.empty(words, np.int32), np.empty(words, np.int64)
-        own = self.time, self.tie, self.place, self.kind
-        gather_rows(order, own, self.first, (self.handle, self.value), columns, first, pairs)
-        return Records(*columns, first, *pairs)
+        first = np.empty(order.size + 1, np.int64)
+        gather_offsets(order, self.first, first)
+        handle, value = np.empty(words, np.int32), np.empty(words, np.int64)
+        gather_words(order, self.first, self.handle, handle)
+        gather_words(order, self.first, self.value, value)
+        places, kinds = self.place.take(order), self.kind.take(order)
+        return Records(self.time.take(order), self.tie.take(order), places, kinds, first, handle, value)
 
     def part(self, low: int, high: int) -> Records:
         """Return records low .. high - 1, as views."""

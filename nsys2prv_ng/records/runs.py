@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,11 +13,15 @@ import pandas as pd
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie_class
+from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 
 SAMPLED = 256
 """The times of one record in so many are known without a look into the store."""
+
+_PIECE = 1 << 15
+"""Records that are gathered at a time."""
 
 _MOST_HANDLES = 1 << 16
 """More than a report can have: its types are counted from 0. In records of all reports, they are numbers of types."""
@@ -70,9 +75,13 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
     if not len(records):
         return []
     facts = _collect_facts(records)
-    records = records.sorted()
-    slot = store.put(_list_columns(records))
-    return [Run(slot, len(records), records.value.size, records.time[::SAMPLED].copy(), facts, on_common_clock)]
+    order = sort_by_time(records.time, records.tie)
+    if changes_nothing(order):
+        slot = store.put(_list_columns(records))
+    else:
+        size = sum(column.nbytes for column in _list_columns(records))
+        slot = store.put_pieces(_gather_pieces(records, order), size)
+    return [Run(slot, len(records), records.value.size, records.time[order[::SAMPLED]], facts, on_common_clock)]
 
 
 def load_records(run: Run, store: Store) -> Records:
@@ -85,6 +94,30 @@ def load_records(run: Run, store: Store) -> Records:
 def _list_columns(records: Records) -> list[Array]:
     """Return the columns in the order in which they are stored, which is that of the sizes of their values."""
     return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]
+
+
+def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:
+    """Yield pieces of the columns of records in an order, as `_list_columns` lists them. A piece lasts until the next.
+
+    They fit the cache, so that no second copy of all records is made in memory.
+    """
+    first = np.empty(len(records) + 1, np.int64)
+    gather_offsets(order, records.first, first)
+    pieces = [order[low : low + _PIECE] for low in range(0, len(records), _PIECE)]
+    words = np.diff(first[[*range(0, len(records), _PIECE), len(records)]])
+    for column in _list_columns(records):
+        out = np.empty(_PIECE, column.dtype)
+        if column is records.first:
+            yield first
+        elif column is records.handle or column is records.value:
+            of_words = np.empty(int(words.max()), column.dtype)
+            for piece, count in zip(pieces, words, strict=True):
+                gather_words(piece, records.first, column, of_words)
+                yield of_words[:count]
+        else:
+            for piece in pieces:
+                # By default numpy would check all indices first, and fill a copy of `out`.
+                yield column.take(piece, out=out[: piece.size], mode="clip")
 
 
 def _collect_facts(records: Records) -> RunFacts:

@@ -1,4 +1,4 @@
-"""The stable order by time, and columns gathered in an order, both without the interpreter's lock."""
+"""The stable order by time, and words gathered in an order, both without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -61,40 +61,24 @@ def _mark_wrong_ties(times: IntArray, tie: IntArray, order: IntArray, wrong: Boo
 
 
 @compiled
-def gather_rows(
-    order: IntArray,
-    columns: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8]],
-    words_from: IntArray,
-    words: tuple[npt.NDArray[np.int32], IntArray],
-    to_columns: tuple[IntArray, IntArray, npt.NDArray[np.int32], npt.NDArray[np.int8]],
-    to_words_from: IntArray,
-    to_words: tuple[npt.NDArray[np.int32], IntArray],
-) -> None:
-    """Fill columns, offsets and words with those of the records at `order`.
+def gather_offsets(order: IntArray, first: IntArray, to_first: IntArray) -> None:
+    """Fill the offsets (n + 1) of the words of the records at `order`, given those of all records."""
+    one = np.uint64(1)
+    at = np.int64(0)
+    for i in range(order.size):
+        source = np.uint64(order[i])  # a signed index would be tested for counting from the end
+        to_first[i] = at
+        at += first[source + one] - first[source]
+    to_first[order.size] = at
 
-    Goes column by column: arrays at equal offsets of pages share a place in the cache, and all at once are too many.
-    """
-    time, tie, place, kind = columns
-    to_time, to_tie, to_place, to_kind = to_columns
-    _gather_column(order, time, to_time)
-    _gather_column(order, tie, to_tie)
-    _gather_column(order, place, to_place)
-    _gather_column(order, kind, to_kind)
-    handle, value = words
-    to_handle, to_value = to_words
+
+@compiled
+def gather_words(order: IntArray, first: IntArray, words: npt.NDArray[Any], to_words: npt.NDArray[Any]) -> None:
+    """Fill a column of the words of the records at `order`, given the offsets of the words of all records."""
     one = np.uint64(1)
     to = np.uint64(0)
     for i in range(order.size):
         source = np.uint64(order[i])
-        to_words_from[i] = to
-        for word in range(np.uint64(words_from[source]), np.uint64(words_from[source + one])):
-            to_handle[to] = handle[word]
-            to_value[to] = value[word]
+        for word in range(np.uint64(first[source]), np.uint64(first[source + one])):
+            to_words[to] = words[word]
             to += one
-    to_words_from[order.size] = to
-
-
-@compiled
-def _gather_column(order: IntArray, column: npt.NDArray[Any], to: npt.NDArray[Any]) -> None:
-    for i in range(order.size):
-        to[i] = column[np.uint64(order[i])]  # a signed index would be tested for counting from the end

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -61,9 +61,13 @@ class Store(ABC):
             if begin < end:
                 mapped.file.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
-    @abstractmethod
     def put(self, columns: Sequence[Array]) -> Slot:
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
+        return self.put_pieces(columns, sum(column.nbytes for column in columns))
+
+    @abstractmethod
+    def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
+        """Store pieces of columns, `size` bytes in all, as `put` does; each is written before the next is made."""
 
     @abstractmethod
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
@@ -128,16 +132,14 @@ class LocalStore(Store):
             on_disk: os.fstat(self._get_descriptor(Slot(shelf, on_disk, 0))).st_size for on_disk in self._ends
         }
 
-    def put(self, columns: Sequence[Array]) -> Slot:
-        views = _view_all(columns)
-        size = sum(view.nbytes for view in views)
+    def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
         with self._lock:
             on_disk = not self._memory or self._count_used() + size > self.memory
             at = _align(self._ends[on_disk])
             self._ends[on_disk] = at + size
         slot = Slot(self.shelf, on_disk, at)
         try:
-            _write(self._get_descriptor(slot), views, at)
+            _write(self._get_descriptor(slot), pieces, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
         return slot
@@ -199,20 +201,19 @@ class FolderStore(Store):
                 os.fsync(self._file.fileno())
         return partial(FolderStore, is_copy=True), (self.folder, "", self.read_from)
 
-    def put(self, columns: Sequence[Array]) -> Slot:
-        views = _view_all(columns)
+    def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
         try:
             with self._lock:
                 if self._file is None:
                     self._shelf = self._shelf or f"{OWN}{secrets.token_hex(8)}"
                     self._file = locate_shelf(self.folder, self._shelf).open("wb", 0)
                 at = _align(self._end)
-                self._end = at + sum(view.nbytes for view in views)
+                self._end = at + size
                 if self._is_copy:
-                    _write(self._file.fileno(), views, at)
+                    _write(self._file.fileno(), pieces, at)
                     os.fsync(self._file.fileno())
             if not self._is_copy:
-                _write(self._file.fileno(), views, at)
+                _write(self._file.fileno(), pieces, at)
         except OSError as error:
             raise _make_store_error(self.folder, error) from None
         return Slot(self._shelf, True, at)
@@ -355,13 +356,18 @@ def _allow_more_files(error: Exception) -> bool:
     return True
 
 
+def _view(column: Array) -> memoryview:
+    return column.data.cast("B") if column.nbytes else memoryview(b"")
+
+
 def _view_all(columns: Sequence[Array]) -> list[memoryview]:
-    return [column.data.cast("B") for column in columns if column.nbytes]
+    return [_view(column) for column in columns if column.nbytes]
 
 
-def _write(descriptor: int, views: Sequence[memoryview], at: int) -> None:
-    """Write whole views, one after the other, from a byte of a file on."""
-    for view in views:
+def _write(descriptor: int, pieces: Iterable[Array], at: int) -> None:
+    """Write whole pieces, one after the other, from a byte of a file on."""
+    for piece in pieces:
+        view = _view(piece)
         while view:
             done = os.pwrite(descriptor, view, at)
             view, at = view[done:], at + done

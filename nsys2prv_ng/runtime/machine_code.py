@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding
-from numba.core import environment, registry
+from numba.core import entrypoints, environment, registry
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.runtime.nrt import rtsys
 
@@ -36,6 +36,7 @@ from nsys2prv_ng.version import __version__
 
 def initialize_runtime() -> None:
     """Initialize what numba needs to call compiled functions, without what only compiling needs (0.2 s)."""
+    entrypoints.init_all()  # looks through all installed packages for extensions
     rtsys.initialize(registry.cpu_target.target_context)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records import runs
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.runs import SAMPLED, load_records, store_records
 from nsys2prv_ng.records.store import LocalStore
@@ -50,6 +51,19 @@ def test_sorted_records_come_back(tmp_path, memory):
         check_equal(load_records(run, store), records.sorted())
         assert len(run) == len(records)
         assert run.sampled.tolist() == records.sorted().time[::SAMPLED].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 24, 100])
+def test_records_are_gathered_in_pieces(tmp_path, monkeypatch, size):
+    """Of 8 records each, the last of them shorter."""
+    monkeypatch.setattr(runs, "_PIECE", 8)
+    records = some(size, size)
+    with LocalStore(tmp_path, 10**6) as store:
+        (run,) = store_records(records, store, on_common_clock=True)
+        order = np.lexsort((records.tie, records.time))
+        check_equal(load_records(run, store), records.take(order))
+        words = [records.value[records.first[i] : records.first[i + 1]] for i in order]
+        assert load_records(run, store).value.tolist() == np.concatenate(words).tolist()
 
 
 def test_no_records_are_no_run(tmp_path):
