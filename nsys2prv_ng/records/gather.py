@@ -18,6 +18,10 @@ from nsys2prv_ng.records.runs import SAMPLED, Run
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
+_TO_FIND, _TO_COPY = 4 << 16, 7 << 16
+"""Bytes of a mapped file that come into memory to find a run's records, and to copy its columns: Linux brings 64 kB
+around each page, at four places and in seven columns."""
+
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
 
@@ -48,11 +52,6 @@ class RunGroup(NamedTuple):
     samples: IntArray
     """Limits of the samples of each run (r + 1)."""
     resolved_by: Maps | None
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Return the first byte of all runs, and the one after them."""
-        return int(self.at.min()), int(self.ends.max())
 
     @property
     def ends(self) -> IntArray:
@@ -98,7 +97,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         found = np.empty((group.at.size, 4), np.int64)
         runs = group.at, group.records, group.words, group.offset
         _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
-        store.release(group.shelf, *group.limits)
+        store.release(_TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which are from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
@@ -120,7 +119,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             record,
             word,
         )
-        store.release(group.shelf, *group.limits)
+        store.release(_TO_COPY * group.at.size + 29 * (record - begin))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_words(gathered, begin, record, *group.resolved_by)

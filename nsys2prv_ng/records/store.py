@@ -31,6 +31,8 @@ _SHELF = ".columns"
 """Ending of the files of a folder."""
 SHELVES_OF_TRACES = f"{OWN}{'[0-9a-f]' * 16}{_SHELF}"
 """Pattern of the files with such names, and of no others."""
+_MOST_MAPPED = 64 << 20
+"""About how many bytes of mapped shelves a process keeps in its memory."""
 _MOST_OPEN = 64
 """Files of a folder that a process holds open to read: there may be one for each report."""
 
@@ -49,17 +51,19 @@ class Store(ABC):
     def __init__(self) -> None:
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
         """Files that are mapped, by shelf."""
+        self._looked_at = 0
 
-    def release(self, slot: Slot, low: int, high: int) -> None:
-        """Give back the memory in which bytes of a mapped shelf are; they are read again where they are needed.
+    def release(self, looked_at: int) -> None:
+        """Give back the memory of mapped shelves once many bytes (`looked_at`, added up) may be in it.
 
-        A process counts the pages that it looked at as its own, and those around them.
+        A process counts the pages that it looked at as its own, and those around them. They are read again where they
+        are needed.
         """
-        mapped = self._mapped.get(slot[:2])
-        if mapped is not None:
-            begin, end = low // mmap.PAGESIZE * mmap.PAGESIZE, min(high, mapped.content.size)
-            if begin < end:
-                mapped.file.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+        self._looked_at += looked_at
+        if self._looked_at > _MOST_MAPPED:
+            self._looked_at = 0
+            for mapped in list(self._mapped.values()):
+                mapped.file.madvise(mmap.MADV_DONTNEED)
 
     def put(self, columns: Sequence[Array]) -> Slot:
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
@@ -156,11 +160,10 @@ class LocalStore(Store):
         with self._lock:
             return _map(self._get_descriptor(slot), slot, self._mapped)
 
-    def release(self, slot: Slot, low: int, high: int) -> None:
-        if self.read_from is not None and isinstance(slot.shelf, str):
-            self.read_from.release(slot, low, high)
-        else:
-            super().release(slot, low, high)
+    def release(self, looked_at: int) -> None:
+        super().release(looked_at)
+        if self.read_from is not None:
+            self.read_from.release(looked_at)
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""

@@ -18,7 +18,7 @@ from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, grou
 from nsys2prv_ng.records.runs import SAMPLED
 from nsys2prv_ng.records.store import Store
 
-_FEWEST, _MOST, _PER_RUN = 1 << 18, 1 << 20, 64
+_FEWEST, _MOST, _PER_RUN = 1 << 16, 1 << 20, 64
 """Records of a slice: a number per run, since each run costs time in each slice, within limits of memory."""
 _BLOCK = 1 << 17
 """Records to format at a time."""

@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.records import store as stores
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Slot, load_columns, store_columns
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 
@@ -242,3 +244,26 @@ def test_stored_columns_keep_their_types(tmp_path):
     for one, other in zip(back, group, strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_mapped_pages_are_given_back(tmp_path, monkeypatch, local):
+    """Linux counts the pages of files that a process looked at in its memory."""
+
+    def count_mapped():
+        status = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * sum(int(line.split()[1]) for line in status if line.startswith(("RssFile", "RssShmem")))
+
+    monkeypatch.setattr(stores, "_MOST_MAPPED", 4 << 20)
+    shard = FolderStore(tmp_path, "a")
+    slot = shard.put([np.arange(1 << 20)])
+    shard.close()
+    with LocalStore(tmp_path, 10**9, read_from=shard) if local else nullcontext(FolderStore(tmp_path)) as store:
+        before = count_mapped()
+        assert store.map(slot).view(np.int64).sum() == sum(range(1 << 20))
+        assert count_mapped() - before > 7 << 20
+        store.release(2 << 20)
+        assert count_mapped() - before > 7 << 20
+        store.release(3 << 20)
+        assert count_mapped() - before < 1 << 20
+        assert store.map(slot).view(np.int64).sum() == sum(range(1 << 20)), "it is read again"
