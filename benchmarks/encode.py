@@ -113,8 +113,8 @@ def measure(title: str, runs: Sequence[Records], rows: RowNumbers, unsorted: Seq
         placed = [PlacedRun(run) for records in runs for run in store_records(records, store, on_common_clock=True)]
         blocks = list(merge(placed, store))
         merging = time_best(lambda: merge(placed, store))
-    size = sum(encode(block, rows, origin).size for block in blocks)
-    text = time_best(lambda: (encode(block, rows, origin) for block in blocks))
+    size = sum(encode(block, np.arange(len(block)), rows, origin).size for block in blocks)
+    text = time_best(lambda: (encode(block, np.arange(len(block)), rows, origin) for block in blocks))
     rates = (
         f"{count / sort / 1e6:.1f} | {count / merging / 1e6:.1f} | {count / text / 1e6:.1f} | {size / text / 1e6:.0f}"
     )

@@ -39,15 +39,17 @@ class RowNumbers:
         return text.view(np.int64), size
 
 
-def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.uint8]:
-    """Return the lines of the records as bytes, in their order, with times relative to `origin` (ns)."""
+def encode(records: Records, order: IntArray, rows: RowNumbers, origin: int) -> npt.NDArray[np.uint8]:
+    """Return the lines of the records at these indices, in their order, with times relative to `origin` (ns)."""
     # Texts are written in whole words, which may reach over their ends. All arrays are made here, since numba takes
     # much longer to compile functions that make arrays.
-    buffer = np.empty(_LINE_BYTES * len(records) + _WORD_BYTES * records.value.size + _OBJECT_BYTES, np.uint8)
+    words = int((records.first[1:][order] - records.first[:-1][order]).sum())
+    buffer = np.empty(_LINE_BYTES * order.size + _WORD_BYTES * words + _OBJECT_BYTES, np.uint8)
     types, type_size = np.empty((_TYPES, _TYPE_BYTES), np.uint8), np.empty(_TYPES, np.int64)
     type_of_slot = np.full(_TYPES, _NO_TYPE)
     used = _encode(
         buffer,
+        order,
         records.kind,
         records.time,
         records.place,
@@ -64,6 +66,7 @@ def encode(records: Records, rows: RowNumbers, origin: int) -> npt.NDArray[np.ui
 @compiled
 def _encode(
     buffer: ByteArray,
+    order: IntArray,
     kind: npt.NDArray[np.int8],
     time: IntArray,
     place: npt.NDArray[np.int32],
@@ -77,7 +80,8 @@ def _encode(
     objects, object_size = row_texts
     types, type_words, type_size, type_of_slot = type_texts
     p = 0
-    for i in range(kind.size):
+    for at in range(order.size):
+        i = np.uint64(order[at])  # a signed index would be tested for counting from the end
         w = first[i]
         buffer[p] = 48 + kind[i]
         p = _object(buffer, p + 1, objects, object_size, place[i])
@@ -93,7 +97,7 @@ def _encode(
             p = write_number(buffer, _colon(buffer, p), value[w + 3])
             p = write_number(buffer, _colon(buffer, p), np.int64(handle[w + 3]))
         else:
-            for j in range(w, first[i + 1]):
+            for j in range(w, first[i + np.uint64(1)]):
                 # The texts ':type:' of the latest types are kept, since few types make up most of a trace.
                 number = np.int64(handle[j])
                 slot = number & (_TYPES - 1)

@@ -97,14 +97,6 @@ class Records:
         places, kinds = self.place.take(order), self.kind.take(order)
         return Records(self.time.take(order), self.tie.take(order), places, kinds, first, handle, value)
 
-    def part(self, low: int, high: int) -> Records:
-        """Return records low .. high - 1, as views."""
-        a, b = self.first[low], self.first[high]
-        first = self.first[low : high + 1] - a
-        rows = slice(low, high)
-        words = self.handle[a:b], self.value[a:b]
-        return Records(self.time[rows], self.tie[rows], self.place[rows], self.kind[rows], first, *words)
-
     def sorted(self) -> Records:
         """Return the records ordered by time and tie; records that agree in both keep their order.
 
@@ -154,15 +146,6 @@ def concatenate(parts: Sequence[Records]) -> Records:
     handle = np.concatenate([part.handle for part in parts] or [np.zeros(0, np.int32)])
     value = np.concatenate([part.value for part in parts] or [np.zeros(0, np.int64)])
     return Records(time, tie, place, kind, first, handle, value)
-
-
-def merge_parts(parts: Sequence[Records]) -> Records:
-    """Merge sorted parts into one sorted sequence; where time and tie agree, records of an earlier part come first.
-
-    If only one part has records, it is returned without a copy.
-    """
-    parts = [part for part in parts if len(part)]
-    return parts[0] if len(parts) == 1 else concatenate(parts).sorted()
 
 
 def count_events(records: Records) -> int:
@@ -270,13 +253,14 @@ def make_communications(
 def shift_times(records: Records, offset: int) -> None:
     """Move records in time by `offset` ns, in place."""
     if offset:
-        _shift(records.kind, records.first, records.value, records.time, offset)
+        shift_words(records.kind, records.first, records.value, 0, len(records), offset)
+        records.time += offset
 
 
 @compiled
-def _shift(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, time: IntArray, offset: int) -> None:
-    for i in range(time.size):
-        time[i] += offset
+def shift_words(kind: npt.NDArray[np.int8], first: IntArray, value: IntArray, low: int, high: int, offset: int) -> None:
+    """Move the times in the words of the records low .. high - 1 by `offset` ns, in place."""
+    for i in range(low, high):
         if kind[i] == STATE:
             value[first[i]] += offset
         elif kind[i] == COMMUNICATION:
@@ -301,18 +285,20 @@ def move_to_rows(records: Records, rows: IntArray) -> Records:
     return replace(moved, place=rows[moved.place].astype(np.int32), handle=handle)
 
 
-def resolve_maps(records: Records, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray) -> None:
+def resolve_maps(
+    records: Records,
+    rows: IntArray,
+    types: IntArray,
+    starts: IntArray,
+    tables: IntArray,
+    part: slice = slice(None),
+) -> None:
     """Replace a report's own ids by those of the trace: place -> row, handle -> type number, name id -> value.
 
-    Changes the records in place. `rows` is by place; `types`, `starts` and `tables` come from `Numbering.maps`.
+    Changes the records of `part` in place. `rows` is by place; `types`, `starts` and `tables` come from
+    `Numbering.maps`.
     """
-    resolve_words(records, 0, len(records), rows, types, starts, tables)
-
-
-def resolve_words(
-    records: Records, low: int, high: int, rows: IntArray, types: IntArray, starts: IntArray, tables: IntArray
-) -> None:
-    """Do as `resolve_maps` does for the records low .. high - 1 alone."""
+    low, high, _ = part.indices(len(records))
     fixed = records.kind[low:high], records.place[low:high], records.first[low : high + 1]
     _resolve(*fixed, records.handle, records.value, rows, types, starts, tables)
 

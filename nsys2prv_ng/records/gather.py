@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.records.columns import COMMUNICATION, STATE, Records, resolve_words
-from nsys2prv_ng.records.runs import SAMPLED, Run
+from nsys2prv_ng.records.columns import Records, resolve_maps, shift_words
+from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
@@ -55,8 +55,8 @@ class RunGroup(NamedTuple):
 
     @property
     def ends(self) -> IntArray:
-        """Return the byte after each run (r), as `store_records` lays out its columns."""
-        return self.at + 29 * self.records + 8 + 12 * self.words
+        """Return the byte after each run (r)."""
+        return self.at + count_bytes(self.records, self.words)
 
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
@@ -122,7 +122,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         store.release(_TO_COPY * group.at.size + 29 * (record - begin))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            resolve_words(gathered, begin, record, *group.resolved_by)
+            resolve_maps(gathered, *group.resolved_by, slice(begin, record))
     gathered.first[records] = words
     return gathered
 
@@ -208,12 +208,7 @@ def _copy(
             to_value[word + j - low_word] = bytes_8[value + j]
             to_handle[word + j - low_word] = bytes_4[handle + j]
         if offset != 0:
-            for i in range(record, record + high - low):
-                if to_kind[i] == STATE:
-                    to_value[to_first[i]] += offset
-                elif to_kind[i] == COMMUNICATION:
-                    for j in range(to_first[i], to_first[i] + 3):
-                        to_value[j] += offset
+            shift_words(to_kind, to_first, to_value, record, record + high - low, offset)
         record += high - low
         word += high_word - low_word
     return record, word

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from nsys2prv_ng.runtime.jit import compiled
 
 SAMPLED = 256
 """The times of one record in so many are known without a look into the store."""
+
+Count = TypeVar("Count", int, IntArray)
 
 _PIECE = 1 << 15
 """Records that are gathered at a time."""
@@ -79,8 +81,7 @@ def store_records(records: Records, store: Store, *, on_common_clock: bool) -> l
     if changes_nothing(order):
         slot = store.put(_list_columns(records))
     else:
-        size = sum(column.nbytes for column in _list_columns(records))
-        slot = store.put_pieces(_gather_pieces(records, order), size)
+        slot = store.put_pieces(_gather_pieces(records, order), count_bytes(len(records), records.value.size))
     return [Run(slot, len(records), records.value.size, records.time[order[::SAMPLED]], facts, on_common_clock)]
 
 
@@ -94,6 +95,11 @@ def load_records(run: Run, store: Store) -> Records:
 def _list_columns(records: Records) -> list[Array]:
     """Return the columns in the order in which they are stored, which is that of the sizes of their values."""
     return [records.time, records.tie, records.value, records.first, records.place, records.handle, records.kind]
+
+
+def count_bytes(records: Count, words: Count) -> Count:
+    """Return the bytes of the columns of a run with so many records and words, as `_list_columns` lists them."""
+    return 29 * records + 8 + 12 * words
 
 
 def _gather_pieces(records: Records, order: IntArray) -> Iterator[Array]:

@@ -50,7 +50,7 @@ def measure_line_sizes(job: Job) -> LineSizes:
 def measure_bytes(job: Job, runs: Iterable[Run]) -> int:
     """Return the bytes of the lines of runs that have the rows, numbers and times of the trace."""
     rows = job.tree.model.number_rows()
-    return sum(encode(load_records(run, job.store), rows, job.origin).size for run in runs)
+    return sum(encode(load_records(run, job.store), np.arange(len(run)), rows, job.origin).size for run in runs)
 
 
 def round_step(duration: int, bins: int) -> int:

@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.gzip_blocks import compress
 from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, group_runs
 from nsys2prv_ng.records.runs import SAMPLED
+from nsys2prv_ng.records.sorting import sort_by_time
 from nsys2prv_ng.records.store import Store
 
 _FEWEST, _MOST, _PER_RUN = 1 << 16, 1 << 20, 64
@@ -87,9 +88,10 @@ def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *,
 def make_slice(slices: Slices, number: int, store: Store) -> Text:
     """Return the text of a slice."""
     low, high = slices.limits[number : number + 2].tolist()
-    records = gather_records(slices.groups, store, low, high).sorted()
-    blocks = range(0, len(records), _BLOCK)
-    lines = [encode(records.part(at, min(at + _BLOCK, len(records))), slices.rows, slices.origin) for at in blocks]
+    records = gather_records(slices.groups, store, low, high)
+    order = sort_by_time(records.time, records.tie)
+    blocks = [order[at : at + _BLOCK] for at in range(0, order.size, _BLOCK)]
+    lines = [encode(records, block, slices.rows, slices.origin) for block in blocks]
     size = sum(block.size for block in lines)
     if not slices.compressed:
         return Text(size, [block.data for block in lines])

@@ -22,7 +22,7 @@ def ints(values):
 
 
 def lines(records, origin=0):
-    return bytes(encode(records, ROWS, origin)).decode().splitlines()
+    return bytes(encode(records, np.arange(len(records)), ROWS, origin)).decode().splitlines()
 
 
 def nested(draw_lengths):
@@ -91,12 +91,13 @@ def some_records(seed, n, span=1000):
     )
 
 
-def test_part_and_take_give_the_same_lines():
-    records = some_records(7, 50).sorted()
+def test_lines_in_another_order_are_those_of_records_in_that_order():
+    records = some_records(7, 50)
     every = lines(records)
-    assert lines(records.part(10, 60)) == every[10:60]
     order = np.random.default_rng(0).permutation(len(records)).astype(np.int64)
     assert lines(records.take(order)) == [every[i] for i in order]
+    for part in (order, order[10:60], order[:0]):
+        assert bytes(encode(records, part, ROWS, 0)).decode().splitlines() == [every[i] for i in part]
 
 
 def test_text_of_each_kind():
@@ -247,7 +248,7 @@ def test_text_against_a_formatter_of_lines(given_lines, numbers):
         np.array([word[0] for word in words], np.int32),
         ints([word[1] for word in words]),
     )
-    text = encode(records, RowNumbers(*np.ascontiguousarray(rows.T)), 0)
+    text = encode(records, np.arange(len(records)), RowNumbers(*np.ascontiguousarray(rows.T)), 0)
     assert bytes(text).decode() == expected
 
 
@@ -263,7 +264,7 @@ def test_longest_lines_fit_the_buffer():
             ),
         ]
     )
-    text = bytes(encode(records, wide, 0)).decode()
+    text = bytes(encode(records, np.arange(2), wide, 0)).decode()
     assert text.count("\n") == 2
     assert text.splitlines()[1].endswith(f":{least}:{2**31 - 1}")
 

@@ -43,7 +43,8 @@ def test_slices_follow_each_other_as_one_sort_orders_them(tmp_path, monkeypatch,
         runs = make_runs(store, sizes)
         slices = cut_into_slices(runs, ROWS, -60, compressed=False)
         texts = [make_slice(slices, number, store) for number in range(len(slices))]
-        whole = encode(sort_at_once(store, runs), ROWS, -60).tobytes()
+        records = sort_at_once(store, runs)
+        whole = encode(records, np.arange(len(records)), ROWS, -60).tobytes()
     assert b"".join(bytes(part) for text in texts for part in text.parts) == whole
     assert sum(text.size for text in texts) == len(whole)
     counts = [bytes(b"".join(map(bytes, text.parts))).count(b"\n") for text in texts]
