@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
-from nsys2prv_ng.runtime.parallel import WorkerError
+from nsys2prv_ng.runtime.parallel import Failure, make_failure
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -139,8 +139,8 @@ class DaskEngine(Engine):
             for number, future in enumerate(futures):
                 answer = future.result()
                 futures[number] = None
-                if isinstance(answer, _Failed):
-                    raise answer.error from answer.cause
+                if isinstance(answer, Failure):
+                    answer.throw()
                 yield answer
         except KilledWorker:
             raise TranslationError(
@@ -178,24 +178,13 @@ def _take_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from None
 
 
-class _Failed:
-    """An error of a piece of work. It is returned: Dask would print it, and some errors cannot be sent."""
-
-    def __init__(self, error: Exception, cause: Exception | None = None) -> None:
-        self.error, self.cause = error, cause
-
-
 def _do(number: int, piece: str) -> Any:
-    """Do one piece of work; runs on a worker."""
+    """Do one piece of work; runs on a worker. Errors are returned: Dask would print them, and send them as they are."""
     try:
         do, items = _load(piece)
         return do(items[number])
-    except (TranslationError, MemoryError) as error:
-        return _Failed(error)
     except Exception as error:
-        import traceback
-
-        return _Failed(WorkerError(f"{type(error).__name__}: {error}"), RuntimeError(traceback.format_exc()))
+        return make_failure(error)
 
 
 @lru_cache(1)

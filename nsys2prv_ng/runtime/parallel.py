@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from nsys2prv_ng.errors import TranslationError
 
@@ -31,16 +31,23 @@ class _TracebackError(Exception):
 
 
 @dataclass(frozen=True)
-class _Done:
-    index: int
-    answer: Any
+class Failure:
+    """An error of a piece of work, as it is sent to another process."""
+
+    error: Exception
+    where: str = ""
+    """The text of its traceback, if no user is to blame for it."""
+
+    def throw(self) -> NoReturn:
+        """Raise the error."""
+        raise self.error from (_TracebackError(self.where) if self.where else None)
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _Done:
     index: int
-    error: Exception
-    where: str = ""
+    answer: Any
+    """What the piece returned, or a Failure."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class _Pool(Generic[T]):
     def collect_answers(self, tick: Callable[[int], object]) -> list[T]:
         """Give each idle process the next piece until all are done; return the answers in the order of the pieces."""
         answers: dict[int, T] = {}
-        failed: list[_Failed] = []
+        failures: dict[int, Failure] = {}
         for pipe in list(self.running):
             self._give(pipe)
         while self._piece:
@@ -119,16 +126,15 @@ class _Pool(Generic[T]):
                 if isinstance(message, int):
                     tick(message)
                     continue
-                if isinstance(message, _Failed):
-                    failed.append(message)
+                if isinstance(message.answer, Failure):
+                    failures[message.index] = message.answer
                     self._todo.clear()  # a piece that is running may still fail, and come earlier in the order
                 else:
                     answers[message.index] = message.answer
                 del self._piece[pipe]
                 self._give(pipe)
-        if failed:
-            first = min(failed, key=lambda failure: failure.index)
-            raise first.error from (_TracebackError(first.where) if first.where else None)
+        if failures:
+            failures[min(failures)].throw()
         return [answers[index] for index in range(self.work.count)]
 
     def _give(self, pipe: Connection) -> None:
@@ -220,19 +226,19 @@ def _serve(
         while True:
             index = pipe.recv()
             try:
-                answer: _Done | _Failed = _Done(index, work.do(index, pipe.send))
+                answer = work.do(index, pipe.send)
             except Exception as error:
-                answer = _make_failure(index, error)
+                answer = make_failure(error)
             try:
-                pipe.send(answer)
+                pipe.send(_Done(index, answer))
             except OSError:
                 raise
             except Exception as error:  # the answer cannot be pickled, and nothing of it was sent
-                pipe.send(_make_failure(index, error))
+                pipe.send(_Done(index, make_failure(error)))
 
 
-def _make_failure(index: int, error: Exception) -> _Failed:
+def make_failure(error: Exception) -> Failure:
+    """Return an error that is being handled as one that can be sent, whatever it holds."""
     if isinstance(error, (TranslationError, MemoryError)):
-        return _Failed(index, error)
-    # Other errors may hold what cannot be sent.
-    return _Failed(index, WorkerError(f"{type(error).__name__}: {error}"), traceback.format_exc())
+        return Failure(error)
+    return Failure(WorkerError(f"{type(error).__name__}: {error}"), traceback.format_exc())
