@@ -29,14 +29,9 @@ def merge(
     result = api.merge(folder, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
     if result is None or quiet:
         return
-    print(result.text())
-    from nsys2prv_ng.cli.remedies import Given, print_remedies
+    from nsys2prv_ng.cli.remedies import Given, print_result, print_summary
 
     shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
     chosen = TranslateOptions(**shared, paraver_memory=options.paraver_memory)
-    given = Given([folder], output, chosen, [], is_written=True)
-    print_remedies(result.load, {}, result.duration_ns, result.bytes, given)
-    if result.summary is not None:
-        from nsys2prv_ng.summary.text import format_summary
-
-        print(f"\n{format_summary(result.summary)}")
+    print_result(result, Given([folder], output, chosen, [], is_written=True))
+    print_summary(result)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nsys2prv_ng.cli.paste import join_command, quote_path, quote_reports, spell_options
 from nsys2prv_ng.options import JobOptions, TranslateOptions
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_LIMIT, LoadCost
 from nsys2prv_ng.paraver.remedies import WXPARAVER_ASKS, Remedy, find_remedies
 from nsys2prv_ng.text.formatting import format_window
+
+if TYPE_CHECKING:
+    from nsys2prv_ng.translation.result import TranslationResult
 
 _OWN = ("force", "stats", "align_report", "summary", "paraver_memory")
 """Options of one call, which a call for another trace does not repeat."""
@@ -25,6 +28,24 @@ class Given(NamedTuple):
     options: TranslateOptions
     sources: Sequence[str]
     is_written: bool
+
+
+def print_result(result: TranslationResult, given: Given, *, verbose: bool = False) -> None:
+    """Print what was translated, and what helps if Paraver cannot load it. Without sources, no remedy chooses others.
+
+    The sources of shards were chosen when they were made.
+    """
+    print(result.text(verbose=verbose))
+    loads = {source.name: source.load for source in result.sources if source.read} if given.sources else {}
+    print_remedies(result.load, loads, result.duration_ns, result.bytes, given)
+
+
+def print_summary(result: TranslationResult) -> None:
+    """Print the summary of a job, if one was asked for."""
+    if result.summary is not None:
+        from nsys2prv_ng.summary.text import format_summary
+
+        print(f"\n{format_summary(result.summary)}")
 
 
 def print_remedies(load: LoadCost, details: Mapping[str, LoadCost], duration: int, size: int, given: Given) -> None:

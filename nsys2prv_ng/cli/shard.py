@@ -39,8 +39,10 @@ def shard(
         raise UsageError(f"no report to read into {folder}: nsys2prv-ng shard REPORT... FOLDER")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; the last argument must be the folder to read reports into")
-    made = api.shard(reports, folder, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    api.shard(reports, folder, **{**vars(options), "progress": choose_progress(quiet=quiet)})
     if not quiet:
+        from nsys2prv_ng.job.shards import find_shards
+
         where = shlex.quote(str(folder))
-        there = count_noun(len(list(folder.glob(f"*{made[0].suffix}"))), "report")
+        there = count_noun(len(find_shards([folder])), "report")
         print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng merge {where} OUT.prv"))

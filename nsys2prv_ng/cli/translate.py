@@ -33,18 +33,13 @@ def translate(
     """Translate reports into one trace (the default)."""
     reports, output = split_reports_and_trace(paths, compress=compress)
     result = api.translate(reports, output, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    from nsys2prv_ng.cli.remedies import Given, print_result, print_summary
+
     if not quiet:
-        print(result.text(verbose=verbose))
-        from nsys2prv_ng.cli.remedies import Given, print_remedies
         from nsys2prv_ng.job.shards import find_shards
         from nsys2prv_ng.sources import SOURCES
 
-        # The sources of reports that were read before are chosen.
-        loads = {} if find_shards(reports) else {source.name: source.load for source in result.sources if source.read}
-        present = [source.name for source in SOURCES if source.name in loads]
-        given = Given(reports, output, options, present, is_written=True)
-        print_remedies(result.load, loads, result.duration_ns, result.bytes, given)
-    if result.summary is not None:
-        from nsys2prv_ng.summary.text import format_summary
-
-        print(f"\n{format_summary(result.summary)}")
+        read = () if find_shards(reports) else {source.name for source in result.sources if source.read}
+        present = [source.name for source in SOURCES if source.name in read]
+        print_result(result, Given(reports, output, options, present, is_written=True), verbose=verbose)
+    print_summary(result)

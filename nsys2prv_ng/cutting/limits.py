@@ -16,9 +16,9 @@ from nsys2prv_ng.cutting.line_fields import Rows
 from nsys2prv_ng.cutting.lines import Levels
 from nsys2prv_ng.cutting.open_lines import OpenLine
 from nsys2prv_ng.cutting.type_roles import ACTIVITY, ACTIVITY_COLUMNS, MEMORY, TypeRoles, is_counter
+from nsys2prv_ng.intervals.device_sweep import IDLE
 from nsys2prv_ng.paraver.event_types import GPU_IDLE_STRETCH
 
-_IDLE = 8
 """Value of `GPU_ACTIVITY` while nothing runs."""
 _SWEPT = 3
 """The first columns of `ACTIVITY`, which change on one line."""
@@ -77,7 +77,7 @@ class LimitLines:
             ends = [(ACTIVITY[column], 0) for column in np.flatnonzero(values).tolist()]
             swept = [pair for pair in ends if pair[0] in ACTIVITY[:_SWEPT]]
             stretch = high - max(int(levels.idle_since[row]), low)
-            if values[0] == _IDLE and stretch > 0:
+            if values[0] == IDLE and stretch > 0:
                 swept.insert(0, (GPU_IDLE_STRETCH.number, stretch))
             for pairs in filter(None, (swept, [pair for pair in ends if pair[0] in ACTIVITY[_SWEPT:]])):
                 yield self._format(self._find_object(levels, row), time, pairs)

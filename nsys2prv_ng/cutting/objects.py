@@ -16,6 +16,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.cutting.line_fields import Rows
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.paraver.model import format_levels
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.text.formatting import format_number_ranges
 
@@ -196,15 +197,15 @@ def format_names(objects: Objects, rows: Rows, is_wanted: BoolArray) -> str:
         "NODE": is_node_kept,
         "CPU": rows.cpu[1:] > 0,
     }
-    sections = []
+    levels = {}
     for level, is_kept in kept_of_level.items():
         names = objects.list_names(level, is_kept.size)
         kept = [name for name, stays in zip(names, is_kept, strict=False) if stays]
         if level == "CPU" and kept and _find_own_cpus(objects).size:
             kept = _name_cpus(objects, rows, kept)
         if kept:
-            sections.append(f"LEVEL {level} SIZE {len(kept)}\n" + "".join(f"{name}\n" for name in kept))
-    return "\n".join(sections)
+            levels[level] = kept
+    return format_levels(levels)
 
 
 def _name_cpus(objects: Objects, rows: Rows, names: Sequence[str]) -> list[str]:

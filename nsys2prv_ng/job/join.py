@@ -68,7 +68,7 @@ def store_joined(
     new_row: IntArray,
     windows: Sequence[tuple[int, int]],
     store: Store,
-    engine: Engine | None = None,
+    engine: Engine,
 ) -> None:
     """Store the records of a join: moved to the rows of the trace by `new_row`, and cut to its time.
 
@@ -90,7 +90,7 @@ def store_joined(
 
     for result in joined.accounts.values():
         store_result(result)
-    if joined.partial_results is not None and engine is not None:
+    if joined.partial_results is not None:
         name, make, items = joined.partial_results
         joined.partial_results = None
         whole = joined.accounts[name] = Result()

@@ -71,11 +71,8 @@ def open_reports(
         # A worker may be in another folder.
         made = _write_shards([path.absolute() for path in reports], shared, options, engine, progress, errors)
         read = order_reports([shard.report for shard in load_shards(made)], progress)
-        store = FolderStore(shared)
-        try:
+        with closing(FolderStore(shared)) as store:
             yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
-        finally:
-            store.close()
     else:
         with _read_here(reports, folder, options, progress, errors) as opened:
             yield opened
@@ -126,11 +123,8 @@ def _open_shards(
     )
     read = order_reports([shard.report for shard in loaded], progress)
     if options.engine is not None and options.engine.folder is not None:
-        store = FolderStore(options.engine.folder, read_from=shards.absolute())
-        try:
+        with closing(FolderStore(options.engine.folder, read_from=shards.absolute())) as store:
             yield OpenedReports(read, store, options.engine, [], options, is_all=True)
-        finally:
-            store.close()
         return
     resources = options.resources
     workers = resources.count_processes([get_report_size(shards) // len(manifests)] * len(manifests))

@@ -30,6 +30,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3
 """Fewest ranges that make steps."""
@@ -209,8 +210,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tables = list(engine.map(lambda report: _load_named(*report, tree, store, name), own))
     if not any(map(len, tables)):
         known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
-        listed = ", ".join(known[:_MOST_LISTED]) + (", ..." if len(known) > _MOST_LISTED else "")
-        hint = f"; ranges with numbers are {listed}" if known else ""
+        hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
     table = pd.concat(tables, ignore_index=True).sort_values(["task", "begin"])
     is_numbered = bool((table["number"] != ABSENT).all())

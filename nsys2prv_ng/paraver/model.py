@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -113,12 +113,14 @@ def format_row(model: TraceModel, application: str) -> str:
         "NODE": model.nodes,
         "CPU": cpus,
     }
-    sections = []
-    for level, names in levels.items():
-        sections.append(
-            f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{_format_object_name(name)}\n" for name in names)
-        )
-    return "\n".join(sections)
+    return format_levels({level: list(map(_format_object_name, names)) for level, names in levels.items()})
+
+
+def format_levels(levels: Mapping[str, Sequence[str]]) -> str:
+    """Return a .row: for each level a section with the lines of its objects."""
+    return "\n".join(
+        f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{name}\n" for name in names) for level, names in levels.items()
+    )
 
 
 def _format_object_name(name: str) -> str:

@@ -17,6 +17,11 @@ def count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def join_first(names: Sequence[str], most: int) -> str:
+    """Return the first names in one line, with dots for the others: a, b, ..."""
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
 def format_number_ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ranges: 0, 1, 2, 5 as 0-2,5."""
     ranges: list[list[int]] = []

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.job.shards import find_shards
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
 from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.formatting import count_noun, join_first
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
@@ -48,8 +46,6 @@ class KeptPlan:
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
     """Plan the trace of a folder of shards; return the number of its parts. Raises TranslationError."""
     started = time.perf_counter()
-    if not find_shards([folder]):
-        raise UsageError(f"{folder}: holds no shards; nsys2prv-ng shard makes them")
     check_files([folder], output, plan)
     TraceOutput(output, force=plan.force)  # refuses what could not be written
     _remove_earlier(folder)
@@ -75,9 +71,8 @@ def write_one_part(folder: Path, number: int) -> str:
     path = name_part(folder, kept.run, number)
     if path.exists() and _name_size(path).exists():
         return f"{path}: was written before"
-    store = FolderStore(folder)
-    part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
-    store.close()
+    with closing(FolderStore(folder)) as store:
+        part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
     write_atomically(_name_size(path), json.dumps(part.text_size))
     return f"{path}: written"
 
@@ -92,7 +87,7 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
     paths = [name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
     missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
     if missing:
-        listed = ", ".join(missing[:_MOST_LISTED]) + (", ..." if len(missing) > _MOST_LISTED else "")
+        listed = join_first(missing, _MOST_LISTED)
         raise TranslationError(f"{folder}: parts that are not written yet: {listed}; write them first", see=("only",))
     result = kept.planned.result
     result.output = str(output)
@@ -103,18 +98,18 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
         places = trace.reserve(sizes)
         with progress.step(f"joining {output}", sum(sizes), "B") as step:
             numbers = range(len(paths))
-            place = partial(_copy_numbered, paths, trace.temporary, places)
-            for number, _ in zip(numbers, run_in_threads(place, numbers, plan.resources.threads), strict=True):
+            copied = run_in_threads(
+                lambda number: copy_part(paths[number], trace.temporary, places[number]),
+                numbers,
+                plan.resources.threads,
+            )
+            for number, _ in zip(numbers, copied, strict=True):
                 step.update(sizes[number])
     _remove_earlier(folder)
     return finish_result(result, plan, result.seconds + time.perf_counter() - started)
 
 
 _MOST_LISTED = 8
-
-
-def _copy_numbered(paths: Sequence[Path], target: Path, places: Sequence[int], number: int) -> None:
-    copy_part(paths[number], target, places[number])
 
 
 def _remove_earlier(folder: Path) -> None:

@@ -41,7 +41,8 @@ def make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes,
     joined = JoinResult()
     records = make_waiting(job, waits, late, waiting[length >= shortest], Labels())
     joined.accounts[WAITS] = Result(records=records)
-    store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
+    windows = job.windows or [(job.first, job.last)]
+    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
     result = joined.accounts[WAITS]
     return LongWaits(result.runs, result.written, shortest)
 

@@ -40,7 +40,8 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     pair = Pair(STEP.number, value)
     records = [make_intervals(row, begin, end, [pair], [STEP.number])]
     joined.accounts[STEPS] = Result(read=row.size, records=records)
-    store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
+    windows = job.windows or [(job.first, job.last)]
+    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
     if joined.accounts[STEPS].written:
         texts = zip(values.tolist(), steps.number.tolist(), strict=True)
         labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))

@@ -53,7 +53,8 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     account.records = _make_parts(job, waits, late, shown[waits.has_parts[shown]], labels)
     dropped = dict(account.dropped)
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
-    store_joined(joined, np.arange(job.tree.model.row_count), job.windows or [(job.first, job.last)], job.store)
+    windows = job.windows or [(job.first, job.last)]
+    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
     # Windows drop parts of kernels and calls, and lateness on others: each kernel or call counts once.
     account.dropped, account.pieces = dropped, account.written + account.pieces - split.size
     if (~waits.is_mpi[shown]).any():

@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
 from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
 from nsys2prv_ng.summary.wait_text import describe_limits
-from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window
+from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window, join_first
 
 _PARTS = {
     "exposed waiting": get_css(PARTS_OF_TIME["waiting_ns"]),
@@ -93,12 +93,10 @@ def _tabulate_reasons(waits: WaitNumbers) -> Table:
     rows: list[list[Cell]] = []
     for row in whole[:MOST_ROWS]:
         names = [row.range_label, row.what_label]
-        origin = ", ".join(row.origins[:2]) + (", ..." if len(row.origins) > 2 else "")
         times = f"{row.times:,}" if row.times else "-"
         share = make_bar([("share", _PARTS["exposed waiting"], row.ns)], sum_ns)
-        rows.append(
-            [name_task(row.rank, row.task), row.reason, *names, origin or "-", times, format_time(row.ns), share]
-        )
+        origin = join_first(row.origins, 2) or "-"
+        rows.append([name_task(row.rank, row.task), row.reason, *names, origin, times, format_time(row.ns), share])
     titles = ["late", "reason", "NVTX range", "mostly", "delayed by", "times", "others waited", ""]
     caption = "Why ranks were late: the times add up to what they caused"
     return Table(caption, titles, rows, texts=5, below=count_rest(rows, whole))

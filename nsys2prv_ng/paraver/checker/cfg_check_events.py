@@ -16,6 +16,7 @@ from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
 from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
+from nsys2prv_ng.text.formatting import join_first
 
 _RANGE = "[x,y]"
 
@@ -122,7 +123,7 @@ def _check_values(window: CfgWindow, config: ParaverConfig, warnings: CfgFinding
         several = sorted(values.get(label, ()))
         if label not in ("", "Unknown") and len(several) > 1:
             line = _find_line(window, "window_filter_module evt_value_label")
-            shown = ", ".join(map(str, several[:5])) + (", ..." if len(several) > 5 else "")
+            shown = join_first(list(map(str, several)), 5)
             warnings.note(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
 
 
