@@ -18,9 +18,9 @@ from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
-_TO_FIND, _TO_COPY = 4 << 16, 7 << 16
-"""Bytes of a mapped file that come into memory to find a run's records, and to copy its columns: Linux brings 64 kB
-around each page, at four places and in seven columns."""
+_TO_FIND, _TO_COPY = 4 << 21, 7 << 21
+"""Most bytes of a mapped file that come into memory to find a run's records, and to copy its columns: Linux may bring
+2 MB around each page, at four places and in seven columns."""
 
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
@@ -97,7 +97,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
         found = np.empty((group.at.size, 4), np.int64)
         runs = group.at, group.records, group.words, group.offset
         _find(_view_as(np.int64, file), runs, (group.sampled, group.samples), low, high, found)
-        store.release(_TO_FIND * group.at.size)
+        store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which are from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise TranslationError(f"events of shelf {group.shelf.shelf} are damaged; read its report again")
@@ -119,7 +119,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             record,
             word,
         )
-        store.release(_TO_COPY * group.at.size + 29 * (record - begin))
+        store.release(group.shelf, _TO_COPY * group.at.size + 29 * (record - begin))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_maps(gathered, *group.resolved_by, slice(begin, record))

@@ -31,7 +31,7 @@ _SHELF = ".columns"
 """Ending of the files of a folder."""
 SHELVES_OF_TRACES = f"{OWN}{'[0-9a-f]' * 16}{_SHELF}"
 """Pattern of the files with such names, and of no others."""
-_MOST_MAPPED = 64 << 20
+_MOST_MAPPED = 256 << 20
 """About how many bytes of mapped shelves a process keeps in its memory."""
 _MOST_OPEN = 64
 """Files of a folder that a process holds open to read: there may be one for each report."""
@@ -51,19 +51,28 @@ class Store(ABC):
     def __init__(self) -> None:
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
         """Files that are mapped, by shelf."""
-        self._looked_at = 0
+        self._looked_at: dict[tuple[int | str, bool], int] = {}
+        """Bytes of mapped files that may be in memory, by shelf."""
+        self._in_memory = 0
+        """Their sum."""
 
-    def release(self, looked_at: int) -> None:
-        """Give back the memory of mapped shelves once many bytes (`looked_at`, added up) may be in it.
+    def release(self, slot: Slot, looked_at: int) -> None:
+        """Note that `looked_at` bytes of a mapped shelf may be in memory now; give back what is, if it is too much.
 
         A process counts the pages that it looked at as its own, and those around them. They are read again where they
         are needed.
         """
-        self._looked_at += looked_at
-        if self._looked_at > _MOST_MAPPED:
-            self._looked_at = 0
-            for mapped in list(self._mapped.values()):
-                mapped.file.madvise(mmap.MADV_DONTNEED)
+        shelf = slot[:2]
+        if (mapped := self._mapped.get(shelf)) is None:
+            return
+        before = self._looked_at.get(shelf, 0)
+        self._looked_at[shelf] = min(before + looked_at, mapped.content.size)
+        self._in_memory += self._looked_at[shelf] - before
+        if self._in_memory > _MOST_MAPPED:
+            self._in_memory = 0
+            for shelf in list(self._looked_at):
+                self._looked_at.pop(shelf, None)
+                self._mapped[shelf].file.madvise(mmap.MADV_DONTNEED)
 
     def put(self, columns: Sequence[Array]) -> Slot:
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
@@ -160,10 +169,11 @@ class LocalStore(Store):
         with self._lock:
             return _map(self._get_descriptor(slot), slot, self._mapped)
 
-    def release(self, looked_at: int) -> None:
-        super().release(looked_at)
-        if self.read_from is not None:
-            self.read_from.release(looked_at)
+    def release(self, slot: Slot, looked_at: int) -> None:
+        if self.read_from is not None and isinstance(slot.shelf, str):
+            self.read_from.release(slot, looked_at)
+        else:
+            super().release(slot, looked_at)
 
     def _count_used(self) -> int:
         """Return the bytes of memory in use by all processes."""

@@ -262,8 +262,8 @@ def test_mapped_pages_are_given_back(tmp_path, monkeypatch, local):
         before = count_mapped()
         assert store.map(slot).view(np.int64).sum() == sum(range(1 << 20))
         assert count_mapped() - before > 7 << 20
-        store.release(2 << 20)
+        store.release(slot, 2 << 20)
         assert count_mapped() - before > 7 << 20
-        store.release(3 << 20)
+        store.release(slot, 3 << 20)
         assert count_mapped() - before < 1 << 20
         assert store.map(slot).view(np.int64).sum() == sum(range(1 << 20)), "it is read again"
