@@ -18,6 +18,9 @@ from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
+_MOST_RUNS = 32
+"""Runs of a group: all of them are looked at before memory is given back."""
+
 _TO_FIND, _TO_COPY = 4 << 21, 7 << 21
 """Most bytes of a mapped file that come into memory to find a run's records, and to copy its columns: Linux may bring
 2 MB around each page, at four places and in seven columns."""
@@ -60,12 +63,13 @@ class RunGroup(NamedTuple):
 
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
-    """Return runs in groups; their order stays."""
+    """Return runs in groups of at most _MOST_RUNS; their order stays."""
     groups: list[list[PlacedRun]] = []
     for placed in runs:
         last = groups[-1][0] if groups else None
         slot = placed.run.slot
-        if last is None or last.resolved_by is not placed.resolved_by or last.run.slot[:2] != slot[:2]:
+        is_full = len(groups) > 0 and len(groups[-1]) == _MOST_RUNS
+        if last is None or is_full or last.resolved_by is not placed.resolved_by or last.run.slot[:2] != slot[:2]:
             groups.append([])
         groups[-1].append(placed)
     return [

@@ -31,7 +31,7 @@ _SHELF = ".columns"
 """Ending of the files of a folder."""
 SHELVES_OF_TRACES = f"{OWN}{'[0-9a-f]' * 16}{_SHELF}"
 """Pattern of the files with such names, and of no others."""
-_MOST_MAPPED = 256 << 20
+_MOST_MAPPED = 512 << 20
 """About how many bytes of mapped shelves a process keeps in its memory."""
 _MOST_OPEN = 64
 """Files of a folder that a process holds open to read: there may be one for each report."""
