@@ -14,7 +14,14 @@ from nsys2prv_ng.job.read_reports import ReadReport, order_reports, read_reports
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.job.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
-from nsys2prv_ng.report.files import get_export_size, get_report_size, locate_exports, refuse_no_reports, refuse_twice
+from nsys2prv_ng.report.files import (
+    get_export_size,
+    get_report_size,
+    locate_exports,
+    refuse_missing,
+    refuse_no_reports,
+    refuse_twice,
+)
 from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.progress import Progress
@@ -62,14 +69,15 @@ def open_reports(
     reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress
 ) -> Iterator[OpenedReports]:
     """Read reports, or load shards; the records are there while the context is open. Raises as `open_job` does."""
+    refuse_twice(reports)
+    refuse_missing(reports)
     errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
     if manifests := find_shards(reports):
         with _open_shards(manifests, reports[0], folder, options, progress) as opened:
             yield opened
     elif options.engine is not None and options.engine.folder is not None:
         engine, shared = options.engine, options.engine.folder
-        # A worker may be in another folder.
-        made = _write_shards([path.absolute() for path in reports], shared, options, engine, progress, errors)
+        made = _write_shards(reports, shared, options, engine, progress, errors)
         read = order_reports([shard.report for shard in load_shards(made)], progress)
         with closing(FolderStore(shared)) as store:
             yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
@@ -155,7 +163,7 @@ def _write_shards(
             return error
 
     made = []
-    refuse_twice(reports)
+    # A worker may be in another folder.
     given = sorted(map(Path.absolute, reports), key=lambda report: (-get_report_size(report), str(report)))
     with progress.step(f"reading {count_noun(len(given), 'report')}", len(given), "report") as step:
         for report, answer in zip(given, engine.map(write, given), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -127,9 +128,22 @@ def export_each(
     return exports
 
 
-def miss(report: Path) -> ReportError:
-    """Return the error for a report that does not exist."""
-    return ReportError(f"{report}: no such file; check the name, or the pattern that the shell expanded")
+def refuse_missing(reports: Sequence[Path]) -> None:
+    """Raise ReportError if any report does not exist or may not be read, before one is read.
+
+    A damaged report may be skipped; a name that was mistyped is not what the user wants.
+    """
+    if missing := [report for report in reports if not report.exists()]:
+        raise miss(missing[0], others=len(missing) - 1)
+    for report in reports:
+        if not os.access(report, os.R_OK | (os.X_OK if report.is_dir() else 0)):
+            raise ReportError(f"{report}: no permission to read it; ask its owner, or do not name it")
+
+
+def miss(report: Path, others: int = 0) -> ReportError:
+    """Return the error for a report that does not exist, like so many others."""
+    more = f" (nor {others:,} others)" if others > 1 else " (nor another)" if others else ""
+    return ReportError(f"{report}: no such file{more}; check the name, or the pattern that the shell expanded")
 
 
 def needs_export(report: Path) -> bool:

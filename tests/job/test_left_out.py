@@ -47,6 +47,7 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
     folder = tmp_path / "broken"
     folder.mkdir()
     says = broken(folder)
+    del says["missing.sqlite"]
     alone, _ = translated(RANKS[1:3], tmp_path / "alone", "-j", jobs)
     reports = [*RANKS[1:3], *(folder / name for name in says)]
     random.Random(int(jobs)).shuffle(reports)
@@ -64,9 +65,33 @@ def test_any_broken_report_is_left_out(tmp_path: Path, jobs: str) -> None:
 
 @pytest.mark.slow
 def test_quiet_still_warns(tmp_path: Path) -> None:
+    (tmp_path / "no.sqlite").write_bytes(b"")
     done = run(RANKS[0], tmp_path / "no.sqlite", tmp_path / "out.prv", "--quiet", *FEW)
     assert (done.returncode, done.stdout) == (0, "")
     assert len(done.stderr.splitlines()) == 2 and str(tmp_path / "no.sqlite") in done.stderr
+
+
+@pytest.mark.parametrize("command", [("translate",), ("summary",), ("shard",)])
+def test_what_is_not_there_is_an_error_before_anything_is_read(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Also beside damaged reports, of which each would be skipped."""
+    (tmp_path / "damaged.sqlite").write_bytes(b"")
+    output = {"translate": ["out.prv"], "shard": ["parts"], "summary": []}[command[0]]
+    names = ["damaged.sqlite", "gone.sqlite", "off.sqlite", "out.sqlite"]
+    for count, others in ((2, ""), (3, " (nor another)"), (4, " (nor 2 others)")):
+        given = [tmp_path / name for name in [*names[:count], *output]]
+        line = assert_one_line(run(*command, *given), 1)
+        assert f"gone.sqlite: no such file{others}; check the name" in line
+        assert files(tmp_path) == ["damaged.sqlite"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+    """What is damaged beside it would be skipped."""
+    for name in ("damaged.sqlite", "secret.sqlite"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "secret.sqlite").chmod(0)
+    line = assert_one_line(run(tmp_path / "damaged.sqlite", tmp_path / "secret.sqlite", tmp_path / "out.prv"), 1)
+    assert "secret.sqlite: no permission to read it" in line
 
 
 @pytest.mark.slow
