@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
+from nsys2prv_ng.options import (
+    EventOptions,
+    JobOptions,
+    MergeOptions,
+    ShardOptions,
+    TraceOptions,
+    TranslateOptions,
+)
+from nsys2prv_ng.options.checked import GPU_TIME
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions
@@ -32,7 +40,8 @@ def make_read_options(options: JobOptions) -> ReadOptions:
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
         selection=Selection(
-            window=options.time,
+            window=None if isinstance(options.time, str) else options.time,
+            only_gpus=options.time == GPU_TIME,
             step=options.step,
             steps=None if options.steps is None else (options.steps[0], options.steps[1]),
             skips_warmup=options.skip_warmup,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options.checked import GPU_TIME
 
 _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|ms|s)")
@@ -35,6 +36,15 @@ def parse_window(text: str) -> tuple[int | None, int | None]:
         raise UsageError("write FROM:TO with units, like 1.5s:2s, :800ms or 2s:")
     low, high = (parse_time(limit) if limit else None for limit in limits)
     return low, high
+
+
+def parse_job_time(text: str) -> tuple[int | None, int | None] | str:
+    """Return the limits (ns) of FROM:TO, or the word for the time of the GPUs."""
+    if text.strip().lower() == GPU_TIME:
+        return GPU_TIME
+    if ":" not in text:
+        raise UsageError("write FROM:TO with units, like 1.5s:2s, :800ms or 2s:, or gpu")
+    return parse_window(text)
 
 
 def parse_steps(text: str) -> tuple[int | None, int | None]:

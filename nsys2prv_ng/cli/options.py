@@ -14,6 +14,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable,
 from nsys2prv_ng.options import (
     ALL_OPTIONS,
     AnyPath,
+    JobTime,
     MinDurations,
     Names,
     Numbers,
@@ -28,6 +29,7 @@ _PARSERS: list[tuple[Any, Callable[[str], Any]]] = [
     (Names, arguments.parse_names),
     (Numbers, arguments.parse_numbers),
     (TimeWindow, arguments.parse_window),
+    (JobTime, arguments.parse_job_time),
 ]
 """Types of options that are typed as one text, and what reads it."""
 _UNIT_PARSERS: dict[str, Callable[[str], Any]] = {

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nsys2prv_ng.options import MinDurations, Names, Numbers, StepWindow, TimeWindow, list_options
+from nsys2prv_ng.options import JobTime, MinDurations, Names, Numbers, StepWindow, TimeWindow, list_options
 from nsys2prv_ng.text.formatting import format_duration, format_number_ranges
 from nsys2prv_ng.text.option import Option
 
@@ -73,8 +73,8 @@ def _spell_value(value: Any, kind: Any, option: Option) -> list[str]:
         return [""]
     if kind == MinDurations:
         return [f"{source}={format_duration(length)}" for source, length in value.items()]
-    if kind in (TimeWindow, StepWindow):
-        spell = format_duration if kind == TimeWindow else str
+    if kind in (TimeWindow, JobTime, StepWindow) and not isinstance(value, str):
+        spell = str if kind == StepWindow else format_duration
         return [":".join("" if limit is None else spell(limit) for limit in value)]
     if kind == Numbers:
         return [format_number_ranges(sorted(value))]

@@ -176,7 +176,7 @@ def _place_reports(
     if steps is None and not selection.needs_steps:
         selection = replace(selection, skips_warmup=False)
     zero = limits.first
-    windows = choose_windows(reports, selection, steps, limits)
+    windows = choose_windows(reports, whole, selection, steps, limits)
     rewrite_records(reports, selection, windows, store, engine)
     drop_folded_events(reports, whole, store, engine)
     if windows:

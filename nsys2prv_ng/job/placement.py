@@ -32,6 +32,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources import GPU_OPERATIONS
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import Source
@@ -177,13 +178,26 @@ def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> 
 
 
 def choose_windows(
-    reports: Sequence[ReportRecords], selection: Selection, steps: Steps | None, limits: Limits
+    reports: Sequence[ReportRecords], tree: ObjectTree, selection: Selection, steps: Steps | None, limits: Limits
 ) -> list[tuple[int, int]]:
     """Return the windows of the chosen time on the common clock (ns); none if all time is wanted."""
     if not selection.restricts_time:
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    return find_windows(selection, ranges, steps, *limits)
+    return find_windows(selection, ranges, steps, measure_gpu_time(reports, tree), *limits)
+
+
+def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:
+    """Return the begin of the first and the end of the last operation of the GPUs (ns); None if there is none."""
+    times = []
+    for report, rows in zip(reports, tree.rows, strict=True):
+        is_gpu = (rows >= 0) & (tree.gpu_of_row[rows] >= 0)
+        read = (report.results[source] for source in GPU_OPERATIONS if source in report.results)
+        for run in (run for result in read for run in result.runs):
+            first, last = run.facts.place_first, run.facts.place_last
+            own = is_gpu[: first.size] & (first <= last)
+            times += [report.clock.at(int(time)) for time in (*first[own], *last[own])]
+    return (min(times), max(times)) if times else None
 
 
 def rewrite_records(

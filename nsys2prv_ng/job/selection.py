@@ -24,7 +24,8 @@ Window = tuple[int | None, int | None]
 class Selection:
     """What the user selected; None and empty values restrict nothing.
 
-    `window`: limits in ns from the start of the trace. `step`: the NVTX ranges that are the steps of the program, if
+    `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last operation of the GPUs.
+    `step`: the NVTX ranges that are the steps of the program, if
     these are not to be found. `steps`: first and last step, by number. `needs_steps`: skipping the
     warm-up where no steps are found is an error; otherwise it then restricts nothing. `nvtx_range`: only while such a
     range is open on any rank (the NVTX source finds its times). `shortest`: by source, the length (ns)
@@ -32,6 +33,7 @@ class Selection:
     """
 
     window: Window | None = None
+    only_gpus: bool = False
     step: str = ""
     steps: Window | None = None
     skips_warmup: bool = False
@@ -44,7 +46,7 @@ class Selection:
 
     @property
     def restricts_time(self) -> bool:
-        return self.window is not None or bool(self.nvtx_range) or self.restricts_steps
+        return self.window is not None or self.only_gpus or bool(self.nvtx_range) or self.restricts_steps
 
     @property
     def restricts_steps(self) -> bool:
@@ -62,14 +64,20 @@ def drop_short(result: Result, shortest: int) -> None:
 
 
 def find_windows(
-    selection: Selection, ranges: Sequence[IntArray], steps: Steps | None, first: int, last: int
+    selection: Selection,
+    ranges: Sequence[IntArray],
+    steps: Steps | None,
+    gpu_time: tuple[int, int] | None,
+    first: int,
+    last: int,
 ) -> list[tuple[int, int]]:
     """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError where no time is left.
 
     `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: those of the job, if the user
-    chose some. `first` and `last`: limits of the trace.
+    chose some. `gpu_time`: begin of the first and end of the last operation of the chosen GPUs. `first` and `last`:
+    limits of the trace.
     """
-    low, high = _find_span(selection, steps, first, last)
+    low, high = _find_span(selection, steps, gpu_time, first, last)
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
@@ -91,10 +99,17 @@ def find_windows(
     return list(zip(begin[starts].tolist(), open_until[ends].tolist(), strict=True))
 
 
-def _find_span(selection: Selection, steps: Steps | None, first: int, last: int) -> tuple[int, int]:
+def _find_span(
+    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, first: int, last: int
+) -> tuple[int, int]:
     """Return the limits (ns) that the chosen time and steps set together."""
     low, high = selection.window or (None, None)
     low, high = (None if limit is None else first + limit for limit in (low, high))
+    if selection.only_gpus:
+        if gpu_time is None:
+            raise UsageError("no operation of a GPU was read", parameter="time", value="gpu")
+        # As with steps, a ns longer at both limits, so that its first and last operation are not taken for cut.
+        low, high = max(first, gpu_time[0] - 1), min(last, gpu_time[1] + 1)
     if low is not None and low >= last:
         length = (last - first) / 1e9
         after = (low - first) / 1e9

@@ -7,6 +7,7 @@ parameter, for values that cannot be meant.
 
 from nsys2prv_ng.options.checked import (
     AnyPath,
+    JobTime,
     MinDurations,
     Names,
     Numbers,
@@ -40,6 +41,7 @@ __all__ = [
     "EventOptions",
     "InspectOptions",
     "JobOptions",
+    "JobTime",
     "MergeOptions",
     "MinDurations",
     "Names",

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import Option
 
+GPU_TIME = "gpu"
+"""The time from the first to the last operation of the GPUs."""
+
 AnyPath = str | os.PathLike[str]
 Names = Iterable[str] | None
 Numbers = Iterable[int] | None
 TimeWindow = tuple[int | None, int | None] | None
+JobTime = tuple[int | None, int | None] | Literal["gpu"] | None
+"""A time of a job: limits, or from the first to the last operation of the GPUs."""
 StepWindow = list[int | None] | tuple[int | None, int | None] | None
 """First and last step; None is no limit."""
 Paths = Iterable[AnyPath] | None
@@ -99,6 +104,13 @@ def _check_window(value: object) -> str:
     return ""
 
 
+def _check_job_time(value: object) -> str:
+    """Return what is wrong with a time of a job, or an empty text."""
+    if isinstance(value, str):
+        return "" if value == GPU_TIME else f"give 'gpu', or two integers in ns, (from, to), not {value!r}"
+    return _check_window(value)
+
+
 def _check_steps(value: object) -> str:
     """Return what is wrong with the first and last step, or an empty text."""
     limits = list(value) if isinstance(value, tuple | list) else []
@@ -131,6 +143,7 @@ _CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
     (Numbers, lambda value: _check_list(value, int, "integers")),
     (Paths, _check_paths),
     (TimeWindow, _check_window),
+    (JobTime, _check_job_time),
     (StepWindow, _check_steps),
     (MinDurations, _check_durations),
     (bool, _check_type(bool, "True or False")),

@@ -8,10 +8,10 @@ from typing import Annotated
 from nsys2prv_ng.options.checked import (
     AnyPath,
     Checked,
+    JobTime,
     Names,
     Numbers,
     StepWindow,
-    TimeWindow,
 )
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import Option
@@ -52,11 +52,13 @@ class JobOptions(ReadingOptions):
         ),
     ] = "auto"
     time: Annotated[
-        TimeWindow,
+        JobTime,
         Option(
-            "Only this time, counted from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:.",
-            keyword_help="Only this time: (from, to) in ns from the start of the trace; None is no limit.",
-            metavar="FROM:TO",
+            "Only this time, counted from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms, 2s:; or gpu,"
+            " from the first to the last operation of any chosen GPU.",
+            keyword_help="Only this time: (from, to) in ns from the start of the trace, None is no limit; or 'gpu',"
+            " from the first to the last operation of any chosen GPU.",
+            metavar="FROM:TO|gpu",
             default="all",
         ),
     ] = None

@@ -69,6 +69,8 @@ SOURCES: tuple[Source, ...] = (
 DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
 """Sources that are computed from the operations that other sources (`_DERIVED_FROM`) read."""
 _DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
+GPU_OPERATIONS = tuple(source.name for source in _DERIVED_FROM)
+"""Names of the sources of what runs on GPUs."""
 
 
 WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)

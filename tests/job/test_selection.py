@@ -123,6 +123,33 @@ def test_nvtx_range_is_the_time_in_which_it_is_open_on_any_rank(ddp, tmp_path):
         assert same[0] == same[1]
 
 
+def gpu_time(reports):
+    """First begin and last end, in UTC, of the operations of all GPUs."""
+    operations = "kernel", "memcpy", "memset"
+    statement = " union ".join(f"select start, end from CUPTI_ACTIVITY_KIND_{table}" for table in operations)
+    limits = [(begin + utc(r), end + utc(r)) for r in reports for begin, end in sql(r, statement)]
+    return min(begin for begin, _ in limits), max(end for _, end in limits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [None, frozenset({2})])
+def test_the_time_of_the_gpus(ddp, tmp_path, ranks):
+    low, high = gpu_time(ddp if ranks is None else ddp[2:3])
+    summary, trace = translated(ddp, tmp_path, only_gpus=True, ranks=ranks)
+    assert summary.start_utc_ns == low - 2, "a ns before the window, which begins a ns before the operation"
+    assert summary.duration_ns == high - low + 3
+    kernels = sum(int((trace.events["value"][trace.events["type"] == t] != 0).sum()) for t in (63000006, 63000007))
+    chosen = ddp if ranks is None else ddp[2:3]
+    assert kernels == sum(sql(r, "select count(*) from CUPTI_ACTIVITY_KIND_KERNEL")[0][0] for r in chosen)
+
+
+@pytest.mark.slow
+def test_the_time_of_gpus_without_operations(ddp, tmp_path):
+    with pytest.raises(UsageError, match="no operation of a GPU was read"):
+        translated(ddp, tmp_path, sources="nvtx", only_gpus=True)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_nvtx_range_open_several_times(ddp, tmp_path):
     """`forward` is open once a step: the time in kernels is that of the kernels within the union of these times."""
