@@ -41,7 +41,7 @@ def _print_version(wanted: bool) -> None:
 )
 def _common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Translate NVIDIA Nsight Systems reports of every rank of a job into one Paraver trace."""

@@ -15,10 +15,9 @@ from typing import NoReturn
 
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import spell
-from nsys2prv_ng.errors import TranslationError, escape_unprintable
+from nsys2prv_ng.cli.words import COMMANDS, put_command_first
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.limits import keep_freed_memory
-
-COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 
 
 def main() -> NoReturn:
@@ -30,12 +29,10 @@ def main() -> NoReturn:
     # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
     gc.set_threshold(500_000)
     keep_freed_memory()
-    arguments = sys.argv[1:]
-    # If the first word is no command, `translate` runs; a report named like a command is reached as ./check.
-    if arguments and arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
-        if mistyped := _find_mistyped(arguments[0]):
-            sys.exit(_fail(mistyped, 2))
-        arguments.insert(0, "translate")
+    try:
+        arguments = put_command_first(sys.argv[1:])
+    except UsageError as error:
+        sys.exit(_fail(str(error), error.exit_code))
     for signum in _SIGNALS:
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:  # nohup ignores it
             signal.signal(signum, _terminate)
@@ -49,16 +46,6 @@ def main() -> NoReturn:
         with suppress(OSError):
             stream.flush()
     os._exit(code)  # everything is closed; taking pandas, numba and LLVM apart would take a third of a second
-
-
-def _find_mistyped(word: str) -> str:
-    """Return an error for a first word that is no report but nearly a command, else an empty text."""
-    if word.startswith("-") or Path(word).exists():
-        return ""
-    from difflib import get_close_matches
-
-    nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
-    return f"{escape_unprintable(word)}: no such command or report; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _open_closed_streams() -> None:

@@ -1,0 +1,58 @@
+"""The command is found wherever it stands, and what is a report stays one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.cli.words import put_command_first
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.version import __version__
+from tests.cli.program_runs import run
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("", ""),
+        ("summary -v a.sqlite", "summary -v a.sqlite"),
+        ("-v summary a.sqlite", "summary -v a.sqlite"),
+        ("--quiet translate a.sqlite o.prv", "translate --quiet a.sqlite o.prv"),
+        ("--ranks 0 --html=x.html summary a.sqlite", "summary --ranks 0 --html=x.html a.sqlite"),
+        # The value of an option is no command, nor is a word behind the first report.
+        ("--step check a.sqlite o.prv", "translate --step check a.sqlite o.prv"),
+        ("--step check summary a.sqlite", "summary --step check a.sqlite"),
+        ("--step=a check o.prv", "check --step=a o.prv"),
+        ("-q a.sqlite check", "translate -q a.sqlite check"),
+        ("a.sqlite o.prv", "translate a.sqlite o.prv"),
+        ("--step", "translate --step"),
+        ("help", "--help"),
+        ("help summary", "summary --help"),
+        ("help nothing", "--help"),
+        ("-h", "-h"),
+        ("-V", "--version"),
+        ("--version", "--version"),
+    ],
+)
+def test_the_command_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, meant: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert put_command_first(typed.split()) == meant.split()
+
+
+def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind an option it is a report, as a word nearly like a command is one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("check", "help", "sumary"):
+        (tmp_path / name).touch()
+        assert put_command_first(["-q", name, "o.prv"]) == ["translate", "-q", name, "o.prv"]
+    for name in ("help", "sumary", "./check"):
+        assert put_command_first([name, "o.prv"]) == ["translate", name, "o.prv"]
+    with pytest.raises(UsageError, match=r"\?inspect: no such command or report; did you mean inspect\?"):
+        put_command_first(["\x1binspect"])
+
+
+@pytest.mark.slow
+def test_the_program_reads_them() -> None:
+    assert run("-V").stdout == run("--version").stdout == f"nsys2prv-ng {__version__}\n"
+    assert run("help", "cut").stdout == run("cut", "--help").stdout != run("help").stdout == run("-h").stdout
