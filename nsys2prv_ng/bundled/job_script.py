@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from nsys2prv_ng.bundled.files import locate_bundled
+from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.text.option import Option
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
-_TORCHRUN = (
-    '(torchrun --nnodes="$SLURM_NNODES" --nproc-per-node={gpus} --rdzv-backend=c10d'
-    ' --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="$SLURM_JOB_ID" train.py)'
-)
+_DEFAULT_PER_NODE = ("torchrun", "train.py")
+_STARTS_NODE = ("torchrun", "accelerate", "deepspeed")
+"""Programs that start the ranks of one node."""
+_STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "jsrun", "aprun")
+"""Programs that start the ranks of all nodes."""
+_TORCHRUN_OPTIONS = {
+    "nnodes": '"$SLURM_NNODES"',
+    "nproc-per-node": "{gpus}",
+    "rdzv-backend": "c10d",
+    "rdzv-endpoint": '"$MASTER_ADDR:$MASTER_PORT"',
+    "rdzv-id": '"$SLURM_JOB_ID"',
+}
+"""What torchrun must know on each node, unless the user gives it."""
+_OWN_MEETING = ("standalone", "master-addr", "master-port", "node-rank")
+"""Options of torchrun with which the ranks meet in another way than at `rdzv-endpoint`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,18 +53,43 @@ class ScriptOptions:
         Iterable[str] | None,
         Option("Module to load, such as that of nsys; can be repeated.", metavar="NAME", flag="--module", repeats=True),
     ] = None
+    account: Annotated[str, Option("Account that pays for the job.", metavar="NAME")] = ""
+    partition: Annotated[str, Option("Partition to run in.", metavar="NAME")] = ""
+    time_limit: Annotated[str, Option("Time limit of the job, as Slurm writes it.", metavar="HH:MM:SS")] = "00:30:00"
     command: Sequence[str] = ()
     """What each task runs; by default a training with PyTorch."""
 
 
+def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
+    """Return the options that suit the first word of the command, and what to tell the user about it.
+
+    Raises UsageError for a command that would start all ranks in each task.
+    """
+    if not job.command:
+        return job, ""
+    launcher = Path(job.command[0]).name
+    if launcher in _STARTS_ALL:
+        raise UsageError(
+            f"{escape_unprintable(launcher)} would start all ranks in each task; the script's own srun starts them:"
+            " name the program alone"
+        )
+    if launcher not in _STARTS_NODE or job.per_node:
+        return job, ""
+    note = f"{launcher} starts the ranks of its node: the script runs one task per node, with one report (--per-node)"
+    if launcher != "torchrun" and job.nodes > 1:
+        note += f"; with {job.nodes} nodes, see that {launcher} gets the number of its node, or use torchrun"
+    return replace(job, per_node=True), note
+
+
 def render_script(job: ScriptOptions) -> str:
-    """Return the script as text."""
+    """Return the script as text. Raises UsageError for what Slurm would not read as one word."""
     tasks = 1 if job.per_node else job.gpus_per_node
     lines = {
         "#SBATCH --nodes=": str(job.nodes),
         "#SBATCH --ntasks-per-node=": str(tasks),
         "#SBATCH --gpus-per-node=": str(job.gpus_per_node),
         "#SBATCH --cpus-per-task=": str(_CORES_PER_GPU * job.gpus_per_node // tasks),
+        "#SBATCH --time=": _check_word("time_limit", job.time_limit),
         "REPORT_PER=": "node" if job.per_node else "rank",
         "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
         "DEPENDENT=": "yes" if job.dependent else "no",
@@ -59,10 +97,9 @@ def render_script(job: ScriptOptions) -> str:
         "VENV=": shlex.quote(str(Path(job.venv).expanduser())) if job.venv else "",
         "MODULES=": f"({shlex.join(job.modules or ())})",
     }
-    if job.command:
-        lines["COMMAND="] = f"({shlex.join(job.command)})"
-    elif job.per_node:
-        lines["COMMAND="] = _TORCHRUN.format(gpus=job.gpus_per_node)
+    command = job.command or (_DEFAULT_PER_NODE if job.per_node else ())
+    if command:
+        lines["COMMAND="] = f"({_quote_command(command, job.gpus_per_node)})"
     if job.container.endswith(".sif"):
         lines["PREFIX="] = f"(apptainer exec --nv {shlex.quote(job.container)})"
     elif job.container:
@@ -72,4 +109,28 @@ def render_script(job: ScriptOptions) -> str:
     for start, value in lines.items():
         [place] = [number for number, line in enumerate(text) if line.startswith(start)]
         text[place] = start + value
+    for name in ("partition", "account"):
+        if value := getattr(job, name):
+            text.insert(text.index("#SBATCH --job-name=profile") + 1, f"#SBATCH --{name}={_check_word(name, value)}")
     return "\n".join(text)
+
+
+def _check_word(name: str, value: str) -> str:
+    if not re.fullmatch(r"[^\s#\"'\\]+", value) or not value.isprintable():
+        raise UsageError("must be one word, without quotes", parameter=name, value=value or "''")
+    return value
+
+
+def _quote_command(command: Sequence[str], gpus: int) -> str:
+    """Return the words of a command for bash; torchrun gets what it must know on each node."""
+    if Path(command[0]).name != "torchrun":
+        return shlex.join(command)
+    # torchrun reads - and _ alike. An option of the program of the same name counts as well: then less is added.
+    given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in command[1:] if word.startswith("--")}
+    wanted = {name: value for name, value in _TORCHRUN_OPTIONS.items() if name not in given}
+    if given & {"rdzv-endpoint", *_OWN_MEETING}:
+        wanted = {name: value for name, value in wanted.items() if not name.startswith("rdzv")}
+    if "standalone" in given:
+        wanted.pop("nnodes", None)
+    added = [f"--{name}={value.format(gpus=gpus)}" for name, value in wanted.items()]
+    return " ".join([shlex.quote(command[0]), *added, *map(shlex.quote, command[1:])])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
+from nsys2prv_ng.bundled.job_script import ScriptOptions, choose_form, render_script
 from nsys2prv_ng.cli.options import with_options
 
 
@@ -23,4 +24,8 @@ def slurm(
 
     It profiles a job and translates its reports; submit it with sbatch.
     """
-    print(render_script(replace(options, command=command or ())), end="")
+    job, note = choose_form(replace(options, command=command or ()))
+    script = render_script(job)
+    if note:
+        print(note, file=sys.stderr)
+    print(script, end="")

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.bundled.job_script import ScriptOptions, render_script
+from nsys2prv_ng.bundled.job_script import ScriptOptions, choose_form, render_script
+from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.nsys import find_nsys
 from tests.bundled.fake_slurm import Cluster
 from tests.cli.program_runs import run
+from tests.cli.test_program import assert_one_line
 from tests.conftest import SAMPLES
 from tests.trace_reader import read_trace
 
@@ -140,6 +142,61 @@ def test_command_line() -> None:
     assert run("slurm", *words, *job.command).stdout == render_script(job)
     assert "#SBATCH --ntasks-per-node=1\n" in done.stdout and "#SBATCH --cpus-per-task=64\n" in done.stdout
     assert run("slurm", "--nodes", "0").returncode == 2
+
+
+MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=first:20007", "--rdzv-id=7"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("torchrun a.py", ["torchrun", "--nnodes=2", "--nproc-per-node=4", *MEETING, "a.py"]),
+        (
+            "/b/torchrun --nproc_per_node 8 a.py",
+            ["/b/torchrun", "--nnodes=2", *MEETING, "--nproc_per_node", "8", "a.py"],
+        ),
+        (
+            "torchrun --master_addr=x --node-rank=1 a.py",
+            ["torchrun", "--nnodes=2", "--nproc-per-node=4", "--master_addr=x", "--node-rank=1", "a.py"],
+        ),
+        ("torchrun --standalone a.py", ["torchrun", "--nproc-per-node=4", "--standalone", "a.py"]),
+        ("accelerate launch $HOME/a.py", ["accelerate", "launch", "$HOME/a.py"]),
+        ("deepspeed a.py", ["deepspeed", "a.py"]),
+    ],
+)
+def test_launchers_of_a_node_run_once_per_node(typed: str, words: list[str]) -> None:
+    """What bash makes of the command, where Slurm has set its variables."""
+    job, note = choose_form(ScriptOptions(command=typed.split()))
+    launcher = Path(words[0]).name
+    assert note.startswith(f"{launcher} starts the ranks of its node: the script runs one task per node")
+    assert ("use torchrun" in note) == (launcher != "torchrun")
+    text = render_script(job)
+    assert "#SBATCH --ntasks-per-node=1\n" in text and "\nREPORT_PER=node\n" in text
+    settings = text[: text.index("# ==== Each task =")] + 'printf "%s\\0" "${COMMAND[@]}"'
+    slurm = {"SLURM_NNODES": "2", "SLURM_JOB_ID": "7", "MASTER_ADDR": "first", "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", settings], capture_output=True, text=True, check=True, env=slurm)
+    assert done.stdout.split("\0")[:-1] == words
+    assert choose_form(job) == (job, ""), "nothing to say of what was chosen"
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun", "/usr/bin/mpiexec"])
+def test_launchers_of_all_nodes_are_refused(launcher: str) -> None:
+    line = assert_one_line(run("slurm", "--", launcher, "-n", "8", "./a.out"), 2)
+    assert f"{Path(launcher).name} would start all ranks in each task" in line
+
+
+def test_account_partition_and_time_limit() -> None:
+    job = ScriptOptions(account="proj-1", partition="gpu,long", time_limit="2-00")
+    text = render_script(job)
+    assert run("slurm", "--account", "proj-1", "--partition", "gpu,long", "--time-limit", "2-00").stdout == text
+    changed = set(text.splitlines()) ^ set(render_script(ScriptOptions()).splitlines())
+    own = {"#SBATCH --account=proj-1", "#SBATCH --partition=gpu,long", "#SBATCH --time=2-00"}
+    assert changed == own | {"#SBATCH --time=00:30:00"}
+    head = text[: text.index("\n\n")].splitlines()
+    assert own <= set(head), "sbatch reads no option behind the first command"
+    for wrong in ("", "a b", "a\n#SBATCH --wrap=x", "a#b", "'a'", "\x1b[0m"):
+        with pytest.raises(UsageError, match="must be one word"):
+            render_script(ScriptOptions(time_limit=wrong))
 
 
 # ---- a job -----------------------------------------------------------------------------------------------------------
