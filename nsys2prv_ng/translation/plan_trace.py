@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.open_reports import ReadOptions
+from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
@@ -125,6 +126,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
         pairs=sum(placed.run.facts.pairs for placed in runs),
         summary=summary,
         overview=None if overview is None else overview.facts,
+        gpu_time_ns=_find_gpu_time(job),
     )
     return TracePlan(
         header=header,
@@ -178,6 +180,12 @@ def _list_communicators(job: Job) -> list[Communicator]:
 def _count_lines(runs: Sequence[PlacedRun], kind: int) -> int:
     """Return the number of lines of a kind of record in the .prv."""
     return sum(run.run.facts.kinds[kind] for run in runs)
+
+
+def _find_gpu_time(job: Job) -> tuple[int, int] | None:
+    """Return when the GPUs work, in ns from time 0 of the trace; None if they do not."""
+    found = measure_gpu_time(job.reports, job.tree)
+    return None if found is None else (found[0] - job.origin, found[1] - job.origin)
 
 
 def _add_up_accounts(

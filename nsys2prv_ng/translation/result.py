@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
-from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc
+from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc, format_window
 from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class OverviewFacts:
         return lines
 
 
+_WIDE = 2
+"""From how many times the time of the GPUs a trace is printed to be longer than that."""
+
+
 @dataclass
 class TranslationResult:
     """What a translation read and wrote. Times are ns, sizes bytes."""
@@ -121,6 +125,8 @@ class TranslationResult:
     """The first numbers of the job, if they were asked for."""
     overview: OverviewFacts | None = None
     """How coarse the trace is, if it is an overview."""
+    gpu_time_ns: tuple[int, int] | None = None
+    """Begin of the first and end of the last operation of the GPUs, from time 0 on; None without any."""
 
     @property
     def load(self) -> LoadCost:
@@ -175,6 +181,9 @@ class TranslationResult:
             f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
+        if self.gpu_time_ns is not None and _WIDE * (self.gpu_time_ns[1] - self.gpu_time_ns[0]) < self.duration_ns:
+            window = format_window(*self.gpu_time_ns)
+            lines.append(f"the GPUs work in {window} of it only: --time gpu shows just that")
         compressed = f" ({self.file_bytes / 1e6:.1f} MB compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"

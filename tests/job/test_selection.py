@@ -138,6 +138,11 @@ def test_the_time_of_the_gpus(ddp, tmp_path, ranks):
     summary, trace = translated(ddp, tmp_path, only_gpus=True, ranks=ranks)
     assert summary.start_utc_ns == low - 2, "a ns before the window, which begins a ns before the operation"
     assert summary.duration_ns == high - low + 3
+    assert summary.gpu_time_ns == (2, 2 + high - low) and "the GPUs work" not in summary.text()
+    (tmp_path / "whole").mkdir()
+    whole, _ = translated(ddp, tmp_path / "whole", ranks=ranks)
+    assert whole.gpu_time_ns == (low - whole.start_utc_ns, high - whole.start_utc_ns)
+    assert ("the GPUs work" in whole.text()) == (2 * (high - low) < whole.duration_ns)
     kernels = sum(int((trace.events["value"][trace.events["type"] == t] != 0).sum()) for t in (63000006, 63000007))
     chosen = ddp if ranks is None else ddp[2:3]
     assert kernels == sum(sql(r, "select count(*) from CUPTI_ACTIVITY_KIND_KERNEL")[0][0] for r in chosen)
