@@ -27,6 +27,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     given instead of the reports to translate, summarize, compare and merge. What was read before is not read again.
     """
     from nsys2prv_ng.job.shards import write_shards
+    from nsys2prv_ng.report.files import refuse_missing, refuse_twice
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.runtime.limits import count_usable_cores
 
@@ -34,6 +35,8 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     if into.name.endswith((".prv", ".prv.gz")):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.progress or Progress()
+    refuse_twice(given)
+    refuse_missing(given)
     try:
         into.mkdir(parents=True, exist_ok=True)
     except OSError as error:

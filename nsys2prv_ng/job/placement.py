@@ -189,14 +189,15 @@ def choose_windows(
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:
     """Return the begin of the first and the end of the last operation of the GPUs (ns); None if there is none."""
-    times = []
+    times: list[int] = []
     for report, rows in zip(reports, tree.rows, strict=True):
         is_gpu = (rows >= 0) & (tree.gpu_of_row[rows] >= 0)
         read = (report.results[source] for source in GPU_OPERATIONS if source in report.results)
         for run in (run for result in read for run in result.runs):
             first, last = run.facts.place_first, run.facts.place_last
             own = is_gpu[: first.size] & (first <= last)
-            times += [report.clock.at(int(time)) for time in (*first[own], *last[own])]
+            found = np.concatenate([first[own], last[own]])
+            times += (found if run.on_common_clock else report.clock(found)).tolist()
     return (min(times), max(times)) if times else None
 
 

@@ -19,7 +19,7 @@ from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
 from nsys2prv_ng.job.read_reports import ReadReport, read_report
 from nsys2prv_ng.records.store import FolderStore
-from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports, refuse_missing, refuse_twice
+from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
@@ -105,8 +105,6 @@ def write_shards(
 
     Raises UsageError for a folder with reports that were read with other options.
     """
-    refuse_twice(reports)
-    refuse_missing(reports)
     for manifest in find_shards([folder]):
         with suppress(ReportError):
             if load_kept(manifest, Shard).options != options:

@@ -107,7 +107,7 @@ def _check_window(value: object) -> str:
 def _check_job_time(value: object) -> str:
     """Return what is wrong with a time of a job, or an empty text."""
     if isinstance(value, str):
-        return "" if value == GPU_TIME else f"give 'gpu', or two integers in ns, (from, to), not {value!r}"
+        return "" if value == GPU_TIME else "give two integers in ns, (from, to), or 'gpu'"
     return _check_window(value)
 
 

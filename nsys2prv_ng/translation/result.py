@@ -144,6 +144,14 @@ class TranslationResult:
         return self.load.seconds
 
     @property
+    def is_wide(self) -> bool:
+        """Whether the trace is much longer than the time in which the GPUs work."""
+        if self.gpu_time_ns is None:
+            return False
+        begin, end = self.gpu_time_ns
+        return _WIDE * (end - begin) < self.duration_ns
+
+    @property
     def start_utc(self) -> str:
         """UTC of time 0 of the trace."""
         return format_utc(self.start_utc_ns)
@@ -181,9 +189,8 @@ class TranslationResult:
             f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
-        if self.gpu_time_ns is not None and _WIDE * (self.gpu_time_ns[1] - self.gpu_time_ns[0]) < self.duration_ns:
-            window = format_window(*self.gpu_time_ns)
-            lines.append(f"the GPUs work in {window} of it only: --time gpu shows just that")
+        if self.is_wide and self.gpu_time_ns is not None:
+            lines.append(f"the GPUs work in {format_window(*self.gpu_time_ns)} of it only")
         compressed = f" ({self.file_bytes / 1e6:.1f} MB compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import signal
@@ -43,11 +44,15 @@ def run(*arguments: object, cwd: Path | None = None, **options: object) -> subpr
 
 @contextlib.contextmanager
 def _in_place_of_process(words: list[str]) -> Iterator[None]:
-    """Put back what belongs to the whole process: its words, how it ends, and what it does on signals."""
+    """Put back what belongs to the whole process: its words, how it ends, what it does on signals, and its collector.
+
+    The program collects garbage rarely, since it ends soon; many runs in one process would leave files open.
+    """
 
     def leave(code: int) -> NoReturn:
         raise SystemExit(code)
 
+    threshold = gc.get_threshold()
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     words_before, hook, program_os = sys.argv, sys.unraisablehook, program.os
     # Processes that read reports leave by the real one.
@@ -57,6 +62,7 @@ def _in_place_of_process(words: list[str]) -> Iterator[None]:
         yield
     finally:
         program.os = program_os
+        gc.set_threshold(*threshold)
         sys.argv, sys.unraisablehook = words_before, hook
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -89,7 +89,7 @@ def test_typed_texts_become_values() -> None:
     ("name", "text", "message"),
     [
         ("time", "2s:1s", "--time 2s:1s: FROM must be earlier than TO, and neither may be negative"),
-        ("time", "2s", "--time 2s: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:"),
+        ("time", "2s", "--time 2s: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:, or gpu"),
         ("ranks", "x", "--ranks x: 'x' is not a number or range such as 0-3"),
         ("kernel_names", "long", "--kernel-names long: must be short or demangled"),
         ("stack_depth", 0, "--stack-depth 0: must be at least 1"),

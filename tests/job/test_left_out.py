@@ -142,9 +142,11 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
 def test_errors_of_usage_stay(tmp_path: Path) -> None:
     missing = tmp_path / "no.sqlite"
     assert "given twice" in assert_one_line(run(RANKS[0], RANKS[0], missing, tmp_path / "out.prv"), 2)
-    line = assert_one_line(run(*RANKS[:2], missing, tmp_path / "out.prv", "--nvtx-domain", "nothing"), 2)
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"")
+    line = assert_one_line(run(*RANKS[:2], damaged, tmp_path / "out.prv", "--nvtx-domain", "nothing"), 2)
     assert "no domain has this name" in line
-    assert files(tmp_path) == []
+    assert files(tmp_path) == ["damaged.sqlite"]
 
 
 @pytest.mark.slow
