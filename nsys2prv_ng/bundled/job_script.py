@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
@@ -63,15 +64,16 @@ class ScriptOptions:
 def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
     """Return the options that suit the first word of the command, and what to tell the user about it.
 
-    Raises UsageError for a command that would start all ranks in each task.
+    Raises UsageError for a command that would start all ranks in each of several tasks.
     """
     if not job.command:
         return job, ""
     launcher = Path(job.command[0]).name
-    if launcher in _STARTS_ALL:
+    tasks = job.nodes * (1 if job.per_node else job.gpus_per_node)
+    if launcher in _STARTS_ALL and tasks > 1:
         raise UsageError(
-            f"{escape_unprintable(launcher)} would start all ranks in each task; the script's own srun starts them:"
-            " name the program alone"
+            f"{escape_unprintable(launcher)} would start all ranks in each of {tasks} tasks; the script's own srun"
+            " starts them: name the program alone"
         )
     if launcher not in _STARTS_NODE or job.per_node:
         return job, ""
@@ -125,10 +127,11 @@ def _quote_command(command: Sequence[str], gpus: int) -> str:
     """Return the words of a command for bash; torchrun gets what it must know on each node."""
     if Path(command[0]).name != "torchrun":
         return shlex.join(command)
-    # torchrun reads - and _ alike. An option of the program of the same name counts as well: then less is added.
-    given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in command[1:] if word.startswith("--")}
+    # What follows the program is its own. torchrun reads - and _ alike.
+    own = list(takewhile(lambda word: not word.endswith(".py") and word not in ("-m", "--module"), command[1:]))
+    given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in own if word.startswith("--")}
     wanted = {name: value for name, value in _TORCHRUN_OPTIONS.items() if name not in given}
-    if given & {"rdzv-endpoint", *_OWN_MEETING}:
+    if given.intersection(_OWN_MEETING):
         wanted = {name: value for name, value in wanted.items() if not name.startswith("rdzv")}
     if "standalone" in given:
         wanted.pop("nnodes", None)

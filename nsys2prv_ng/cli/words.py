@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.errors import UsageError, escape_unprintable
@@ -21,7 +21,7 @@ def put_command_first(words: list[str]) -> list[str]:
         return words
     if words[0] in _VERSION:
         return ["--version"]
-    if words[0] == "help" and not Path("help").exists():
+    if words[0] == "help" and not os.path.exists("help"):  # noqa: PTH110 (Path raises for what may not be looked at)
         return [*(word for word in words[1:2] if word in COMMANDS), "--help"]
     if words[0].startswith("-"):
         at = _find_command(words)
@@ -41,14 +41,16 @@ def _find_command(words: list[str]) -> int | None:
     is_value = False
     for at, word in enumerate(words):
         if not is_value and not word.startswith("-"):
-            return at if word in COMMANDS and not Path(word).exists() else None
+            return at if word in COMMANDS and not os.path.exists(word) else None  # noqa: PTH110
+        if word == "--":
+            return None
         is_value = not is_value and word in take_values
     return None
 
 
 def _find_nearest(word: str) -> str:
     """Return the command that a word nearly is, if it is no report, else an empty text."""
-    if Path(word).exists():
+    if os.path.exists(word):  # noqa: PTH110
         return ""
     from difflib import get_close_matches
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,7 @@ def test_command_line() -> None:
     assert run("slurm", "--nodes", "0").returncode == 2
 
 
+TORCHRUN = ["torchrun", "--nnodes=2", "--nproc-per-node=4"]
 MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=first:20007", "--rdzv-id=7"]
 
 
@@ -159,6 +161,11 @@ MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=first:20007", "--rdzv-id=7"]
             "torchrun --master_addr=x --node-rank=1 a.py",
             ["torchrun", "--nnodes=2", "--nproc-per-node=4", "--master_addr=x", "--node-rank=1", "a.py"],
         ),
+        (
+            "torchrun --rdzv_endpoint=h:1 a.py --node-rank=3",
+            [*TORCHRUN, MEETING[0], MEETING[2], "--rdzv_endpoint=h:1", "a.py", "--node-rank=3"],
+        ),
+        ("torchrun -m a --nnodes 9", [*TORCHRUN, *MEETING, "-m", "a", "--nnodes", "9"]),
         ("torchrun --standalone a.py", ["torchrun", "--nproc-per-node=4", "--standalone", "a.py"]),
         ("accelerate launch $HOME/a.py", ["accelerate", "launch", "$HOME/a.py"]),
         ("deepspeed a.py", ["deepspeed", "a.py"]),
@@ -182,7 +189,10 @@ def test_launchers_of_a_node_run_once_per_node(typed: str, words: list[str]) -> 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun", "/usr/bin/mpiexec"])
 def test_launchers_of_all_nodes_are_refused(launcher: str) -> None:
     line = assert_one_line(run("slurm", "--", launcher, "-n", "8", "./a.out"), 2)
-    assert f"{Path(launcher).name} would start all ranks in each task" in line
+    assert f"{Path(launcher).name} would start all ranks in each of 8 tasks" in line
+    for job in (ScriptOptions(nodes=1, per_node=True), ScriptOptions(nodes=1, gpus_per_node=1)):
+        alone = replace(job, command=[launcher, "./a.out"])
+        assert choose_form(alone) == (alone, ""), "one task may start all"
 
 
 def test_account_partition_and_time_limit() -> None:

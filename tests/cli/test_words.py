@@ -27,6 +27,8 @@ from tests.cli.program_runs import run
         ("-q a.sqlite check", "translate -q a.sqlite check"),
         ("a.sqlite o.prv", "translate a.sqlite o.prv"),
         ("--step", "translate --step"),
+        ("-- check o.prv", "translate -- check o.prv"),
+        ("a" * 5000, "translate " + "a" * 5000),
         ("help", "--help"),
         ("help summary", "summary --help"),
         ("help nothing", "--help"),
