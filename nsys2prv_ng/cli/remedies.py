@@ -36,7 +36,7 @@ def print_result(result: TranslationResult, given: Given, *, verbose: bool = Fal
     The sources of shards were chosen when they were made.
     """
     print(result.text(verbose=verbose))
-    if result.is_wide:
+    if result.is_wide and given.options.time is None:
         print("--time gpu shows the time in which the GPUs work")
     loads = {source.name: source.load for source in result.sources if source.read} if given.sources else {}
     print_remedies(result.load, loads, result.duration_ns, result.bytes, given)

@@ -19,7 +19,6 @@ from nsys2prv_ng.cutting.type_roles import ACTIVITY, ACTIVITY_COLUMNS, MEMORY, T
 from nsys2prv_ng.intervals.device_sweep import IDLE
 from nsys2prv_ng.paraver.event_types import GPU_IDLE_STRETCH
 
-"""Value of `GPU_ACTIVITY` while nothing runs."""
 _SWEPT = 3
 """The first columns of `ACTIVITY`, which change on one line."""
 

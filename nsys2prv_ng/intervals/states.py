@@ -140,7 +140,7 @@ def overlay(under: FlatStates, over: FlatStates) -> FlatStates:
 
     Both are ordered by row and begin.
     """
-    if not over.row.size:
+    if not over.row.size and (under.end > under.begin).all():
         return under
     # A state of `over` lies between two pieces of at most one of `under`, and so adds at most one piece to itself.
     out = FlatStates(*np.empty((4, under.row.size + 2 * over.row.size), np.int64))

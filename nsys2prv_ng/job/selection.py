@@ -25,11 +25,11 @@ class Selection:
     """What the user selected; None and empty values restrict nothing.
 
     `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last operation of the GPUs.
-    `step`: the NVTX ranges that are the steps of the program, if
-    these are not to be found. `steps`: first and last step, by number. `needs_steps`: skipping the
-    warm-up where no steps are found is an error; otherwise it then restricts nothing. `nvtx_range`: only while such a
-    range is open on any rank (the NVTX source finds its times). `shortest`: by source, the length (ns)
-    below which intervals go. `folds_threads`: the idle threads of a task share a row.
+    `step`: the NVTX ranges that are the steps of the program, if these are not to be found. `steps`: first and last
+    step, by number. `needs_steps`: skipping the warm-up where no steps are found is an error; otherwise it then
+    restricts nothing. `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times).
+    `shortest`: by source, the length (ns) below which intervals go. `folds_threads`: the idle threads of a task share a
+    row.
     """
 
     window: Window | None = None
@@ -109,7 +109,7 @@ def _find_span(
         if gpu_time is None:
             raise UsageError("no operation of a GPU was read", parameter="time", value="gpu")
         # As with steps, a ns longer at both limits, so that its first and last operation are not taken for cut.
-        low, high = max(first, gpu_time[0] - 1), min(last, gpu_time[1] + 1)
+        low, high = gpu_time[0] - 1, gpu_time[1] + 1
     if low is not None and low >= last:
         length = (last - first) / 1e9
         after = (low - first) / 1e9

@@ -113,7 +113,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
     fixed = gathered.time, gathered.tie, gathered.place, gathered.kind, gathered.first
     record = word = 0
     for group, file, found in zip(groups, files, limits, strict=True):
-        begin = record
+        begin, begin_word = record, word
         record, word = _copy(
             (file, _view_as(np.int32, file), _view_as(np.int64, file)),
             (group.at, group.records, group.words, group.offset),
@@ -123,7 +123,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, low: int, high: int
             record,
             word,
         )
-        store.release(group.shelf, _TO_COPY * group.at.size + 29 * (record - begin))
+        store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             resolve_maps(gathered, *group.resolved_by, slice(begin, record))

@@ -49,6 +49,7 @@ class Store(ABC):
     """Columns by slot. Threads may put and get at the same time."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
         """Files that are mapped, by shelf."""
         self._looked_at: dict[tuple[int | str, bool], int] = {}
@@ -63,16 +64,24 @@ class Store(ABC):
         are needed.
         """
         shelf = slot[:2]
-        if (mapped := self._mapped.get(shelf)) is None:
-            return
-        before = self._looked_at.get(shelf, 0)
-        self._looked_at[shelf] = min(before + looked_at, mapped.content.size)
-        self._in_memory += self._looked_at[shelf] - before
-        if self._in_memory > _MOST_MAPPED:
+        with self._lock:
+            if (mapped := self._mapped.get(shelf)) is None:
+                return
+            before = self._looked_at.get(shelf, 0)
+            self._looked_at[shelf] = min(before + looked_at, mapped.content.size)
+            self._in_memory += self._looked_at[shelf] - before
+            if self._in_memory > _MOST_MAPPED:
+                for shelf in self._looked_at:
+                    self._mapped[shelf].file.madvise(mmap.MADV_DONTNEED)
+                self._looked_at.clear()
+                self._in_memory = 0
+
+    def _unmap(self) -> None:
+        """Forget all maps; the last who looks at one ends it."""
+        with self._lock:
+            self._mapped.clear()
+            self._looked_at.clear()
             self._in_memory = 0
-            for shelf in list(self._looked_at):
-                self._looked_at.pop(shelf, None)
-                self._mapped[shelf].file.madvise(mmap.MADV_DONTNEED)
 
     def put(self, columns: Sequence[Array]) -> Slot:
         """Store contiguous columns one after the other and return their slot. Raises TranslationError."""
@@ -111,7 +120,6 @@ class LocalStore(Store):
         self.read_from = read_from
         self.shelf = 0
         """The shelf of this process."""
-        self._lock = threading.Lock()
         self._ends = {False: 0, True: 0}
         self._opened = ExitStack()
         try:
@@ -133,7 +141,7 @@ class LocalStore(Store):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._opened.close()
-        self._mapped.clear()
+        self._unmap()
 
     def use_shelf(self, shelf: int) -> None:
         """Put columns of this process, which was forked from the one that made the store, on a shelf from now on.
@@ -150,7 +158,9 @@ class LocalStore(Store):
             on_disk = not self._memory or self._count_used() + size > self.memory
             at = _align(self._ends[on_disk])
             self._ends[on_disk] = at + size
-        slot = Slot(self.shelf, on_disk, at)
+            slot = Slot(self.shelf, on_disk, at)
+            if not on_disk:  # others see what is used before it is written
+                os.ftruncate(self._get_descriptor(slot), at + size)
         try:
             _write(self._get_descriptor(slot), pieces, at)
         except OSError as error:
@@ -203,7 +213,6 @@ class FolderStore(Store):
         self.read_from = read_from
         self._shelf = shelf
         self._is_copy = is_copy
-        self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
         self._end = 0
         self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
@@ -271,7 +280,7 @@ class FolderStore(Store):
                 raise _make_store_error(self.folder, error) from None
         while self._reading:
             self._reading.popitem()[1].close()
-        self._mapped.clear()
+        self._unmap()
 
     def get_file(self) -> tuple[str, int]:
         """Return name and bytes of the file of this process; an empty name if nothing was put."""

@@ -133,11 +133,21 @@ def refuse_missing(reports: Sequence[Path]) -> None:
 
     A damaged report may be skipped; a name that was mistyped is not what the user wants.
     """
-    if missing := [report for report in reports if not report.exists()]:
-        raise miss(missing[0], others=len(missing) - 1)
+    missing = []
     for report in reports:
-        if not os.access(report, os.R_OK | (os.X_OK if report.is_dir() else 0)):
-            raise ReportError(f"{report}: no permission to read it; ask its owner, or do not name it")
+        try:
+            report.stat()
+            if not os.access(report, os.R_OK | (os.X_OK if report.is_dir() else 0)):
+                raise PermissionError
+        except (FileNotFoundError, NotADirectoryError):
+            missing.append(report)
+        except PermissionError:
+            raise ReportError(f"{report}: no permission to read it; ask its owner, or do not name it") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ReportError(f"{report}: cannot be read: {reason}") from None
+    if missing:
+        raise miss(missing[0], others=len(missing) - 1)
 
 
 def miss(report: Path, others: int = 0) -> ReportError:

@@ -17,7 +17,7 @@ _MOST_THREADS = 16
 
 
 _KEPT_FREE = 128 << 20
-"""Bytes of freed memory that the C library keeps at the end of its heap."""
+"""Bytes of freed memory that the C library keeps at the end of its heap; what is free below stays in any case."""
 
 _LARGEST_IN_HEAP = 32 << 20
 """The largest array (bytes) that may be in the heap; glibc allows no more."""

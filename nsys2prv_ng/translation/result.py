@@ -190,7 +190,8 @@ class TranslationResult:
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
         if self.is_wide and self.gpu_time_ns is not None:
-            lines.append(f"the GPUs work in {format_window(*self.gpu_time_ns)} of it only")
+            begin, end = self.gpu_time_ns
+            lines.append(f"the GPUs work only in {format_window(begin, max(end, begin + 1))}")
         compressed = f" ({self.file_bytes / 1e6:.1f} MB compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"

@@ -54,7 +54,7 @@ def make_state_records(
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
         limits = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
         rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
-        own = np.flatnonzero(np.isin(over.place, rows))
+        own = np.flatnonzero(np.isin(over.place, rows[rows >= 0]))
         flat_waits = flatten(*(column[own] for column in over))
         row_of_lane = np.arange(size)
         for i, own in zip(group, lanes, strict=True):

@@ -49,6 +49,10 @@ def test_a_shell_reads_each_word_as_it_was(tmp_path: Path) -> None:
     assert all(quote(name).isprintable() for name in NAMES)
 
 
+def test_the_time_of_the_gpus_is_spelled_as_it_is_typed() -> None:
+    assert spell_options(TranslateOptions(time="gpu")) == ["--time", "gpu"]
+
+
 def test_a_path_is_no_option() -> None:
     assert quote_path("-q.prv") == "./-q.prv"
     assert quote_path(Path("a/-q.prv")) == "a/-q.prv"

@@ -87,4 +87,6 @@ def test_innermost_of_intervals_that_do_not_nest_still_has_one_state_at_a_time(s
 def test_empty_states():
     none = columns([])
     assert overlay(FlatStates(*none), FlatStates(*none)).row.size == 0
+    point = columns([(0, 3, 0, 1)])
+    assert overlay(FlatStates(*point), FlatStates(*none)).row.size == 0, "what has no length shows nothing"
     assert flatten_innermost(*none).row.size == 0

@@ -267,3 +267,11 @@ def test_mapped_pages_are_given_back(tmp_path, monkeypatch, local):
         store.release(slot, 3 << 20)
         assert count_mapped() - before < 1 << 20
         assert store.map(slot).view(np.int64).sum() == sum(range(1 << 20)), "it is read again"
+        other = store.put([np.arange(10)])
+        store.map(other)
+        for _ in range(3):
+            store.release(other, 1 << 30)
+        assert count_mapped() - before > 7 << 20, "80 bytes are no more for being looked at often"
+        if not local:
+            store.close()
+            store.release(slot, 1 << 30)
