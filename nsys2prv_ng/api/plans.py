@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options import (
-    EventOptions,
-    JobOptions,
-    MergeOptions,
-    ShardOptions,
-    TraceOptions,
-    TranslateOptions,
-)
+from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
 from nsys2prv_ng.options.checked import GPU_TIME
 
 if TYPE_CHECKING:

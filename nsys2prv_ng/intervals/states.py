@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 _Columns = tuple[IntArray, ...]
@@ -41,29 +41,7 @@ def _order(row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Return the stable order of n states by row and begin, then from the longest to the shortest, as indices."""
     # numpy sorts numbers of 16 bits in a time that is linear in n.
     rows = row.astype(np.uint16) if row.size and row.min() >= 0 and row.max() < 1 << 16 else row
-    order = np.lexsort((begin, rows))
-    wrong = _mark_wrong_ends(order, row, begin, end)
-    at = np.flatnonzero(wrong)
-    again = order[at]
-    order[at] = again[np.lexsort((-end[again], begin[again], row[again]))]
-    return order
-
-
-@compiled
-def _mark_wrong_ends(order: IntArray, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
-    """Return a mask of all states of each row and begin at which an end rises."""
-    wrong = np.zeros(order.size, np.bool_)
-    low = 0
-    while low < order.size:
-        high = low + 1
-        rises = False
-        while high < order.size and row[order[high]] == row[order[low]] and begin[order[high]] == begin[order[low]]:
-            rises |= end[order[high]] > end[order[high - 1]]
-            high += 1
-        if rises:
-            wrong[low:high] = True
-        low = high
-    return wrong
+    return np.lexsort((-end, begin, rows))
 
 
 @compiled
@@ -96,7 +74,7 @@ def flatten_innermost(row: IntArray, begin: IntArray, end: IntArray, state: IntA
     """
     long = end > begin
     row, begin, end, state = row[long], begin[long], end[long], state[long]
-    order = np.lexsort((-end, begin, row))
+    order = _order(row, begin, end)
     row, state = row[order], state[order]
     piece, begin, end = _innermost(row, begin[order], end[order])
     by_time = np.lexsort((begin, row[piece]))

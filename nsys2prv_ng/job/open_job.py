@@ -215,6 +215,12 @@ def _place_reports(
     )
 
 
+def store_derived(joined: JoinResult, job: Job) -> None:
+    """Store the records of what was derived from a job, which are on its rows, cut to its time."""
+    windows = job.windows or [(job.first, job.last)]
+    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+
+
 def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:
     """Return warnings of the objects, of the clocks, of ranks without a report and of data that nsys lost."""
     reports = aligned.reports

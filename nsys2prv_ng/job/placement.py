@@ -184,7 +184,8 @@ def choose_windows(
     if not selection.restricts_time:
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    return find_windows(selection, ranges, steps, measure_gpu_time(reports, tree), *limits)
+    gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None
+    return find_windows(selection, ranges, steps, gpu_time, *limits)
 
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:

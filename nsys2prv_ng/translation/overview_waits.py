@@ -10,8 +10,7 @@ from nsys2prv_ng.analysis.gpu_activity import list_runs
 from nsys2prv_ng.analysis.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.join import store_joined
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Records, count_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
@@ -41,8 +40,7 @@ def make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes,
     joined = JoinResult()
     records = make_waiting(job, waits, late, waiting[length >= shortest], Labels())
     joined.accounts[WAITS] = Result(records=records)
-    windows = job.windows or [(job.first, job.last)]
-    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+    store_derived(joined, job)
     result = joined.accounts[WAITS]
     return LongWaits(result.runs, result.written, shortest)
 

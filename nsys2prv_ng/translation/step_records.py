@@ -12,8 +12,7 @@ import numpy as np
 from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten
-from nsys2prv_ng.job.join import store_joined
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.paraver.event_types import STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
@@ -40,8 +39,7 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     pair = Pair(STEP.number, value)
     records = [make_intervals(row, begin, end, [pair], [STEP.number])]
     joined.accounts[STEPS] = Result(read=row.size, records=records)
-    windows = job.windows or [(job.first, job.last)]
-    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+    store_derived(joined, job)
     if joined.accounts[STEPS].written:
         texts = zip(values.tolist(), steps.number.tolist(), strict=True)
         labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))

@@ -13,8 +13,7 @@ from nsys2prv_ng.analysis.wait_rules import REASONS
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.job.join import store_joined
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -53,8 +52,7 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     account.records = _make_parts(job, waits, late, shown[waits.has_parts[shown]], labels)
     dropped = dict(account.dropped)
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
-    windows = job.windows or [(job.first, job.last)]
-    store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
+    store_derived(joined, job)
     # Windows drop parts of kernels and calls, and lateness on others: each kernel or call counts once.
     account.dropped, account.pieces = dropped, account.written + account.pieces - split.size
     if (~waits.is_mpi[shown]).any():
