@@ -28,7 +28,7 @@ from nsys2prv_ng.analysis.gpu_activity import (
 from nsys2prv_ng.analysis.gpu_metrics import measure_gpu_metrics
 from nsys2prv_ng.analysis.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits import Waits, find_waits
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.summary import totals
@@ -81,7 +81,7 @@ def compute_summary(
     efficiency = compute_efficiency(job, waits)
     wait_numbers = compute_waits(job, waits, late) if job.finds_waits else None
     ranges = _collect_ranges(job, [part.ranges for part in parts], wait_numbers)
-    kernels = _list_kernels([part.kernels for part in parts])
+    kernels = _list_kernels([part.kernels for part in parts], [task.name for task in job.tree.model.tasks])
     memory_operations = _list_memory_operations([part.memory_operations for part in parts])
     nccl = _list_nccl([part.nccl for part in parts])
     mpi = _list_mpi([part.mpi for part in parts])
@@ -114,6 +114,7 @@ def compute_summary(
         gpu_metrics=_list_gpu_metrics(job, devices),
         critical_path=None if path is None else sum_critical_path(job, path),
         facts=collect_facts(job),
+        gpu_time_ns=find_gpu_time(job),
         skipped=job.skipped,
         warnings=[
             *job.warnings,
@@ -138,9 +139,16 @@ def _warn_of_payload(job: Job, waits: WaitNumbers | None) -> list[str]:
     return [] if waits is None else describe_missing_payload(waits.reports_without_payload, len(job.reports))
 
 
-def _list_kernels(parts: Sequence[pd.DataFrame]) -> list[KernelNumbers]:
-    rows = _iterate_sorted(totals.add_up(parts, ["name", "kernel_class"]), "ns")
-    return [KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns) for r in rows]
+def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> list[KernelNumbers]:
+    keys = ["name", "kernel_class"]
+    by_task = totals.add_up(parts, [*keys, "task"])
+    busiest = by_task.sort_values(["ns", "task"]).drop_duplicates(keys, keep="last")[[*keys, "task", "ns"]]
+    table = totals.add_up([by_task.drop(columns="task")], keys)
+    rows = _iterate_sorted(table.merge(busiest.rename(columns={"ns": "busiest_ns"}), on=keys), "ns")
+    return [
+        KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns, task_names[r.task], r.busiest_ns)
+        for r in rows
+    ]
 
 
 def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
@@ -173,7 +181,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges) -> _ReportSums:
     }
     task_of_place = np.where(rows >= 0, job.tree.task_of_row[rows], -1)
     return _ReportSums(
-        totals.sum_kernels(report, job.store),
+        totals.sum_kernels(report, task_of_place, job.store),
         totals.sum_memory_operations(report, job.store, job.windows),
         totals.sum_nccl(report, job.store, job.windows),
         totals.sum_mpi(report, job.store, job.windows),

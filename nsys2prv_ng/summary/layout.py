@@ -54,6 +54,13 @@ def make_table(
     return lines
 
 
+def drop_empty_end(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Return a table without its last column if no row has anything there."""
+    if any(row[-1] for row in rows):
+        return titles, list(rows)
+    return titles[:-1], [row[:-1] for row in rows]
+
+
 def clean_name(name: str) -> str:
     """Return a name as one line; blanks that indent it stay."""
     stem = name.lstrip(" ")

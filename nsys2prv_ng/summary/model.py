@@ -137,6 +137,9 @@ class KernelNumbers:
     total_ns: int
     min_ns: int
     max_ns: int
+    busiest_task: str = ""
+    """The task that has most of their time; empty in summaries of versions that did not look for it."""
+    busiest_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -351,6 +354,9 @@ class JobSummary:
     """None where no steps of the program were found."""
     facts: JobFacts | None = None
     """None in summaries of versions that did not collect them."""
+    gpu_time_ns: tuple[int, int] | None = None
+    """Begin of the first and end of the last operation of any GPU, from time 0 of the trace. None without any, and in
+    summaries of versions that did not look for them."""
     gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
     """By GPU, then by metric and unit; empty where nsys sampled none, and in summaries of versions without them."""
 

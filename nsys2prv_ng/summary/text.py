@@ -9,7 +9,9 @@ from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
     WIDTH,
     choose_width,
+    clean_name,
     count_more,
+    drop_empty_end,
     format_percent,
     make_table,
     wrap,
@@ -17,6 +19,7 @@ from nsys2prv_ng.summary.layout import (
 from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 from nsys2prv_ng.summary.path_text import describe_path
 from nsys2prv_ng.summary.rows.causes import list_causes
+from nsys2prv_ng.summary.rows.largest import name_largest
 from nsys2prv_ng.summary.rows.tables import (
     NamedTable,
     tabulate_memory_operations,
@@ -71,7 +74,11 @@ def _title(summary: JobSummary) -> str:
     seconds = summary.duration_ns / 1e9
     selected = sum(high - low for low, high in summary.windows_ns)
     only = f" ({format_time(selected)} of it selected)" if len(summary.windows_ns) > 1 else ""
-    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z"
+    works = ""
+    if summary.gpu_time_ns is not None:
+        begin, end = (f"{time / 1e9:.3f}" for time in summary.gpu_time_ns)
+        works = f"; the GPUs work from {begin} to {end} s"
+    return f"{', '.join(counts)}: {seconds:.3f} s{only} from {summary.start_utc[:-7]}Z{works}"
 
 
 def _absent(summary: JobSummary, width: int) -> list[str]:
@@ -157,18 +164,27 @@ def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         return []
     whole = sum(cause.ns for cause in causes)
     rows = [
-        [cause.range, cause.call, format_time(cause.ns), format_percent(cause.ns, whole), f"{cause.gaps:,}"]
+        [
+            cause.range,
+            cause.call,
+            format_time(cause.ns),
+            format_percent(cause.ns, whole),
+            f"{cause.gaps:,}",
+            clean_name(cause.mostly_on),
+        ]
         for cause in causes[:MOST_ROWS]
     ]
-    titles = ["NVTX range", "call", "time", "share", "gaps"]
+    titles = ["NVTX range", "call", "time", "share", "gaps", "mostly on"]
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation:"
-    return [*wrap(caption, width), *make_table(titles, rows, width, texts=2), *count_more(len(causes) - len(rows), "")]
+    lines = make_table(*drop_empty_end(titles, rows), width, texts=2)
+    return [*wrap(caption, width), *lines, *count_more(len(causes) - len(rows), "")]
 
 
 def _kernels(summary: JobSummary, width: int) -> list[str]:
     if not summary.kernels:
         return []
     whole = sum(kernel.total_ns for kernel in summary.kernels)
+    tasks = len({task for gpu in summary.gpus if gpu.span_ns for task in gpu.tasks})
     rows = [
         [
             kernel.name,
@@ -177,11 +193,13 @@ def _kernels(summary: JobSummary, width: int) -> list[str]:
             format_time(kernel.total_ns),
             format_time(kernel.total_ns / kernel.count),
             format_percent(kernel.total_ns, whole),
+            clean_name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)),
         ]
         for kernel in summary.kernels[:MOST_ROWS]
     ]
-    titles = ["kernel", "class", "count", "time", "mean", "share"]
-    return [*make_table(titles, rows, width, texts=2), *count_more(len(summary.kernels) - len(rows), " kernels")]
+    titles = ["kernel", "class", "count", "time", "mean", "share", "mostly on"]
+    lines = make_table(*drop_empty_end(titles, rows), width, texts=2)
+    return [*lines, *count_more(len(summary.kernels) - len(rows), " kernels")]
 
 
 def _lay_out(table: NamedTable, width: int, most: int | None = MOST_ROWS) -> list[str]:

@@ -78,23 +78,25 @@ def _name_values(table: pd.DataFrame, column: str, names: dict[int, str]) -> pd.
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def sum_kernels(report: ReportRecords, store: Store) -> pd.DataFrame:
-    """Return kernels, and graphs that were traced as a whole, by `name` and `kernel_class`."""
+def sum_kernels(report: ReportRecords, task_of_place: IntArray, store: Store) -> pd.DataFrame:
+    """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and `task`."""
     events = load_opened_events(report, "kernels", store)
     kernel_class = events.get_values(types.KERNEL_CLASS)
     graphs = load_opened_events(report, "cuda_graphs", store)
     parts = [
-        _sum_by_type(events, types.KERNEL, kernel_class),
-        _sum_by_type(events, types.NCCL_KERNEL, kernel_class),
-        _sum_by_type(graphs, types.GRAPH_LAUNCH).assign(kernel_class=WHOLE_GRAPH),
+        _sum_by_type(events, types.KERNEL, task_of_place, kernel_class),
+        _sum_by_type(events, types.NCCL_KERNEL, task_of_place, kernel_class),
+        _sum_by_type(graphs, types.GRAPH_LAUNCH, task_of_place).assign(kernel_class=WHOLE_GRAPH),
     ]
-    return add_up(parts, ["name", "kernel_class"])
+    return add_up(parts, ["name", "kernel_class", "task"])
 
 
-def _sum_by_type(events: OpenedEvents, event_type: EventType, kernel_class: IntArray | None = None) -> pd.DataFrame:
+def _sum_by_type(
+    events: OpenedEvents, event_type: EventType, task_of_place: IntArray, kernel_class: IntArray | None = None
+) -> pd.DataFrame:
     value = events.get_values(event_type)
     lines = np.flatnonzero(value != ABSENT)
-    keys = {"name": value[lines]}
+    keys = {"name": value[lines], "task": task_of_place[events.place[lines]]}
     if kernel_class is not None:
         keys["kernel_class"] = kernel_class[lines]
     table = _name_values(_group(keys, events.length[lines]), "name", events.get_names(event_type))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
 from nsys2prv_ng.summary.model import GpuNumbers
+from nsys2prv_ng.summary.rows.largest import name_largest
 
 _LABELS = {
     idle_causes.QUEUED: "(already queued)",
@@ -26,18 +27,32 @@ class CauseRow(NamedTuple):
     call: str
     ns: int
     gaps: int
+    mostly_on: str
+    """The GPU, by its rank, that has most of the time, and its share; empty if none has."""
 
 
 def list_causes(gpus: Sequence[GpuNumbers]) -> list[CauseRow]:
     """Return the causes of the idle time, summed over all GPUs, the longest first."""
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    parts: dict[tuple[str, str, str], dict[str, int]] = {}
     for gpu in gpus:
         for part in gpu.idle_causes or ():
             key = part.cause, part.range, part.call
             ns, gaps = sums.get(key, (0, 0))
             sums[key] = ns + part.ns, gaps + part.gaps
-    rows = [CauseRow(cause, *_label(cause, range_, call), *sums[cause, range_, call]) for cause, range_, call in sums]
+            of_gpu = parts.setdefault(key, {})
+            of_gpu[name_gpu(gpu)] = of_gpu.get(name_gpu(gpu), 0) + part.ns
+    count = len([gpu for gpu in gpus if gpu.idle_causes])
+    rows = [
+        CauseRow(cause, *_label(cause, range_, call), ns, gaps, name_largest(parts[cause, range_, call], ns, count))
+        for (cause, range_, call), (ns, gaps) in sums.items()
+    ]
     return sorted(rows, key=lambda row: -row.ns)
+
+
+def name_gpu(gpu: GpuNumbers) -> str:
+    """Return how a cell names a GPU: by its only rank, or else by its node and number."""
+    return f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 else f"{gpu.node} GPU {gpu.gpu}"
 
 
 def _label(cause: str, range_: str, call: str) -> tuple[str, str]:
