@@ -43,6 +43,7 @@ def make_read_options(options: JobOptions) -> ReadOptions:
         ),
         align=parse_alignment(os.fspath(options.align)),
         strict=options.strict,
+        several_jobs=options.several_jobs,
         resources=Resources(
             jobs=options.jobs or count_usable_cores(),
             memory=get_default_memory() if options.memory is None else options.memory,
@@ -53,8 +54,12 @@ def make_read_options(options: JobOptions) -> ReadOptions:
 
 def make_plan(options: TranslateOptions) -> TranslationPlan:
     """Return the plan of a translation."""
+    from nsys2prv_ng.sources import DERIVED
+
     sources, source_options = _choose_events(options, options.nvtx_range)
     plan = _make_trace_plan(options, options, sources, source_options, find_waits=options.derived)
+    if options.sources is not None:
+        plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
     _check_sources(sources, source_options, plan.selection)
     return plan
 
@@ -134,6 +139,7 @@ def _make_trace_plan(
         align=shared.align,
         find_waits=find_waits,
         strict=shared.strict,
+        several_jobs=shared.several_jobs,
         resources=shared.resources,
         align_report=to_path(options.align_report),
         wait_lines=options.wait_lines,

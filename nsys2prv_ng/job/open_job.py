@@ -18,8 +18,10 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.folding import drop_folded_events
+from nsys2prv_ng.job.idle_ends import cut_idle_ends
 from nsys2prv_ng.job.join import join_sources, store_joined
-from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports
+from nsys2prv_ng.job.one_job import refuse_several_jobs
+from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports, refuse_absent
 from nsys2prv_ng.job.placement import (
     AlignedReports,
     Limits,
@@ -28,6 +30,7 @@ from nsys2prv_ng.job.placement import (
     choose_windows,
     close_unended,
     drop_unselected_rows,
+    measure_gpu_time,
     measure_limits,
     rewrite_records,
     show_captures_if_empty,
@@ -129,6 +132,7 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
     """
     with open_reports(reports, folder, options, progress) as opened:
         options = opened.options
+        refuse_absent(opened.read, options.named_sources)
         count = len(opened.read) + len(opened.skipped)
         aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
         opened.read.clear()  # with the parts of operations, which are matched now
@@ -153,8 +157,8 @@ def _place_reports(
 
     1. What there is: captures where there are no events, and each sample of a part of a node once.
     2. Where: rows for all places, and only the records on rows that the user wants.
-    3. When: the limits of these records end what has no end; the records are then cut to the chosen windows, which may
-       be those of steps.
+    3. When: what idle threads do after all else does not count; the limits of the other records end what has no end;
+       the records are then cut to the chosen windows, which may be those of steps.
     4. What all reports make together, within the same rows and windows.
     """
     reports, selection = aligned.reports, options.selection
@@ -163,9 +167,12 @@ def _place_reports(
     drop_repeated_samples(reports, store, engine)
 
     whole = build_object_tree(reports, aligned.node_names, fold_threads=selection.folds_threads)
+    if not options.several_jobs:
+        refuse_several_jobs(reports, whole)
     kept = select_rows(whole, selection)
     drop_unselected_rows(reports, whole, kept, store, engine)
 
+    cut_idle_ends(reports, whole, store, engine)
     limits = measure_limits(reports)
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
@@ -213,6 +220,12 @@ def _place_reports(
         joined=joined,
         warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
     )
+
+
+def find_gpu_time(job: Job) -> tuple[int, int] | None:
+    """Return when the GPUs work, in ns from time 0 of the trace; None if they do not."""
+    found = measure_gpu_time(job.reports, job.tree)
+    return None if found is None else (found[0] - job.origin, found[1] - job.origin)
 
 
 def store_derived(joined: JoinResult, job: Job) -> None:

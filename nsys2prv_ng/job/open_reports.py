@@ -36,6 +36,8 @@ class ReadOptions:
     """What to read of reports, with what of the machine, and how to place it in time."""
 
     sources: tuple[Source, ...] = SOURCES + DERIVED
+    named_sources: tuple[str, ...] = ()
+    """Those that the user named: each must have events in some report."""
     source_options: SourceOptions = field(default_factory=SourceOptions)
     selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"
@@ -44,6 +46,8 @@ class ReadOptions:
     """Match operations over ranks even where no clock needs them."""
     strict: bool = False
     """End with an error if one of several reports cannot be read, instead of skipping it."""
+    several_jobs: bool = False
+    """Take reports that cannot be of one job."""
     resources: Resources = field(default_factory=Resources)
     engine: Engine | None = None
     """Works on the reports; None for this machine's processes and threads."""
@@ -181,6 +185,15 @@ def choose_evidence(options: ReadOptions, *, reports: int) -> tuple[Source, ...]
     if uses_collectives(options.align) and reports > 1:
         return WITH_EVIDENCE
     return tuple(source for source in WITH_EVIDENCE if options.find_waits and source in options.sources)
+
+
+def refuse_absent(read: Sequence[ReadReport], named: Sequence[str]) -> None:
+    """Raise UsageError for sources that the user named and that no report has events of."""
+    joined = [source.name for source in SOURCES if source.accounted_in_join]
+    absent = [name for name in named if name not in joined and not any(report.results[name].read for report in read)]
+    if absent:
+        what = "reports have" if len(read) > 1 else "report has"
+        raise UsageError(f"the {what} no events of {', '.join(absent)}", parameter="sources")
 
 
 def report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:

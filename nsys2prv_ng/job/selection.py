@@ -218,6 +218,7 @@ def prune_tree(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]
             belongs_to=[tree.belongs_to[i] for i in tasks],
             is_node=[tree.is_node[i] for i in tasks],
             gpu_of_row=tree.gpu_of_row[kept],
+            is_idle=tree.is_idle[kept],
         ),
         new_row,
     )

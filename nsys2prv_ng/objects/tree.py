@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
-from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, name_rows
+from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded, name_rows
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 
@@ -40,6 +40,8 @@ class Task:
     order: tuple[int, ...]
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
+    is_rank_certain: bool = False
+    """Whether the job or MPI gave it its rank; NCCL numbers the ranks of each communicator."""
     parent: int | None = None
     """Rank of the process that started this one, which has no rank itself."""
 
@@ -62,7 +64,11 @@ class ObjectTree:
     """Whether a task stands for its node."""
     gpu_of_row: IntArray
     """Number of the GPU of each row of a stream or device, -1 for the others."""
+    is_idle: BoolArray
+    """Whether each row is that of a host thread, not the main one, that only made calls of the operating system."""
     warnings: list[str]
+    claimed_ranks: dict[int, int]
+    """Number of processes of each rank that several have."""
     folded: list[IntArray]
     """Number of the folded thread of each place of each report, of all such threads; -1 for other places."""
 
@@ -73,15 +79,16 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
     `reports` are in an order that does not depend on how they were named. Raises TranslationError if the rows are more
     than Paraver takes.
     """
-    tasks, warnings = _find_tasks(reports)
+    tasks, warnings, claimed_ranks = _find_tasks(reports)
     idle = find_idle_threads(tasks)
-    folded = idle if fold_threads else {}
+    several = {task: threads for task, threads in idle.items() if len(threads) > 1}
+    folded = several if fold_threads else {}
     locator = _make_locator(reports, tasks, node_names, folded)
     located = [_locate_places(report, locator) for report in reports]
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
-    _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in idle.values()))
+    _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in several.values()))
     row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
         model=_make_model(used, rows_of_task, node_names),
@@ -92,9 +99,18 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
         belongs_to=[task.rank if task.parent is None else task.parent for task in used],
         is_node=[task.process is None for task in used],
         gpu_of_row=np.array([key.gpu for _, key in keys], np.int64),
+        is_idle=_mark_idle(keys, idle),
         warnings=warnings,
+        claimed_ranks=claimed_ranks,
         folded=_number_folded(reports, tasks, folded),
     )
+
+
+def _mark_idle(keys: Sequence[tuple[Task, RowKey]], idle: Mapping[Task, Collection[int]]) -> BoolArray:
+    """Mark the rows of idle threads, and those that they share."""
+    own = {(task, tid & PID_MASK) for task, threads in idle.items() for tid in threads}
+    is_own = [key.kind == RowKind.THREAD and (is_folded(key) or (task, key.order[1]) in own) for task, key in keys]
+    return np.array(is_own, np.bool_)
 
 
 def _check_rows(rows: int, saved: int) -> None:
@@ -206,7 +222,7 @@ def _make_locator(
 
 
 def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:
-    """Return the globalTids of the threads that only made calls of the operating system, by task, where there are two.
+    """Return the globalTids of the threads that only made calls of the operating system, by task.
 
     The main thread is not among them. What counts are all reports of the task.
     """
@@ -221,8 +237,7 @@ def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:
                         studied.add(place.global_tid)
                     elif number not in places.only_observed:
                         threads.add(place.global_tid)
-        if len(threads - studied) > 1:
-            idle[task] = threads - studied
+        idle[task] = threads - studied
     return idle
 
 
@@ -282,8 +297,11 @@ def _find_gpu_owners(tasks: Iterable[Task]) -> dict[tuple[int, _GpuKey], Task]:
 # ---- tasks ---------------------------------------------------------------------------------------------------------
 
 
-def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]:
-    """Return every process with a call, range or device operation, and warnings: ranks first, then their children."""
+def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], dict[int, int]]:
+    """Return every process with a call, range or device operation: ranks first, then their children.
+
+    Return warnings as well, and the number of processes of each rank that several have.
+    """
     applications: list[Task] = []
     children: list[Task] = []
     for index, report in enumerate(reports):
@@ -300,14 +318,16 @@ def _find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str]]
                 children.append(child)
                 continue
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
-            task.rank = report.metadata.find_rank(process, alone=len(processes) == 1)
+            alone = len(processes) == 1
+            task.rank = report.metadata.find_rank(process, alone=alone)
+            task.is_rank_certain = process in report.metadata.ranks or (alone and report.metadata.rank is not None)
             launcher = report.metadata.rank
             task.order = (launcher is None, launcher or 0, index, process)
             applications.append(task)
     applications = _join_repeats(applications)
-    warnings = _name_ranks(applications)
+    warnings, claimed_ranks = _name_ranks(applications)
     applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
-    return _make_names_unique(applications + _join_repeats(children)), warnings
+    return _make_names_unique(applications + _join_repeats(children)), warnings, claimed_ranks
 
 
 def _make_names_unique(tasks: list[Task]) -> list[Task]:
@@ -335,19 +355,23 @@ def _join_repeats(tasks: list[Task]) -> list[Task]:
     return sorted(joined, key=position.__getitem__)
 
 
-def _name_ranks(tasks: list[Task]) -> list[str]:
-    """Name tasks by their rank. Where two claim the same, both keep it; returns a warning for each such rank."""
+def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
+    """Name tasks by their rank. Where two claim the same, both keep it.
+
+    Return a warning for each such rank, and the number of claims that are certain, where there are several.
+    """
     warnings = []
     claimed: dict[int, list[Task]] = {}
     for task in tasks:
         if task.rank is not None:
             claimed.setdefault(task.rank, []).append(task)
+    certain = {rank: sum(task.is_rank_certain for task in claimants) for rank, claimants in claimed.items()}
     for rank, claimants in sorted(claimed.items()):
         for task in claimants:
             task.name = f"rank {rank}"
         if len(claimants) > 1:
             warnings.append(f"{len(claimants)} processes say that they are rank {rank}: are these reports of one job?")
-    return warnings
+    return warnings, {rank: count for rank, count in certain.items() if count > 1}
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------------

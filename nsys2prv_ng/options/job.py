@@ -110,6 +110,10 @@ class JobOptions(ReadingOptions):
     strict: Annotated[
         bool, Option("Stop with an error if one of several reports cannot be read, instead of skipping it.")
     ] = False
+    several_jobs: Annotated[
+        bool,
+        Option("Take reports that cannot be of one job: they share no time, or have several processes of one rank."),
+    ] = False
     dask: Annotated[
         str,
         Option(

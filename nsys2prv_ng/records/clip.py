@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.windows import match_windows
 from nsys2prv_ng.records.columns import (
     BEGIN,
@@ -17,6 +17,8 @@ from nsys2prv_ng.records.columns import (
     POINT,
     STATE,
     Records,
+    concatenate,
+    count_events,
     pack_tie,
     unpack_tie,
 )
@@ -58,6 +60,20 @@ def _cut(clipped: Records, begin: IntArray, end: IntArray, low: IntArray, high: 
         times = clipped.value[words + word]
         clipped.value[words + word] = np.clip(times, low[is_communication], high[is_communication])
     return clipped
+
+
+def clip_ends(records: Records, places: BoolArray, last: int) -> tuple[Records, int]:
+    """Return the records, cut at `last` (ns) on some places, and the number of events that are shorter now.
+
+    `places`: mask by place. What begins at `last` or later, and ends after it, is dropped there.
+    """
+    begin, end = _find_limits(records)
+    is_late = places[records.place] & (end > last)
+    if not is_late.any():
+        return records, 0
+    # What begins at the limit would touch the window.
+    cut, _ = clip_to_windows(records.take(np.flatnonzero(is_late & (begin < last))), [(int(begin.min()), last)])
+    return concatenate([records.take(np.flatnonzero(~is_late)), cut]), count_events(cut)
 
 
 def drop_short_intervals(records: Records, shortest: int) -> Records:

@@ -51,7 +51,7 @@ class Overview:
         for account in accounts:
             written = self.written.get(account.name, 0)
             account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
-            account.written, account.closed_at_end = written, 0
+            account.written, account.closed_at_end, account.cut_at_end = written, 0, 0
         own = self.written[NAME]
         return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", own, own)]
 

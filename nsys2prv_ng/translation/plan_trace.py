@@ -14,9 +14,8 @@ from nsys2prv_ng.analysis.clock_check import check_clocks
 from nsys2prv_ng.analysis.critical_path import check_size, find_critical_path
 from nsys2prv_ng.analysis.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
-from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
 from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
@@ -126,7 +125,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
         pairs=sum(placed.run.facts.pairs for placed in runs),
         summary=summary,
         overview=None if overview is None else overview.facts,
-        gpu_time_ns=_find_gpu_time(job),
+        gpu_time_ns=find_gpu_time(job),
     )
     return TracePlan(
         header=header,
@@ -150,7 +149,8 @@ def _list_runs(job: Job, waits: StateIntervals, numbering: Numbering) -> list[Pl
 
 
 def _make_states(job: Job, waits: StateIntervals) -> list[Run]:
-    return make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.engine, waits)
+    limits = job.first, job.last
+    return make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.engine, limits, waits)
 
 
 def _list_report_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
@@ -182,12 +182,6 @@ def _count_lines(runs: Sequence[PlacedRun], kind: int) -> int:
     return sum(run.run.facts.kinds[kind] for run in runs)
 
 
-def _find_gpu_time(job: Job) -> tuple[int, int] | None:
-    """Return when the GPUs work, in ns from time 0 of the trace; None if they do not."""
-    found = measure_gpu_time(job.reports, job.tree)
-    return None if found is None else (found[0] - job.origin, found[1] - job.origin)
-
-
 def _add_up_accounts(
     reports: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[JoinResult]
 ) -> list[SourceAccount]:
@@ -206,6 +200,7 @@ def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
         account.read += result.read
         account.written += result.written
         account.closed_at_end += result.closed
+        account.cut_at_end += result.cut
         account.load += measure_load(result.runs)
         for reason, count in result.dropped.items():
             account.drop(reason, count)

@@ -32,6 +32,8 @@ class SourceAccount:
     written: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     closed_at_end: int = 0
+    cut_at_end: int = 0
+    """Calls of idle threads that are shorter in the trace, which ends when all else has ended."""
     load: LoadCost = field(default_factory=LoadCost)
     """Its records in the trace, without states."""
 
@@ -178,6 +180,11 @@ class TranslationResult:
             if source.closed_at_end:
                 lines.append(
                     f"  {source.name}: {source.closed_at_end:,} without an end, closed at the end of the trace"
+                )
+            if source.cut_at_end:
+                lines.append(
+                    f"  {source.name}: {source.cut_at_end:,} of idle threads cut at the end of the trace, when all else"
+                    " has ended"
                 )
         absent = [source.name for source in self.sources if not source.read]
         if absent:

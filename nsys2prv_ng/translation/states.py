@@ -32,13 +32,15 @@ def make_state_records(
     windows: Windows,
     store: Store,
     engine: Engine,
+    limits: tuple[int, int],
     waits: StateIntervals | None = None,
 ) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
     Host threads are Running wherever no call asks for another state, from their first event to their last, even if
-    these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
-    and on the common clock. `spans`: first and last time (ns) of the events on each place of each report.
+    these lie outside the windows. `limits`: those of the trace (ns), where calls of idle threads are cut. `waits`: what
+    streams show instead while they wait for a rank, on rows of the trace and on the common clock. `spans`: first and
+    last time (ns) of the events on each place of each report.
     Of the reports, or groups of reports that share rows, those that are worked on are in memory. A row of folded
     threads shows the lowest state that any of them has, so that it is Running where one of them runs.
     """
@@ -50,16 +52,18 @@ def make_state_records(
 
     def store_group(group: Sequence[int]) -> list[Run]:
         lanes = [_find_lanes(tree, i) for i in group]
-        asked = [_move_to_rows(reports[i], own, windows, store) for i, own in zip(group, lanes, strict=True)]
+        asked = [
+            _move_to_rows(reports[i], own, windows or [limits], store) for i, own in zip(group, lanes, strict=True)
+        ]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
-        limits = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
+        lasting = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
         rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
         own = np.flatnonzero(np.isin(over.place, rows[rows >= 0]))
         flat_waits = flatten(*(column[own] for column in over))
         row_of_lane = np.arange(size)
         for i, own in zip(group, lanes, strict=True):
             row_of_lane[own[own >= 0]] = tree.rows[i][own >= 0]
-        flat, running = _make_states(states, flat_waits, limits)
+        flat, running = _make_states(states, flat_waits, lasting)
         return store_records(_make_records(flat, running, row_of_lane, windows), store, on_common_clock=True)
 
     groups = engine.map(store_group, group_by_shared_rows(tree.rows))
@@ -80,7 +84,8 @@ def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store
     in_trace = row >= 0
     if not in_trace.all():
         moved = StateIntervals(*(column[in_trace] for column in moved))
-    return cut_states(moved, windows) if windows else moved
+    is_within = not moved.end.size or (moved.begin.min() >= windows[0][0] and moved.end.max() <= windows[-1][1])
+    return moved if is_within and len(windows) == 1 else cut_states(moved, windows)
 
 
 def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size: int) -> Span:

@@ -48,6 +48,8 @@ class Result:
     """Number of intervals without an end that the end of the trace closes. They count as written."""
     pieces: int = 0
     """Number of intervals that the records hold in addition because windows of time cut some into several pieces."""
+    cut: int = 0
+    """Number of intervals of idle threads that are shorter, as they outlast all else. They count as written."""
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Start and end (ns) of the n ranges that the user wants to see, n x 2; only NVTX knows them."""
     records: list[Records] = field(default_factory=list)
@@ -119,7 +121,7 @@ class Result:
     def take_records(self, changed: Result) -> None:
         """Take the records and counts of a copy that was changed."""
         self.runs, self.unended, self.dropped = changed.runs, changed.unended, changed.dropped
-        self.closed, self.pieces = changed.closed, changed.pieces
+        self.closed, self.pieces, self.cut = changed.closed, changed.pieces, changed.cut
 
     def add(self, other: Result) -> None:
         """Add the counts and the runs of another result. All its records must be in the store."""

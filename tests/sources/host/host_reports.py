@@ -94,6 +94,33 @@ def copy_without_other_calls(report: Path, folder: Path) -> Path:
     return copy
 
 
+def find_idle_threads(report: Path) -> set[int]:
+    """Return the globalTids of threads, main ones not among them, in no table but those of what the system did."""
+    with closing(sqlite3.connect(f"{report.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        calls = {"OSRT_API", "SYSCALL", "SCHED_EVENTS", "COMPOSITE_EVENTS", "PROFILER_OVERHEAD", "ThreadNames"}
+        threads: dict[bool, set[int]] = {True: set(), False: set()}
+        for table in tables:
+            if "globalTid" in [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]:
+                found = database.execute(f'SELECT DISTINCT globalTid FROM "{table}" WHERE globalTid IS NOT NULL')
+                threads[table in calls] |= {tid for (tid,) in found}
+    mask = (1 << 24) - 1
+    return {tid for tid in threads[True] - threads[False] if tid & mask != tid >> 24 & mask}
+
+
+def cut_idle_calls(calls: pd.DataFrame, idle: set[int]) -> tuple[pd.DataFrame, int]:
+    """Return calls (begin, end and tid), and how many are missing: those of idle threads end with all others.
+
+    This is done only where they outlast the others by more than a tenth of their time.
+    """
+    others = calls[~calls["tid"].isin(idle)]
+    last = others["end"].max()
+    if others.empty or calls["end"].max() - last <= 0.1 * (last - calls["begin"].min()):
+        return calls, 0
+    own = calls[~calls["tid"].isin(idle) | (calls["begin"] < last) | (calls["end"] <= last)]
+    return own.assign(end=own["end"].clip(upper=last)), len(calls) - len(own)
+
+
 def collect_in_report_time(trace: Trace, summary: TranslationResult, utc: int, *event_types: int) -> pd.DataFrame:
     """Return intervals with begin and end on a report's clock (time 0 is `utc`), and the label of each value."""
     intervals = pair_intervals(trace, *event_types)

@@ -8,12 +8,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nsys2prv_ng.job.idle_ends import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.host.os_runtime import choose_call_state
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS, SAMPLES
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
+    cut_idle_calls,
+    find_idle_threads,
     get_account,
     make_tid,
     number_thread_rows,
@@ -81,13 +84,15 @@ def _expected(path: Path) -> tuple[int, pd.DataFrame]:
 @pytest.mark.parametrize("shortest", [10_000, 0])
 def test_calls_of_a_report_are_all_there(path: Path, shortest: int, tmp_path: Path) -> None:
     utc, calls = _expected(path)
-    kept = calls[calls["end"] - calls["begin"] >= shortest]
+    long = calls[calls["end"] - calls["begin"] >= shortest]
+    kept, late = cut_idle_calls(long, find_idle_threads(path))
     summary, trace = translate_sources([path], tmp_path, "os_runtime", SourceOptions(osrt_min=shortest))
     osrt = get_account(summary, "os_runtime")
     assert osrt.read == len(calls)
     assert osrt.written == len(kept)
-    short = len(calls) - len(kept)
-    assert osrt.dropped == ({"shorter than the minimum of 10us": short} if short else {})
+    dropped = {"shorter than the minimum of 10us": len(calls) - len(long), AFTER_ALL_ELSE: late}
+    assert osrt.dropped == {reason: count for reason, count in dropped.items() if count}
+    assert osrt.cut_at_end == (kept["end"] != long.loc[kept.index, "end"]).sum()
     if kept.empty:
         return
     rows = number_thread_rows(kept["tid"])
