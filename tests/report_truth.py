@@ -268,6 +268,7 @@ class ExpectedTask:
     process: int
     order: tuple[int, ...]
     rank: int | None
+    is_child: bool
     threads: set[int] = field(default_factory=set)
     streams: set[tuple[int, ...]] = field(default_factory=set)
 
@@ -293,12 +294,14 @@ class Objects:
         self.stream_row: dict[tuple[int, ...], int] = {}
         self.device_row: dict[tuple[int, int], int] = {}
         self._row_of_gpu: dict[tuple[str, str], int] = {}
+        self._thread_of_row: dict[int, tuple[int, str]] = {}
         self.task_of_process: dict[tuple[int, int], int] = {}
         names = [task.name for task in tasks]
         for task in tasks:
             if names.count(task.name) > 1:
                 task.name += f" {task.process & PID}"
             self._add(task)
+        self._distinguish()
 
     def _list_tasks(self, report: Report, index: int, position: int) -> list[ExpectedTask]:
         callers = report.calls["tid"].unique().tolist()
@@ -327,7 +330,7 @@ class Objects:
             launched = report.launched_rank
             position_of_rank = (int(launched is None), launched or 0, position, process)
             sort_key = (1, position, process) if is_child else (0, *position_of_rank)
-            task = ExpectedTask(name, index, process, sort_key, rank)
+            task = ExpectedTask(name, index, process, sort_key, rank, is_child)
             task.threads = {tid for tid in threads if tid >> 24 == process}
             task.streams = {stream for stream in streams if stream[0] == process}
             tasks.append(task)
@@ -340,11 +343,13 @@ class Objects:
         self.hosts.append(report.host)
         # The main thread first, whose id is the process's.
         threads = sorted(task.threads, key=lambda tid: (tid & PID != task.process & PID, tid & PID))
-        names = [report.find_thread_name(tid) for tid in threads]
-        repeated = Counter(names)
-        for tid, name in zip(threads, names, strict=True):
+        rank = task.rank if not task.is_child else report.launched_rank
+        for tid in threads:
             self.thread_row[task.report, tid] = len(self.rows)
-            self.rows.append(f"{name} {tid & PID}" if repeated[name] > 1 else name)
+            self._thread_of_row[len(self.rows)] = (tid & PID, report.host)
+            self.rows.append(
+                report.find_thread_name(tid) if rank is None else f"r{rank} {report.find_thread_name(tid)}"
+            )
         by_gpu = sorted(
             (report.find_gpu(task.process, stream[1]), stream[3], stream[2], stream[4], stream[1])
             for stream in task.streams
@@ -362,6 +367,17 @@ class Objects:
                 self._row_of_gpu[identity] = len(self.rows)
                 self.rows.append(f"Metrics GPU{gpu}")
             self.device_row[task.report, gpu] = self._row_of_gpu[identity]
+
+    def _distinguish(self) -> None:
+        """Add the thread's id, then the host, to labels of host threads where rows share them."""
+        repeated = Counter(self.rows)
+        for row, (tid, _) in self._thread_of_row.items():
+            if repeated[self.rows[row]] > 1:
+                self.rows[row] += f" {tid}"
+        repeated = Counter(self.rows)
+        for row, (_, host) in self._thread_of_row.items():
+            if repeated[self.rows[row]] > 1:
+                self.rows[row] = f"{host} {self.rows[row]}"
 
 
 # ---- events of several reports ---------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.objects.labels import LabelledTask, label_rows, name_threads
 from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
-from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded, name_rows
+from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 
@@ -44,6 +45,11 @@ class Task:
     """Whether the job or MPI gave it its rank; NCCL numbers the ranks of each communicator."""
     parent: int | None = None
     """Rank of the process that started this one, which has no rank itself."""
+
+    @property
+    def owner(self) -> int | None:
+        """The task's own rank, or that of the process that started it."""
+        return self.parent if self.rank is None else self.rank
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,12 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
     _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in several.values()))
     row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
-        model=_make_model(used, rows_of_task, node_names),
+        model=_make_model(used, rows_of_task, node_names, folded),
         rows=[np.array([-1 if at is None else row_numbers[at] for at in places], np.int64) for places in located],
         host_rows=np.array([row for row, (_, key) in enumerate(keys) if key.kind == RowKind.THREAD], np.int64),
         task_of_row=np.repeat(np.arange(len(used)), [len(rows_of_task[task]) for task in used]),
         ranks=[task.rank for task in used],
-        belongs_to=[task.rank if task.parent is None else task.parent for task in used],
+        belongs_to=[task.owner for task in used],
         is_node=[task.process is None for task in used],
         gpu_of_row=np.array([key.gpu for _, key in keys], np.int64),
         is_idle=_mark_idle(keys, idle),
@@ -155,11 +161,25 @@ def _collect_rows(
 
 
 def _make_model(
-    tasks: Sequence[Task], rows_of_task: Mapping[Task, Sequence[Row]], node_names: Sequence[str]
+    tasks: Sequence[Task],
+    rows_of_task: Mapping[Task, Sequence[Row]],
+    node_names: Sequence[str],
+    folded: Mapping[Task, Collection[int]],
 ) -> TraceModel:
-    """Number the nodes that have tasks, and name the rows of these tasks."""
+    """Number the nodes that have tasks, and label the rows of these tasks."""
     nodes = list(dict.fromkeys(task.node for task in tasks))
-    rows = [TaskRows(task.name, nodes.index(task.node), name_rows(rows_of_task[task])) for task in tasks]
+    labels = label_rows(
+        [
+            LabelledTask(
+                rows_of_task[task],
+                name_threads([member.metadata for member in task.members], folded.get(task, ())),
+                task.owner,
+                node_names[task.node],
+            )
+            for task in tasks
+        ]
+    )
+    rows = [TaskRows(task.name, nodes.index(task.node), own) for task, own in zip(tasks, labels, strict=True)]
     return TraceModel([node_names[node] for node in nodes], rows)
 
 

@@ -96,7 +96,7 @@ def format_prv_header(
 
 def format_row(model: TraceModel, application: str) -> str:
     """Return the whole .row: for each level a section with the name of every object."""
-    rows = [(task.node, thread) for task in model.tasks for thread in task.threads]
+    rows = [(task.node, _format_object_name(thread)) for task in model.tasks for thread in task.threads]
     by_node = sorted(range(len(rows)), key=lambda i: rows[i][0])
     position = dict.fromkeys(range(len(model.nodes)), 0)
     cpus = []
@@ -104,16 +104,17 @@ def format_row(model: TraceModel, application: str) -> str:
         node, thread = rows[i]
         position[node] += 1
         cpus.append(f"{node + 1}.{position[node]} {thread}")
+    names = list(map(_format_object_name, [application, *(task.name for task in model.tasks)]))
     levels = {
-        "WORKLOAD": [application],
-        "APPL": [application],
-        "TASK": [task.name for task in model.tasks],
+        "WORKLOAD": names[:1],
+        "APPL": names[:1],
+        "TASK": names[1:],
         "THREAD": [thread for _, thread in rows],
         "SYSTEM": ["system"],
-        "NODE": model.nodes,
+        "NODE": list(map(_format_object_name, model.nodes)),
         "CPU": cpus,
     }
-    return format_levels({level: list(map(_format_object_name, names)) for level, names in levels.items()})
+    return format_levels(levels)
 
 
 def format_levels(levels: Mapping[str, Sequence[str]]) -> str:

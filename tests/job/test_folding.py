@@ -83,7 +83,7 @@ def test_idle_threads_share_a_row(options: dict[str, object], tmp_path: Path) ->
         assert sum(is_host) == len(tids) and len(idle) > 1
         kept = [number for number in range(len(names)) if number >= len(tids) or tids[number] not in idle]
         shared = sum(number < len(tids) for number in kept)
-        assert own[shared] == f"other threads ({len(idle)})" and len(set(own)) == len(own)
+        assert own[shared] == f"r{task} other threads ({len(idle)})" and len(set(own)) == len(own)
         assert own[:shared] + own[shared + 1 :] == [names[number] for number in kept]
         for at, number in enumerate(kept):
             new_row[first + number] = first_folded + at + (at >= shared)
@@ -142,7 +142,7 @@ def test_calls_that_are_not_chosen_keep_a_row(tmp_path: Path) -> None:
         dropped = Counter({reason: n for own in result.sources for reason, n in own.dropped.items()})
         assert dropped["on a folded thread"] == 6
     assert [len(own) for own in rows.values()] == [3, 3, 3]
-    assert all(own[-1] == "other threads (3)" for own in rows.values())
+    assert all(own[-1] == "r0 other threads (3)" for own in rows.values())
 
 
 def test_too_many_rows_name_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_one_idle_thread_keeps_its_row(tmp_path: Path) -> None:
 
 
 def test_a_thread_named_like_the_row(tmp_path: Path) -> None:
-    """Its name gets its id: names of host threads are unique."""
+    """Both get an id, the row that of the process: names of host threads are unique."""
     report = make_report(tmp_path / "x.sqlite")
     with closing(sqlite3.connect(report)) as database, database:
         database.execute("CREATE TABLE IF NOT EXISTS ThreadNames (nameId INTEGER, priority INTEGER, globalTid INTEGER)")
@@ -184,7 +184,8 @@ def test_a_thread_named_like_the_row(tmp_path: Path) -> None:
         database.execute("INSERT INTO ThreadNames SELECT MAX(id), 0, ? FROM StringIds", (tid,))
     trace, _ = translate_into(tmp_path / "folded", [report], fold_threads=True)
     names = list_host_rows(trace)
-    assert names[1:] == [f"other threads (3) {tid & 0xFFFFFF}", "other threads (3)"]
+    process = tid >> 24 & 0xFFFFFF
+    assert names[1:] == [f"r0 other threads (3) {tid & 0xFFFFFF}", f"r0 other threads (3) {process}"]
 
 
 def test_capture_ranges_of_one_process(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_capture_ranges_of_one_process(tmp_path: Path) -> None:
             capture.call("cudaFree", start + 70_000, start + 80_000, 1)
         reports.append(capture.write(tmp_path / f"{number}.sqlite"))
     trace, result = translate_into(tmp_path / "folded", reports, fold_threads=True, align="none")
-    assert len(trace.threads) == 1 and list_host_rows(trace)[2:] == ["other threads (2)"]
+    assert len(trace.threads) == 1 and list_host_rows(trace)[2:] == ["r0 other threads (2)"]
     account = next(account for account in result.sources if account.name == "os_runtime")
     assert (account.written, account.dropped) == (2, {"on a folded thread": 4})
     states = trace.states[trace.states["row"] == 2]

@@ -89,7 +89,11 @@ def test_other_nodes_and_other_cards_are_others(tmp_path: Path) -> None:
         report(tmp_path / "3.sqlite", range(0, 50, 10), card="mlx5_1"),
     ]
     rows, dropped = shown(reports, tmp_path)
-    assert {row: len(values) for row, values in rows.items()} == {"NIC mlx5_0": 10, "NIC mlx5_1": 5}
+    assert {row: len(values) for row, values in rows.items()} == {
+        "host NIC mlx5_0": 5,
+        "other NIC mlx5_0": 5,
+        "NIC mlx5_1": 5,
+    }
     assert dropped == {}
 
 

@@ -117,8 +117,8 @@ def test_one_pid_on_two_hosts_is_two_tasks(samples: Path, tmp_path: Path) -> Non
     other = changed(sample, tmp_path / "other.sqlite", [*as_rank(1), *moved("elsewhere", 0.25)])
     translated = translated_set([sample, other], tmp_path / "trace")
     trace = translated.trace
-    rows = ["MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]
-    assert rows_of_tasks(trace) == {"rank 0": rows, "rank 1": rows}
+    rows = [["r0 MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"], ["r1 MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]]
+    assert rows_of_tasks(trace) == {"rank 0": rows[0], "rank 1": rows[1]}
     assert node_names(trace) == ["vm", "elsewhere"]
     found = translated.intervals(KERNEL, CUDA_API)
     first, second = (found[found["row"].isin(rows)] for rows in ([0, 1, 2], [3, 4, 5]))
@@ -167,7 +167,7 @@ def test_ranks_of_one_report_are_those_of_mpi(shared_reports: Path, tmp_path: Pa
     translated = translated_set([path], tmp_path)
     trace = translated.trace
     assert rows_of_tasks(trace) == {
-        f"rank {rank}": [f"MPI Rank {rank}", f"CUDA-D{rank}.S7", f"Metrics GPU{rank}"] for rank in range(4)
+        f"rank {rank}": [f"r{rank} MPI Rank {rank}", f"CUDA-D{rank}.S7", f"Metrics GPU{rank}"] for rank in range(4)
     }
     assert set(trace.nodes) == {1}
     by_rank = Report(path).sql(
@@ -214,7 +214,7 @@ def test_a_process_without_gpu_is_a_child_of_its_rank(samples: Path, tmp_path: P
     reports = [changed(sample, tmp_path / "a.sqlite", statements), samples / "mpi-4.rank1.sqlite"]
     translated = translated_set(reports, tmp_path / "trace")
     assert translated.trace.names["TASK"] == ["rank 0", "rank 1", "rank 0: pt_data_worker"]
-    assert rows_of_tasks(translated.trace)["rank 0: pt_data_worker"] == ["pt_data_worker"]
+    assert rows_of_tasks(translated.trace)["rank 0: pt_data_worker"] == ["r0 pt_data_worker"]
     moved_ranges = Report(sample).value("SELECT COUNT(*) FROM NVTX_EVENTS WHERE text = 'collectives'")
     assert number_by_task(translated, 9600)[2] == moved_ranges > 0
 
@@ -373,7 +373,7 @@ def test_an_operation_that_begins_as_another_ends_stays_on_its_row(samples: Path
         WHERE rowid = {starts["rowid"][0]}"""
     report = changed(sample, tmp_path / "report.sqlite", [statement])
     translated = translated_set([report], tmp_path / "trace")
-    assert translated.trace.names["THREAD"] == ["MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]
+    assert translated.trace.names["THREAD"] == ["r0 MPI Rank 0", "CUDA-D0.S7", "Metrics GPU0"]
     assert len(translated.intervals(KERNEL)) == len(starts)
     assert check_trace(translated.trace.path).problems == []
 

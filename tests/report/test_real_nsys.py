@@ -176,7 +176,7 @@ def test_ranges_are_what_and_when_the_program_says(profiled: Profiled, tmp_path:
     assert len(found) == 4, "two threads of two ranks"
     for rank, said in enumerate(profiled.said):
         for thread in ("first", "second"):
-            events = found[rank + 1, thread]
+            events = found[rank + 1, f"r{rank} {thread}"]
             expected = sorted((each for each in said if each.thread == thread), key=lambda each: each.times[1])
             assert [event[:2] for event in events] == [(each.kind, each.name) for each in expected]
             for (_, _, begin, end), each in zip(events, expected, strict=True):

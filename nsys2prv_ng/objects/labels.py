@@ -1,0 +1,176 @@
+"""The labels of rows, as people read them in Paraver and in paramedir's tables.
+
+BSC's BasicAnalysis takes a row for a stream only if its label is exactly `CUDA-D<n>.S<n>`, and for a GPU's metrics only
+if it is `Metrics GPU<n>`. So these labels repeat: for a further row of a stream, for GPUs of one number on two nodes.
+The name of the task says which rank they are of. All other labels are unique within a trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from nsys2prv_ng.objects.places import Device, NodePart, Stream, Thread
+from nsys2prv_ng.objects.rows import Row, RowKind, is_folded
+from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata
+from nsys2prv_ng.text.formatting import make_unique
+
+_FIXED = (RowKind.STREAM, RowKind.DEVICE)
+"""Kinds of rows whose labels BasicAnalysis reads."""
+
+
+class LabelledTask(NamedTuple):
+    """What the labels of a task's rows are made from."""
+
+    rows: Sequence[Row]
+    folded: Sequence[str]
+    """Names of the threads that share the row of folded threads, by `name_threads`."""
+    rank: int | None
+    """That of the process, or of the process that started it."""
+    node: str
+
+
+class _Label(NamedTuple):
+    """A label that may get longer, with what makes it longer."""
+
+    text: str
+    row: Row
+    node: str
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.row.key.kind in _FIXED
+
+
+def label_rows(tasks: Sequence[LabelledTask]) -> list[list[str]]:
+    """Return the labels of the rows of each task: `r2 python3 1987` for a host thread of rank 2.
+
+    Where labels repeat, folded threads counted too, that of a host thread ends with its id, and that of the row of
+    folded threads with the id of the process. Where they still do, the name of the node stands in front if it differs,
+    and else a number behind.
+    """
+    labels = [
+        _Label(text, row, task.node)
+        for task in tasks
+        for text, row in zip(_name_rows(task.rows, task.rank), task.rows, strict=True)
+    ]
+    folded = Counter(_format_rank(task.rank) + name for task in tasks for name in task.folded)
+    texts = iter(_number_repeats(_add_nodes(_add_ids(labels, folded))))
+    return [[next(texts) for _ in task.rows] for task in tasks]
+
+
+def _add_ids(labels: Sequence[_Label], folded: Counter[str]) -> list[_Label]:
+    """Add the id of the thread, or of the process of folded threads, to labels of host threads that repeat."""
+    times = folded + Counter(label.text for label in labels)
+    return [
+        label._replace(text=f"{label.text} {_find_id(label.row)}")
+        if label.row.key.kind == RowKind.THREAD and times[label.text] > 1
+        else label
+        for label in labels
+    ]
+
+
+def _find_id(row: Row) -> int:
+    assert isinstance(row.place, Thread)
+    return (row.place.process if is_folded(row.key) else row.place.global_tid) & PID_MASK
+
+
+def _add_nodes(labels: Sequence[_Label]) -> list[_Label]:
+    """Put the name of the node in front of labels that rows of several nodes have."""
+    nodes: dict[str, set[str]] = {}
+    for label in labels:
+        nodes.setdefault(label.text, set()).add(label.node)
+    return [
+        label._replace(text=f"{label.node} {label.text}")
+        if not label.is_fixed and len(nodes[label.text]) > 1
+        else label
+        for label in labels
+    ]
+
+
+def _number_repeats(labels: Sequence[_Label]) -> list[str]:
+    """Return the texts; one that repeats gets a number, but those of streams and GPUs stay."""
+    fixed = list(dict.fromkeys(label.text for label in labels if label.is_fixed))
+    unique = make_unique([*fixed, *(label.text for label in labels if not label.is_fixed)])
+    free = iter(unique[len(fixed) :])
+    return [label.text if label.is_fixed else next(free) for label in labels]
+
+
+# ---- names within a task ---------------------------------------------------------------------------------------------
+
+
+def name_threads(reports: Sequence[Metadata], tids: Iterable[int]) -> list[str]:
+    """Return the names of threads of a process by globalTid, each from a report of the process that names it."""
+    names = []
+    for tid in tids:
+        naming = (report for report in reports if tid in report.threads)
+        names.append(_name_thread(next(naming, reports[0]), Thread(tid)))
+    return names
+
+
+def _name_thread(metadata: Metadata, thread: Thread) -> str:
+    """Return the name of a thread in one line, or that of its process."""
+    return to_one_line(metadata.threads.get(thread.global_tid) or metadata.get_process_name(thread.process))
+
+
+def _format_rank(rank: int | None) -> str:
+    return "" if rank is None else f"r{rank} "
+
+
+def _name_rows(rows: Sequence[Row], rank: int | None) -> list[str]:
+    """Return names of a task's rows, those of host threads with the rank; threads of one name have the same."""
+    prefix = _format_rank(rank)
+    stream_numbers = _number_streams(rows)
+    part_names = _name_node_parts(rows)
+    names = []
+    for key, metadata, place in rows:
+        if is_folded(key):
+            names.append(f"{prefix}other threads ({key.order[1]})")
+        elif isinstance(place, Thread):
+            names.append(prefix + _name_thread(metadata, place))
+        elif isinstance(place, Stream):
+            names.append(f"CUDA-D{key.gpu}.S{stream_numbers[key.gpu, place.stream, place.context]}")
+        elif isinstance(place, Device):
+            names.append(f"Metrics GPU{key.gpu}")
+        elif isinstance(place, NodePart):
+            names.append(to_one_line(next(part_names)))
+        else:
+            names.append("node")
+    return names
+
+
+def _name_node_parts(rows: Sequence[Row]) -> Iterator[str]:
+    """Return names for parts of a node: parts of one name are numbered, whichever reports have them."""
+    parts: dict[str, dict[object, int]] = {}
+    names = []
+    for key, _, place in rows:
+        if isinstance(place, NodePart):
+            part = key.order[0]
+            same_name = parts.setdefault(place.name, {})
+            number = same_name.setdefault(part, len(same_name) + 1)
+            names.append(f"{place.name}{f'-{number}' if number > 1 else ''}{place.suffix}")
+    return iter(make_unique(names))
+
+
+def _number_streams(rows: Sequence[Row]) -> dict[tuple[int, int, int], int]:
+    """Return the number in the label of each stream of a task, by GPU, stream and context.
+
+    Where several contexts of a GPU have a stream of one number, the lowest context keeps the number. Another gets 1000
+    times the stream plus the context (stream 7 of context 2 is 7002), or the next number that no stream of the process
+    has.
+    """
+    streams = sorted({(key.gpu, place.stream, place.context) for key, _, place in rows if isinstance(place, Stream)})
+    taken = {stream for _, stream, _ in streams}
+    numbers: dict[tuple[int, int, int], int] = {}
+    named: set[tuple[int, int]] = set()
+    for gpu, stream, context in streams:
+        number = stream
+        if (gpu, stream) in named:
+            number = next(free for free in count(1000 * stream + context) if free not in taken)
+            taken.add(number)
+        named.add((gpu, stream))
+        numbers[gpu, stream, context] = number
+    return numbers
