@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cfgs.generate.paraver_cfg import (
     ANY_DRAW,
     BEGIN_TIME,
@@ -41,6 +43,7 @@ from cfgs.generate.shared import (
     NVTX_RANGES,
     activity,
     activity_of_ranks,
+    activity_or_idle_of_ranks,
     gpus,
     idle_stretches,
     inside,
@@ -88,16 +91,18 @@ GPU. NCCL kernels, copies and sets do not count as useful. This is Useful of the
     gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, level=TASK),
 )
 
-_useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS)
+_useful = gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, units=MILLISECONDS, level=TASK)
+_any_useful = gpus("A GPU is useful", IN_COMPUTE, palette.COMPUTE, level=TASK, top=(SIGN,))
 ANALYSIS.add(
     "gpu_useful_sumtime_2dh",
-    "Useful time of each GPU: total time in compute kernels (ms)",
+    "Useful time of the GPUs of each rank: total time in compute kernels (ms)",
     """
-One row per GPU (Metrics GPUn). Kernels that overlap on a GPU count once.
-The average of the column divided by its maximum is the load balance of the GPUs. Choose statistic % Window Time for
-the share of the trace.
+One row per rank, with the sum over its GPUs. Kernels that overlap on a GPU count once. A GPU that several ranks use
+counts for the lowest of them.
+If each rank has one GPU, the average of the column divided by its maximum is the load balance of the GPUs. For several
+GPUs per rank, and GPUs without useful time, see model/gpu_efficiency.
 """,
-    Histogram("Useful time of each GPU [ms]", _useful, "Time", maximum=1),
+    Histogram("Useful time of the GPUs of each rank [ms]", _any_useful, "Integral", maximum=1, data=_useful),
 )
 
 ANALYSIS.add(
@@ -113,30 +118,46 @@ it is high all the time, the host is far ahead and a synchronisation will take l
 
 ANALYSIS.add(
     "overlap-communication-compute-2dh-timeline",
-    "Communication that compute hides or leaves exposed: over time, and in percent of each GPU's time",
+    "Communication that compute hides or leaves exposed: over time, and in percent of the time of each rank's GPU",
     """
 Communication is time in NCCL kernels. The value Communication is exposed communication; Compute and communication is
 hidden communication. The values with Memory are the same with copies or sets beside them.
-Timeline: one row per rank; dark is idle. If a rank has several GPUs, its row shows the highest of their values.
-Histogram: one row per GPU (Metrics GPUn), in percent of the time from the GPU's first operation to its last; choose
-statistic Time for microseconds.
+Timeline: one row per rank; dark is idle. Histograms: all GPUs (Metrics GPUn), of which the totals are shown, and one
+row per rank, in percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.
+If a rank has several GPUs, its row shows the highest of their values, and idle where no GPU does anything; the button
+with a sigma shows the row of each GPU.
 """,
     activity_of_ranks(),
-    Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=8),
+    Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=max(IN_IDLE), only_totals=True),
+    Histogram("Activity of the GPU of each rank [%]", activity_or_idle_of_ranks(), "% Time", maximum=max(IN_IDLE)),
 )
 
 # Two columns for each power of ten of ns: gaps last from 10 ns to 10^10 ns (10 s).
-_gap_decades = idle_stretches("log10 of the idle stretch [ns]", GRADIENT, top=(logarithm(10),))
+_GAP_NAME = "log10 of the idle stretch [ns]"
+_gap_decades = idle_stretches(_GAP_NAME, GRADIENT, top=(logarithm(10),))
+_gap_decades_of_ranks = idle_stretches(
+    f"{_GAP_NAME} of each rank", GRADIENT, level=TASK, above=MAXIMUM, top=(JOINED, logarithm(10))
+)
+
+
+def _count_gaps(name: str, control: View) -> Histogram:
+    return Histogram(name, control, "# Bursts", maximum=11, delta=0.5, only_totals=control.level != TASK)
+
+
 ANALYSIS.add(
     "gap_histogram",
-    "Number of idle gaps of each GPU by length, in classes 1-3 us, 3-10 us, 10-32 us, ...",
+    "Number of idle gaps of each rank's GPU by length, in classes 1-3 us, 3-10 us, 10-32 us, ...",
     """
-One row per GPU (Metrics GPUn). A column is a class of lengths, two for each power of ten. It is labelled with the
-logarithm (base 10) of the length in nanoseconds: [3.0..3.5) is 1 to 3.2 us, [3.5..4.0) is 3.2 to 10 us, [6.0..6.5) is
-1 to 3.2 ms. Choose statistic Time to see which lengths cost most. Gaps shorter than 10 ns are not counted.
+First histogram: all GPUs (Metrics GPUn), of which the totals are shown; the button with a sigma shows the row of each
+GPU. Second histogram: one row per rank. If a rank has several GPUs, it counts the longest of their gaps at each time,
+and not those within a longer one.
+A column is a class of lengths, two for each power of ten. It is labelled with the logarithm (base 10) of the length in
+nanoseconds: [3.0..3.5) is 1 to 3.2 us, [3.5..4.0) is 3.2 to 10 us, [6.0..6.5) is 1 to 3.2 ms. Choose statistic Time to
+see which lengths cost most. Gaps shorter than 10 ns are not counted.
 analysis/gpu-gaps defines a gap and shows when gaps occur.
 """,
-    Histogram("Idle stretches by log10 of ns", _gap_decades, "# Bursts", maximum=11, delta=0.5),
+    _count_gaps("Idle stretches of each GPU by log10 of ns", _gap_decades),
+    _count_gaps("Idle stretches of each rank by log10 of ns", _gap_decades_of_ranks),
 )
 
 # A sample is a point, and the time until the next sample is a burst of the window. Where idle time starts or ends, it
@@ -190,6 +211,7 @@ ANALYSIS.add(
     """
 One row per stream, one column per kernel name. Each row adds up to 100: the time of the stream in compute kernels.
 Choose statistic % Window Time for the share of the trace, Time for microseconds, # Bursts for the number of kernels.
+Streams have rows of their own, since a row of a rank could only show one of the kernels that overlap.
 """,
     Histogram("Time in kernels [%]", names("Compute kernels", only(types.KERNEL)), "% Time", maximum=MOST_NAMES),
 )
@@ -200,7 +222,8 @@ ANALYSIS.add(
     "Time of each stream by class of kernel: matrix products by precision, attention, NCCL, ... (%)",
     """
 Timeline and histogram. The class of a kernel follows from its name. Each row of the histogram adds up to 100: the time
-of the stream in kernels. Choose statistic Time for microseconds, # Bursts for the number of kernels.
+of the stream in kernels. Choose statistic Time for microseconds, # Bursts for the number of kernels. Streams have rows
+of their own, since a row of a rank could only show one of the kernels that overlap, such as NCCL or compute.
 Matrix products (GEMM) are blue, NCCL is orange, and classes that move data are purple.
 """,
     _class,
@@ -248,7 +271,8 @@ stream by delay, in classes 1-3 us, 3-10 us, 10-32 us, ... A column is labelled 
 delay in nanoseconds: [3.0..3.5) is 1 to 3.2 us, [6.0..6.5) is 1 to 3.2 ms.
 A delay of some microseconds is the latency of a launch. A longer one means that the kernel waited for work before it
 in its stream, or for another stream. Kernels that started before their call returned have no delay and are not shown,
-nor are kernels without a call in the trace. Delays shorter than 10 ns are not in the histogram.
+nor are kernels without a call in the trace. Delays shorter than 10 ns are not in the histogram. Streams have rows of
+their own, since kernels of a rank that overlap can only be counted apart.
 """,
     _queue_delay,
     Histogram("Kernels by log10 of the queue delay in ns", _delay_decades, "# Bursts", maximum=11, delta=0.5),
@@ -258,16 +282,22 @@ nor are kernels without a call in the trace. Delays shorter than 10 ns are not i
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
-def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
-    """Return a histogram of the time (ms) of these operations by kind of memory.
+def _in_operations(name: str, operations: tuple[int, ...], **properties: Any) -> Window:
+    return Window(name, FLAG, events=only(types.MEMORY_OPERATION), thread=one_of(*operations), **properties)
 
-    An operation that has a kind has an event of it at its start, and none that resets it at its end.
+
+def _make_memory_kind(name: str, event_type: EventType, operations: tuple[int, ...]) -> Histogram:
+    """Return a histogram of the time (ms) of these operations by kind of memory, with a row for each rank.
+
+    An operation that has a kind has an event of it at its start, and none that resets it at its end. The time of
+    operations that overlap adds up.
     """
     look = codes(palette.MEMORY_KINDS)
     kind = Window(event_type.label, look, events=only(event_type))
-    within = Window("In a memory operation", FLAG, events=only(types.MEMORY_OPERATION), thread=one_of(*operations))
-    control = product(f"{event_type.label}, while it lasts", look, kind, within, units=MILLISECONDS)
-    return Histogram(name, control, "Time", maximum=len(palette.MEMORY_KINDS) - 1)
+    within = _in_operations("In a memory operation", operations)
+    running = _in_operations("Memory operations at a time", operations, level=TASK, units=MILLISECONDS)
+    control = product(f"{event_type.label}, while it lasts", look, kind, within, level=TASK, above=MAXIMUM)
+    return Histogram(name, control, "Integral", maximum=len(palette.MEMORY_KINDS) - 1, data=running)
 
 
 _OPERATIONS = tuple(types.MEMORY_OPERATION.values or {})
@@ -275,18 +305,19 @@ _COPIES = tuple(value for value in _OPERATIONS if value != 6)  # a set copies fr
 _size = Window("log2 of the size [bytes]", GRADIENT, events=only(types.MEMORY_BYTES), top=(logarithm(2),))
 ANALYSIS.add(
     "memcpy_sizes",
-    "Copies and sets of each stream: time by kind of memory (pageable, pinned, ...), and number by size",
+    "Copies and sets: number by size of each stream, and time of each rank by kind of memory (pageable, pinned, ...)",
     """
-Three histograms with one row per stream. Two show the time of the operations (ms) by the kind of memory that they copy
-to and that they copy from; choose # Bursts to count them. Copies between device and pageable memory are slower than
-those with pinned memory, and their calls wait.
-The third shows the number of operations by size, in powers of two of bytes: column 10 is 1 to 2 KiB, column 20 is 1 to
-2 MiB. Choose statistic Time to see which sizes cost most. Operations of less than 2 bytes are not counted. Bandwidths
-are in basics/memory_operations.
+First histogram: number of operations by size, in powers of two of bytes: column 10 is 1 to 2 KiB, column 20 is 1 to 2
+MiB. It has one row per stream, since operations of a rank that overlap can only be counted apart. Choose statistic Time
+to see which sizes cost most. Operations of less than 2 bytes are not counted.
+Second and third histogram: time of the operations of each rank (ms) by the kind of memory that they copy to and that
+they copy from. The time of operations that overlap adds up; where their kinds differ, all of it is in the last of their
+columns. Copies between device and pageable memory are slower than those with pinned memory, and their calls wait.
+Bandwidths are in basics/memory_operations.
 """,
+    Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
     _make_memory_kind("Time by kind of memory copied to [ms]", types.MEMORY_DESTINATION_KIND, _OPERATIONS),
     _make_memory_kind("Time by kind of memory copied from [ms]", types.MEMORY_SOURCE_KIND, _COPIES),
-    Histogram("Memory operations by log2 of bytes", _size, "# Bursts", maximum=50),
 )
 
 # ---- iterations ------------------------------------------------------------------------------------------------------

@@ -5,8 +5,11 @@ Their files are in the folder `analysis`, where users look for them, after those
 
 from __future__ import annotations
 
+from typing import Any
+
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
+    MAXIMUM,
     MILLISECONDS,
     SIGN,
     TASK,
@@ -36,14 +39,15 @@ def _make_bytes() -> Derived:
     return Derived("NCCL bytes", GRADIENT, operation="add", first=messages, second=collective)
 
 
-def _count_streams(name: str, events: Events, *top: Function) -> Window:
+def _count_streams(name: str, events: Events, *top: Function, **properties: Any) -> Window:
     """Count the streams of a rank that are in one of these kernels."""
-    return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top)
+    return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top, **properties)
 
 
 # Calls are counted, and their bytes summed, by name where they start: each start is one burst, even if calls nest.
 _begins = Window("NCCL calls", codes(palette.NAMES), events=NCCL_RANGES)
-_kernel_names = names("NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
+_kernel_names = names("NCCL kernels of each rank", only(types.NCCL_KERNEL), level=TASK, above=MAXIMUM)
+_running = _count_streams("NCCL kernels at a time", only(types.NCCL_KERNEL), units=MILLISECONDS)
 _computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
 _communicating = _count_streams("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
 _beside = product(
@@ -53,16 +57,18 @@ _beside = product(
 COMMUNICATION = Folder("analysis")
 COMMUNICATION.add(
     "nccl_calls_2dh",
-    "NCCL calls by operation: number, bytes, and time in kernels, of each host thread and stream",
+    "NCCL calls of each host thread by operation: number and bytes; and time of each rank in NCCL kernels by name",
     """
-Three histograms. Number of calls of each host thread by operation. Bytes of the same calls: the message of a
-collective, or what is sent and received (needs NCCL's payload in the trace). Time of each stream in NCCL kernels by
-name (ms): this is the time that communication takes, since calls return earlier. The operations are those of the NVTX
-domain NCCL.
+First histogram: bytes of the calls of each host thread: the message of a collective, or what is sent and received
+(needs NCCL's payload in the trace). Second histogram: number of the calls. Both have one row per host thread, since
+calls of a rank that overlap can only be counted apart. The operations are those of the NVTX domain NCCL.
+Third histogram: time of each rank in NCCL kernels by name (ms). This is the time that communication takes, waiting for
+other ranks included, since calls return earlier. The time of kernels that overlap adds up; where their names differ,
+all of it is in the last of their columns.
 """,
-    Histogram("Time in NCCL kernels [ms]", _kernel_names, "Time", maximum=MOST_NAMES),
     Histogram("Bytes of NCCL calls", _begins, "Sum bursts", maximum=MOST_NAMES, data=_make_bytes()),
     Histogram("Number of NCCL calls", _begins, "# Bursts", maximum=MOST_NAMES),
+    Histogram("Time of each rank in NCCL kernels [ms]", _kernel_names, "Integral", maximum=MOST_NAMES, data=_running),
 )
 
 COMMUNICATION.add(

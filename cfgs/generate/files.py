@@ -28,7 +28,8 @@ Paraver asks whether to continue. The description at the top of the file explain
 definitions. wxParaver shows it when you select the file.
 
 Most windows have one row per thread, stream and GPU. To see only some rows, choose Select Objects in the window's menu
-and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs.
+and enter a regular expression: `CUDA` for streams, `Metrics` for GPUs, `^r2 ` for the host threads of rank 2. Most
+tables of what GPUs do have one row per rank; `paramedir` prints the last table of a preset.
 
 ## Menus of wxParaver
 

@@ -105,6 +105,20 @@ def activity_of_ranks() -> Window:
     )
 
 
+def activity_or_idle_of_ranks() -> Window:
+    """Show the activity of each rank's GPU. If a rank has several, show their highest value, but idle as the lowest."""
+    low, (idle,) = 0.5, IN_IDLE  # between 0, of the rows that are no GPUs, and the lowest activity
+    return Window(
+        "Activity of the GPU of each rank, or idle",
+        codes(palette.GPU_ACTIVITY, ANY_DRAW),
+        events=only(types.GPU_ACTIVITY),
+        compose=function("Translate", (idle, low)),
+        level=TASK,
+        above=MAXIMUM,
+        top=(function("Translate", (low, idle)),),
+    )
+
+
 def activity_with_waits() -> Window:
     """Show the activity of each GPU with waiting apart, on the rows of GPUs."""
     look = codes(palette.GPU_WAITS, ANY_DRAW)

@@ -10,6 +10,8 @@ from cfgs.generate.paraver_cfg import (
     SIGN,
     TASK,
     Folder,
+    Function,
+    Histogram,
     Window,
     divided,
     only,
@@ -41,12 +43,18 @@ def _make_ranges_on_gpu(name: str, lane: int) -> Window:
     return names(name, only(event_type, families.NVTX_DEFAULT + event_type.number))
 
 
-def _make_memory_level(name: str, kind: str) -> Window:
+def _make_memory_level(name: str, kind: str, *top: Function) -> Window:
+    """Show the memory of a kind that each rank has in use, in MiB.
+
+    Paraver fits the scale from the least level but 0 to the greatest.
+    """
     (event_type,) = (level for level in types.MEMORY_LEVELS if level.label.endswith(f": {kind}"))
-    return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB),))
+    return Window(name, GRADIENT, events=only(event_type), level=TASK, top=(divided(_MIB), *top))
 
 
 _second_lane = _make_ranges_on_gpu("NVTX ranges on streams, second lane", 1)
+_device = _make_memory_level("Device memory in use [MiB]", "device")
+_has_device = _make_memory_level("Has device memory in use", "device", SIGN)
 _pinned = _make_memory_level("Pinned host memory in use [MiB]", "pinned")
 _managed = _make_memory_level("Managed memory in use [MiB]", "managed")
 
@@ -155,16 +163,20 @@ properties, and select the rows Metrics.
 
 VIEWS.add(
     "memory_level",
-    "CUDA memory that each rank has in use over time (MiB): device, pinned and managed",
+    "CUDA memory that each rank has in use (MiB): device, pinned and managed over time, and peak of device memory",
     """
-First window: device memory. Second window: pinned host memory. Third window: managed memory. Each row is the sum over
-all GPUs of the rank. The level is what the process has reserved: allocators of frameworks take memory from CUDA in
-large blocks.
+First window: device memory. Second window: pinned host memory. Third window: managed memory. Histogram: peak of device
+memory of each rank. Each row is the sum over all GPUs of the rank.
+Colours run from the lowest level in the trace (green) to the highest (blue), which can be near each other: the
+histogram and the information panel have the amounts. One colour means that no level changes and that all are equal.
+Dark is no memory in use, or time before the capture of the rank. The level is what the process has reserved: allocators
+of frameworks take memory from CUDA in large blocks, so that it changes rarely after the first step.
 Needs --cuda-memory-usage=true when profiling.
 """,
-    _make_memory_level("Device memory in use [MiB]", "device"),
+    _device,
     _pinned,
     _managed,
+    Histogram("Peak of device memory [MiB]", _has_device, "Maximum", maximum=1, data=_device),
     hidden_first=(_managed, _pinned),
 )
 

@@ -173,12 +173,19 @@ WAITS.add(
 Exposed communication is time in NCCL kernels while the GPU computes nothing. Rust is waiting for a rank, which a better
 balance would save. Orange is moving data, which a faster network or more overlap would save. Pale orange could not be
 split.
-Timeline and first histogram: one row per rank. If a rank has several GPUs, its row shows the highest of their values.
-Second histogram: one row per GPU (Metrics GPUn) with everything it does, in percent of the time from its first
-operation to its last; hidden communication is in the columns of compute. views/per_gpu_waits shows the same over time.
+Timeline and second histogram: one row per rank. If a rank has several GPUs, its row shows the highest of their values.
+First histogram: everything that the GPUs (Metrics GPUn) do, in percent of the time from the first operation to the
+last; hidden communication is in the columns of compute. It shows the totals; the button with a sigma shows the row of
+each GPU. views/per_gpu_waits shows the same over time.
 """,
     _exposed,
-    Histogram("Activity of each GPU, with waits [%]", activity_with_waits(), "% Time", maximum=max(types.GPU_WAITS)),
+    Histogram(
+        "Activity of each GPU, with waits [%]",
+        activity_with_waits(),
+        "% Time",
+        maximum=max(types.GPU_WAITS),
+        only_totals=True,
+    ),
     Histogram("Exposed communication of each rank [ms]", _exposed, "Time", minimum=GPU_MOVING, maximum=GPU_NOT_SPLIT),
 )
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
+import subprocess
 from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +24,9 @@ pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
 NCCL_CALL = 9500
+PARAMEDIR = shutil.which("paramedir")
+
+Key = TypeVar("Key", bound=Hashable)
 
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
@@ -70,7 +79,7 @@ def list_gap_lengths(of_gpu: pd.DataFrame) -> list[int]:
     return [end - begin for begin, end in find_gaps(of_gpu)]
 
 
-def drop_zeros(numbers: dict[int, int]) -> dict[int, int]:
+def drop_zeros(numbers: Mapping[Key, int]) -> dict[Key, int]:
     return {key: value for key, value in numbers.items() if value}
 
 
@@ -80,6 +89,30 @@ def group_gpus_by_task(translated: Translated, operations: pd.DataFrame) -> dict
     for row, of_gpu in operations.groupby("gpu_row"):
         gpus.setdefault(translated.trace.task_of_row[row] - 1, []).append(of_gpu)
     return gpus
+
+
+def sweep(spans: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """Return begin, end, highest value and number of the spans (begin, end, value) that hold each piece of time."""
+    ordered = sorted(span for span in spans if span[1] > span[0])
+    times = sorted({time for begin, end, _ in ordered for time in (begin, end)})
+    held: list[tuple[int, int, int]] = []
+    following = 0
+    for low, high in pairwise(times):
+        held = [span for span in held if span[1] > low]
+        while following < len(ordered) and ordered[following][0] == low:
+            held.append(ordered[following])
+            following += 1
+        if held:
+            yield low, high, max(value for *_, value in held), len(held)
+
+
+def sum_by_highest(operations: pd.DataFrame, value: str) -> dict[tuple[int, int], int]:
+    """Return the sum of the durations (ns) by task and value; where operations overlap, the highest value has all."""
+    time: Counter[tuple[int, int]] = Counter()
+    for task, of_task in operations.groupby("task"):
+        for low, high, highest, number in sweep(zip(of_task["begin"], of_task["end"], of_task[value], strict=True)):
+            time[int(task), int(highest)] += number * (high - low)
+    return drop_zeros(time)
 
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
@@ -99,10 +132,15 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
     assert integrate(evaluate_preset(translated, preset).windows[-1]) == drop_zeros(expected)
 
 
-def test_useful_time_of_each_gpu_in_the_histogram(translated: Translated, operations: pd.DataFrame) -> None:
+def test_useful_time_of_the_gpus_of_each_rank_in_the_histogram(
+    translated: Translated, operations: pd.DataFrame
+) -> None:
     (histogram,) = evaluate_preset(translated, "analysis/gpu_useful_sumtime_2dh").histograms
-    useful = {row: round(sum(cells) * 10**6) for row, cells in enumerate(histogram.cells) if any(cells)}
-    expected = {row: sum_lengths(unite(g[g["kind"] == COMPUTE])) for row, g in operations.groupby("gpu_row")}
+    useful = {task: round(sum(cells) * 10**6) for task, cells in enumerate(histogram.cells) if any(cells)}
+    expected = {
+        task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"] == COMPUTE])) for of_gpu in gpus)
+        for task, gpus in group_gpus_by_task(translated, operations).items()
+    }
     assert useful == drop_zeros(expected)
 
 
@@ -123,12 +161,23 @@ def test_each_gap_is_shown_with_its_length(translated: Translated, operations: p
         )
 
 
+def count_by_half_decades(lengths: Iterable[int]) -> dict[float, int]:
+    return Counter(math.floor(2 * math.log10(length)) / 2 for length in lengths if length >= 10)
+
+
 def test_number_of_gaps_by_length(translated: Translated, operations: pd.DataFrame) -> None:
-    (histogram,) = evaluate_preset(translated, "analysis/gap_histogram").histograms
+    of_gpus, of_ranks = (
+        [{half: int(count) for half, count in row.items() if count} for _, row in histogram.frame.iterrows()]
+        for histogram in evaluate_preset(translated, "analysis/gap_histogram").histograms
+    )
     for row, of_gpu in operations.groupby("gpu_row"):
-        halves = Counter(math.floor(2 * math.log10(gap)) / 2 for gap in list_gap_lengths(of_gpu) if gap >= 10)
-        counts = histogram.frame.iloc[row]
-        assert {half: int(count) for half, count in counts.items() if count} == halves
+        assert of_gpus[row] == count_by_half_decades(list_gap_lengths(of_gpu))
+    assert len(of_ranks) == len(translated.trace.threads)
+    for task, gpus in group_gpus_by_task(translated, operations).items():
+        gaps = [(*gap, gap[1] - gap[0]) for of_gpu in gpus for gap in find_gaps(of_gpu)]
+        longest = [(value, begin, end) for begin, end, value, _ in sweep(gaps)]
+        runs = [value for i, (value, begin, _) in enumerate(longest) if i == 0 or longest[i - 1][::2] != (value, begin)]
+        assert of_ranks[task] == count_by_half_decades(runs)
 
 
 def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFrame) -> None:
@@ -142,8 +191,7 @@ def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFra
 
 def test_overlap_of_communication_and_compute(translated: Translated, operations: pd.DataFrame) -> None:
     evaluated = evaluate_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
-    of_gpus = evaluated.windows[-1]
-    assert of_gpus.level == "thread"
+    (of_gpus,) = (window for window in evaluated.windows if window.level == "thread")
     time = sum_time_by_value(of_gpus)
     cells = evaluated.histograms[0].frame
     for row, of_gpu in operations.groupby("gpu_row"):
@@ -159,6 +207,19 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
         whole = sum(ns for (at, _), ns in time.items() if at == row)
         percents = sorted(100 * ns / whole for (at, _), ns in time.items() if at == row)
         assert sorted(cell for cell in cells.iloc[row] if cell) == pytest.approx(percents, rel=1e-12)
+
+    of_ranks = evaluated.histograms[1].frame
+    assert len(of_ranks) == len(translated.trace.threads)
+    for task, gpus in group_gpus_by_task(translated, operations).items():
+        rows = [of_gpu["gpu_row"].iloc[0] for of_gpu in gpus]
+        shown = of_gpus.bursts[of_gpus.bursts["object"].isin(rows) & (of_gpus.bursts["value"] != 0)]
+        ranked = [(b.begin, b.end, 0 if b.value == 8 else int(b.value)) for b in shown.itertuples()]
+        time_of_task: Counter[int] = Counter()
+        for low, high, value, _ in sweep(ranked):
+            time_of_task[value or 8] += high - low
+        whole = sum(time_of_task.values())
+        found = {value: of_ranks.iloc[task][value] for value in of_ranks.columns if of_ranks.iloc[task][value]}
+        assert found == pytest.approx({value: 100 * ns / whole for value, ns in time_of_task.items()}, rel=1e-9)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -199,15 +260,19 @@ def test_number_of_queue_delays(translated: Translated, operations: pd.DataFrame
     assert {row: int(count) for row, count in enumerate(counted) if count} == expected
 
 
-def test_copies_by_size_and_time_by_kind_of_memory(translated: Translated, operations: pd.DataFrame) -> None:
-    *kinds, sizes = evaluate_preset(translated, "analysis/memcpy_sizes").histograms
+def test_copies_by_size(translated: Translated, operations: pd.DataFrame) -> None:
+    sizes, *_ = evaluate_preset(translated, "analysis/memcpy_sizes").histograms
     copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
     expected = copies[copies["bytes"] >= 2].groupby("row").size().to_dict()
     assert {row: int(count) for row, count in enumerate(sizes.frame.sum(axis=1)) if count} == expected
-    of_memcpy = copies[copies["table"] == "MEMCPY"]
-    time = (of_memcpy["end"] - of_memcpy["begin"]).groupby(of_memcpy["row"]).sum().to_dict()
-    copied_from = kinds[1].frame.sum(axis=1) if len(kinds[1].frame.columns) else pd.Series(dtype=float)
-    assert {row: round(ms * 10**6) for row, ms in enumerate(copied_from) if ms} == drop_zeros(time)
+
+
+def test_time_of_copies_adds_up_over_the_streams_of_each_rank(translated: Translated, operations: pd.DataFrame) -> None:
+    copied_from = evaluate_preset(translated, "analysis/memcpy_sizes").histograms[-1].frame
+    copies = operations[operations["table"] == "MEMCPY"]
+    time = (copies["end"] - copies["begin"]).groupby(copies["task"]).sum().to_dict()
+    summed = copied_from.sum(axis=1) if len(copied_from.columns) else pd.Series(dtype=float)
+    assert {task: round(ms * 10**6) for task, ms in enumerate(summed) if ms} == drop_zeros(time)
 
 
 # ---- iterations ------------------------------------------------------------------------------------------------------
@@ -252,7 +317,7 @@ def test_share_of_each_kernel_in_the_time_of_its_stream(translated: Translated, 
     assert label_cells(translated, histogram, KERNEL) == pytest.approx(compute_shares(time[time > 0]), rel=1e-9)
 
 
-@pytest.mark.parametrize(("which", "column", "event_type"), [(0, "dstKind", 63000211), (1, "srcKind", 63000210)])
+@pytest.mark.parametrize(("which", "column", "event_type"), [(1, "dstKind", 63000211), (2, "srcKind", 63000210)])
 def test_time_of_copies_by_kind_of_memory(
     translated: Translated, operations: pd.DataFrame, which: int, column: str, event_type: int
 ) -> None:
@@ -261,37 +326,55 @@ def test_time_of_copies_by_kind_of_memory(
     for report in translated.objects.reports:
         for table in ("MEMCPY", "MEMSET"):
             if report.has(f"CUPTI_ACTIVITY_KIND_{table}"):
-                of_table = {"MEMCPY": column, "MEMSET": "memKind" if which == 0 else "NULL"}[table]
+                of_table = {"MEMCPY": column, "MEMSET": "memKind" if which == 1 else "NULL"}[table]
                 kinds += [row for (row,) in report.connection.execute(
                     f"SELECT {of_table} FROM CUPTI_ACTIVITY_KIND_{table} ORDER BY rowid"
                 )]  # fmt: skip
     copies = operations[operations["table"].isin(("MEMCPY", "MEMSET"))]
-    labels = {
-        0: "Pageable",
-        1: "Pinned",
-        2: "Device",
-        3: "Array",
-        4: "Managed",
-        5: "Device static",
-        6: "Managed static",
-    }
     assert len(kinds) == len(copies)
-    copies = copies.assign(memory=[None if kind is None else labels.get(kind, "Unknown") for kind in kinds])
-    copies = copies.dropna(subset=["memory"])
-    time = (copies["end"] - copies["begin"]).groupby([copies["row"], copies["memory"]]).sum()
-    cells = label_cells(translated, histogram, event_type)
-    assert {key: round(ms * 10**6) for key, ms in cells.items()} == {key: ns for key, ns in time.items() if ns}
+    # Values are those of CUPTI plus one; kinds that it does not document are the last.
+    copies = copies.assign(memory=[None if kind is None else kind + 1 if kind < 7 else 8 for kind in kinds])
+    expected = sum_by_highest(copies.dropna(subset=["memory"]), "memory")
+    labels = {value: label for value, label in translated.trace.values.get(event_type, {}).items() if value}
+    cells = {key: round(ms * 10**6) for key, ms in label_cells(translated, histogram, event_type).items()}
+    assert cells == {(task, labels[value]): ns for (task, value), ns in expected.items()}
 
 
 def test_number_of_nccl_calls_and_time_of_nccl_kernels_by_name(
     translated: Translated, operations: pd.DataFrame
 ) -> None:
-    time, _, number = evaluate_preset(translated, "analysis/nccl_calls_2dh").histograms
+    _, number, time = evaluate_preset(translated, "analysis/nccl_calls_2dh").histograms
     calls = translated.nvtx[(translated.nvtx["domain"] == "NCCL") & (translated.nvtx["style"] == "push/pop")]
     calls = calls[calls["end"] > calls["begin"]]
     expected = calls.groupby(["row", "name"]).size().to_dict()
     assert label_cells(translated, number, NCCL_CALL) == expected
     nccl = operations[operations["kind"] == COMMUNICATION]
-    of_name = (nccl["end"] - nccl["begin"]).groupby([nccl["row"], nccl["name"]]).sum().to_dict()
+    names = translated.trace.values.get(NCCL_KERNEL, {})
+    value_of_name = {name: value for value, name in names.items()}
+    of_value = sum_by_highest(nccl.assign(value=nccl["name"].map(value_of_name)), "value")
     cells = label_cells(translated, time, NCCL_KERNEL)
-    assert {key: round(ms * 10**6) for key, ms in cells.items()} == of_name
+    assert {key: round(ms * 10**6) for key, ms in cells.items()} == {
+        (task, names[value]): ns for (task, value), ns in of_value.items()
+    }
+
+
+# ---- by rank, in Paraver's own program -------------------------------------------------------------------------------
+
+BY_RANK = ["gpu_useful_sumtime_2dh", "overlap-communication-compute-2dh-timeline", "gap_histogram", "memcpy_sizes"]
+BY_RANK += ["nccl_calls_2dh", "exposed_communication"]
+
+
+@pytest.mark.skipif(PARAMEDIR is None, reason="paramedir is not installed")
+def test_paramedir_prints_a_row_for_each_rank(translated: Translated, tmp_path: Path) -> None:
+    """It prints the last table of a preset."""
+    wanted = [argument for name in BY_RANK for argument in (REPOSITORY / f"cfgs/analysis/{name}.cfg", tmp_path / name)]
+    command = [str(PARAMEDIR), "-npr", str(translated.trace.path), *map(str, wanted)]
+    subprocess.run(command, capture_output=True, cwd=tmp_path, check=True)
+    for name in BY_RANK:
+        _, *lines = [line.split("\t") for line in (tmp_path / name).read_text().splitlines()]
+        rows = lines[: lines.index([""])]
+        assert [label for label, *_ in rows] == translated.trace.names["TASK"]
+        printed = [[float(cell) for cell in cells if cell and float(cell)] for _, *cells in rows]
+        last = evaluate_preset(translated, f"analysis/{name}").histograms[-1]
+        for found, expected in zip(printed, last.cells, strict=True):
+            assert found == pytest.approx([cell for cell in expected if cell], rel=1e-6), name

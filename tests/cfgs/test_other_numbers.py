@@ -93,3 +93,18 @@ def test_page_faults_and_contexts_of_a_real_report(tmp_path: Path) -> None:
     assert set(contexts["value"]) <= set(trace.values[63000250])
     turns = report.sql("SELECT tag, timestamp FROM GPU_CONTEXT_SWITCH_EVENTS WHERE tag IN (7, 8)")
     assert len(turns) and contexts["length"].sum() <= turns["timestamp"].max() - turns["timestamp"].min()
+
+
+def test_peak_of_the_device_memory_of_each_rank(tmp_path: Path) -> None:
+    reports = [REPOSITORY / f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)]
+    trace, _ = translate_reports(reports, tmp_path / "x.prv", "kernels,cuda_memory")
+    (histogram,) = evaluate_preset(trace, "views/memory_level").histograms
+    expected = []
+    for report in reports:
+        changes = Report(report).sql(
+            """SELECT start, CASE memoryOperationType WHEN 0 THEN bytes ELSE -bytes END AS bytes
+            FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE memKind = 2 ORDER BY start"""
+        )
+        expected.append(changes.groupby("start")["bytes"].sum().cumsum().max() / 2**20)
+    assert trace.names["TASK"] == [f"rank {rank}" for rank in range(4)] and min(expected) > 1000
+    assert histogram.cells.max(axis=1).tolist() == pytest.approx(expected, rel=1e-12)

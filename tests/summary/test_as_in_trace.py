@@ -70,7 +70,8 @@ def test_time_in_each_activity_is_what_the_presets_show(both: Both) -> None:
     active = both.preset("analysis/gpu_active").windows[-1].bursts
     useful = both.preset("analysis/gpu_useful").windows[-1].bursts
     gaps = both.preset("analysis/gpu-gaps").windows[-1].bursts
-    overlap = both.preset("analysis/overlap-communication-compute-2dh-timeline").windows[-1].bursts
+    windows = both.preset("analysis/overlap-communication-compute-2dh-timeline").windows
+    overlap = next(window for window in windows if window.level == "thread").bursts
     rows = [i for i, name in enumerate(both.trace.names["THREAD"]) if name.startswith("Metrics GPU")]
     assert len(both.tasks) == len(set(both.tasks)) == len(both.found.gpus)
     for gpu, task in zip(both.found.gpus, both.tasks, strict=True):
