@@ -18,7 +18,8 @@ from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
-from nsys2prv_ng.report.metadata import FARTHEST
+from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
+from nsys2prv_ng.report.schema_version import describe_payload_remedy
 
 AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
 WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
@@ -26,11 +27,16 @@ WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
 
 @dataclass(frozen=True)
 class ReportClock:
-    """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence."""
+    """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence.
+
+    `clock`: the clock of its times, the same for all reports of a node; `schema_version`: that of its export.
+    """
 
     node: int
     utc_of_zero: int | None
     evidence: Evidence = field(default_factory=Evidence)
+    clock: str = SYSTEM
+    schema_version: str = ""
 
 
 def parse_alignment(text: str) -> str | Path:
@@ -71,16 +77,20 @@ def align_clocks(
     read or says something impossible.
     """
     base, offsets = find_offsets(reports)
+    clocks = {names[report.node]: report.clock for report in reports}
+    nodes = [NodeClock(name, clock=clocks.get(name, SYSTEM)) for name in names]
     if way == NONE:  # every report starts at 0
-        return Alignment(NONE, base, [NodeClock(name) for name in names]), [ClockMap() for _ in reports]
-    alignment = Alignment(PLAIN_UTC, base, [NodeClock(name) for name in names])
+        return Alignment(NONE, base, nodes), [ClockMap() for _ in reports]
+    alignment = Alignment(PLAIN_UTC, base, nodes)
     if isinstance(way, Path):
-        alignment = _read_alignment(way, base, names)
+        alignment = _read_alignment(way, base, nodes)
     if len(names) > 1:
         if matches is None:
             _, matches = match_reports_on_utc(reports)
         if uses_collectives(way):
-            alignment = fit_from_matches(str(way), matches, base, names)
+            alignment = fit_from_matches(str(way), matches, base, names, nodes)
+            if matches.unlike:
+                alignment.warnings.append(_warn_of_unlike(matches.unlike, [r.schema_version for r in reports]))
         else:
             _judge(alignment, matches, names)
     corrections = [node.correction for node in alignment.nodes]
@@ -90,31 +100,53 @@ def align_clocks(
     return alignment, maps
 
 
-def _read_alignment(path: Path, base: int, names: Sequence[str]) -> Alignment:
+def _read_alignment(path: Path, base: int, nodes: list[NodeClock]) -> Alignment:
     given = read_table(path)
-    alignment = Alignment(f"file {path}", base, [NodeClock(name, given.get(name, Correction())) for name in names])
-    missing = [name for name in names if name not in given]
+    for node in nodes:
+        node.correction = given.get(node.name, Correction())
+    alignment = Alignment(f"file {path}", base, nodes)
+    missing = [node.name for node in nodes if node.name not in given]
     if missing:
         alignment.warnings.append(f"{path} does not list {_join_some(missing)}: keeping plain UTC there")
     return alignment
 
 
-def fit_from_matches(way: str, matches: Matches, base: int, names: Sequence[str]) -> Alignment:
-    """Fit corrections to matched operations with times on a UTC that counts from `base` (ns)."""
+def fit_from_matches(
+    way: str, matches: Matches, base: int, names: Sequence[str], nodes: list[NodeClock] | None = None
+) -> Alignment:
+    """Fit corrections to matched operations with times on a UTC that counts from `base` (ns).
+
+    `nodes`: the clocks that are corrected, by default uncorrected ones with these names.
+    """
     fits = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
     lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
     before = find_violations(matches, lines)
     lines = _move_to_causality(matches, fits, lines)
-    alignment = Alignment(way, base, [NodeClock(name) for name in names], before, find_violations(matches, lines))
+    nodes = nodes or [NodeClock(name) for name in names]
+    alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
     for fit in fits:
         _describe(alignment, fit, lines)
-    alignment.warnings += _list_warnings(way, fits, alignment.after, names)
-    if matches.unlike:
-        alignment.warnings.append(
-            f"{matches.unlike:,} collectives without payload do not behave like one communicator's: no evidence of the"
-            " clocks; export with --include-blobs=true, or with --include-json=true before schema 3.24"
-        )
+        _compare_clocks(alignment, fit)
+    alignment.warnings += _list_warnings(way, fits, alignment.after, nodes)
     return alignment
+
+
+def _warn_of_unlike(unlike: int, versions: Sequence[str]) -> str:
+    return (
+        f"{unlike:,} collectives without payload do not behave like one communicator's: no evidence of the clocks;"
+        f" {describe_payload_remedy(versions)}"
+    )
+
+
+def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:
+    """Note how far the exported times are from what the operations suggest, where nsys has aligned them itself.
+
+    Two nodes are compared by one clock only.
+    """
+    nodes = [alignment.nodes[domain] for domain in fitted.domains.tolist()]
+    for node, suggested in zip(nodes[1:], fitted.suggested[1:].tolist(), strict=True):
+        if node.clock == nodes[0].clock != SYSTEM:
+            node.suggested = _get_finite(suggested)
 
 
 def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
@@ -135,6 +167,7 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
             node.bound = _get_finite(fit.bound[i] + apart[i])
             node.collectives = int(fit.operations[i])
             node.reference = alignment.nodes[int(fit.domains[0])].name
+        _compare_clocks(alignment, fit)
     alignment.before = find_violations(matches, Lines(zeros, zeros, zeros))
     alignment.after = find_violations(matches, given)
 
@@ -174,25 +207,29 @@ def _get_finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, names: Sequence[str]) -> list[str]:
+def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, nodes: Sequence[NodeClock]) -> list[str]:
     warnings = []
+    names = [node.name for node in nodes]
+    clocks = sorted({node.clock for node in nodes})
+    plain = clocks[0] if len(clocks) == 1 else "exported times"
     connected = {int(domain) for fit in fits for domain in fit.domains}
     alone = [name for domain, name in enumerate(names) if domain not in connected]
     if alone:
         verb = "shares" if len(alone) == 1 else "share"
         warnings.append(
             f"{_join_some(alone)} {verb} no collective with another node, nor enough messages in both directions:"
-            " aligned by UTC only"
+            f" aligned by {plain} only"
         )
     if len(fits) > 1:
         warnings.append(
-            f"the nodes form {len(fits)} groups that share nothing to align by: UTC only between the groups"
+            f"the nodes form {len(fits)} groups that share nothing to align by: {plain} only between the groups"
         )
     for fit in fits:
         if not fit.held_out and way == AUTO:
-            nodes = _join_some([names[d] for d in fit.domains.tolist()])
+            members = _join_some([names[d] for d in fit.domains.tolist()])
             warnings.append(
-                f"too few collectives on {nodes} to validate a clock fit; keeping UTC; align by collectives to force it"
+                f"too few collectives on {members} to validate a clock fit; keeping {plain};"
+                " align by collectives to force it"
             )
     if after.broken:
         warnings.append(

@@ -10,7 +10,7 @@ from pathlib import Path
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.report.metadata import FARTHEST
+from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table
 
@@ -31,6 +31,8 @@ class NodeClock:
 
     name: str
     correction: Correction = field(default_factory=Correction)
+    clock: str = SYSTEM
+    """The clock of its times as exported: one of those of report/exported_times.py."""
     model: str = ""
     """Part of its clock that was corrected by collectives; empty where it was not fitted."""
     reference: str = ""
@@ -43,6 +45,8 @@ class NodeClock:
     """Operations that were compared: collectives, and messages in both directions by two."""
     median: float | None = None
     percentile_95: float | None = None
+    suggested: float | None = None
+    """Largest correction that the operations suggest to times that nsys has aligned itself, made or not."""
 
     @property
     def offset_us(self) -> float:
@@ -79,6 +83,7 @@ class Alignment:
             "nodes": [
                 {
                     "name": node.name,
+                    "clock": node.clock,
                     "model": node.model,
                     "reference": node.reference,
                     "offset_us": node.offset_us,
@@ -90,6 +95,7 @@ class Alignment:
                     "collectives": node.collectives,
                     "residual_median_us": _scale(node.median, 1e-3),
                     "residual_95_us": _scale(node.percentile_95, 1e-3),
+                    "suggested_us": _scale(node.suggested, 1e-3),
                 }
                 for node in self.nodes
             ],
@@ -101,6 +107,7 @@ class Alignment:
         rows = [(*titles, "")]
         for node in self.nodes:
             is_reference = bool(node.model) and node.name == node.reference
+            uncorrected = "utc" if node.clock == SYSTEM else node.clock
             rows.append(
                 (
                     node.name,
@@ -112,10 +119,10 @@ class Alignment:
                     _format(node.median, 1e-3),
                     _format(node.percentile_95, 1e-3),
                     _format(node.bound, 1e-3),
-                    "reference" if is_reference else node.model or "utc",
+                    "reference" if is_reference else {"": uncorrected, "utc": uncorrected}.get(node.model, node.model),
                 )
             )
-        lines = [*self._describe_agreement(), *format_table(rows, text_last=True)]
+        lines = [*self._describe_agreement(), *format_table(rows, text_last=True), *self._compare_clocks()]
         if self.after.checked:
             lines.append(
                 f"causality broken by {self.before.broken:,} of {self.before.checked:,} collectives and messages"
@@ -132,6 +139,16 @@ class Alignment:
         others = f", {count_noun(unknown, 'node')} not compared" if unknown else ""
         nodes = "all compared nodes" if unknown else "all nodes"
         return [f"clocks of {nodes} are within {max(bounds) / 1000:,.1f} us of the reference (95 % bound){others}"]
+
+    def _compare_clocks(self) -> list[str]:
+        """Return a line for each clock of nsys itself that says how far it is from the fit."""
+        lines = []
+        for clock in sorted({node.clock for node in self.nodes}):
+            apart = [(node.suggested, node.name) for node in self.nodes if node.clock == clock and node.suggested]
+            if apart:
+                largest, name = max(apart)
+                lines.append(f"{clock} and the fit differ by up to {largest / 1000:,.1f} us (on {name})")
+        return lines
 
     def toml(self) -> str:
         """Return a table of all nodes, which `read_table` reads."""

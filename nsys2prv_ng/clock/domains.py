@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import combinations
 
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 
@@ -15,8 +16,9 @@ def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     """Return the index of each report's node, and the names of the nodes.
 
     Reports belong to one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from
-    machines that booted at the same time, where the exports record it. Nodes are in the order of their first report;
-    one that shares its host name with another is named `host (2)` and so on.
+    machines that booted at the same time, where the exports record it; and if their exports have times of one clock.
+    Nodes are in the order of their first report; one that shares its host name with another is named `host (2)` and so
+    on.
     """
     seen: list[Metadata] = []
     index = []
@@ -34,6 +36,10 @@ def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
 
 
 def _are_on_one_node(a: Metadata, b: Metadata) -> bool:
+    return a.clock == b.clock and _are_of_one_machine(a, b)
+
+
+def _are_of_one_machine(a: Metadata, b: Metadata) -> bool:
     hardware_a, hardware_b = a.environment.get("NSYS_HW_ID"), b.environment.get("NSYS_HW_ID")
     if hardware_a or hardware_b:
         return hardware_a == hardware_b
@@ -45,6 +51,27 @@ def _are_on_one_node(a: Metadata, b: Metadata) -> bool:
 _GENERIC = re.compile(
     r"localhost(\..*)?|(.*[-_.])?vm([-_.]?\d+)?|modal|unknown host|\(none\)|debian|ubuntu", re.IGNORECASE
 )
+
+
+def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:
+    """Return a warning if exports of one machine have times of several clocks, so that it is shown as several nodes."""
+    if len({metadata.clock for metadata in reports}) < 2:
+        return []
+    mixed = {a.host for a, b in combinations(_choose_one_each(reports), 2) if _are_of_one_machine(a, b)}
+    return [
+        f"exports of host {host} have times of different clocks, some with --ts-normalize=true: it is shown as several"
+        " nodes; export all of its reports alike"
+        for host in sorted(mixed)
+    ]
+
+
+def _choose_one_each(reports: Sequence[Metadata]) -> list[Metadata]:
+    """Return a report of each node, as `assign_nodes` finds them."""
+    seen: list[Metadata] = []
+    for metadata in reports:
+        if not any(_are_on_one_node(metadata, other) for other in seen):
+            seen.append(metadata)
+    return seen
 
 
 def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:

@@ -75,6 +75,8 @@ class ClockFit:
     """Held-out residual (ns) by model; empty if no block can be held out."""
     half_window: float
     """Half of the time (ns) from the first operation to the last, with `since` in the middle."""
+    suggested: FloatArray
+    """The largest correction (ns) within the window that the operations suggest, made or not."""
     own_error: FloatArray
     """The part of `bound` that is the error of the correction itself, without drift that it does not follow."""
 
@@ -328,6 +330,7 @@ def _describe(
         scale=estimate[0].scale,
         held_out=held_out,
         half_window=problem.half_window,
+        suggested=np.abs(estimate[0].offset) + np.abs(estimate[0].drift),
         own_error=own_error,
     )
 

@@ -18,6 +18,8 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
+from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
+from nsys2prv_ng.report.schema_version import describe_payload_remedy
 from nsys2prv_ng.sources import DERIVED, SOURCES
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
@@ -26,7 +28,7 @@ from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 NO_SOURCE = "no source reads this table"
-NO_PAYLOADS = "the export lacks the payloads of NCCL's calls; export the report with nsys export --include-blobs=true"
+NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
 _TIMES = {"start", "timestamp", "rawTimestamp"}
 """Columns that only tables of events have; the other tables describe something."""
@@ -102,9 +104,10 @@ def _read_contents(database: Database) -> ReportContents:
     )
     tables = {rows.table for source in SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
-    no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name)
+    no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
     if sources[nccl.SOURCE.name] and no_payloads:
-        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[nccl.SOURCE.name], NO_PAYLOADS))
+        why = f"{NO_PAYLOADS}; {describe_payload_remedy([metadata.schema_version])}"
+        not_translated.append(UntranslatedRows("NVTX_EVENTS", sources[nccl.SOURCE.name], why))
     return ReportContents(
         metadata=metadata,
         places=places,
@@ -178,7 +181,8 @@ def _find_untranslated(
     """Return the rows of events that no source reads. Tables that cannot be read do not hinder a translation."""
     declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
     untranslated = []
-    for table in sorted(database.tables - declared - {diagnostics.TABLE}):
+    unread = database.tables - declared - {diagnostics.TABLE}
+    for table in sorted(name for name in unread if not name.startswith(PREFIX)):  # payloads, not events
         try:
             rows = count_rows(table) if _TIMES & database.list_columns(table) else 0
         except ReportError:
@@ -249,5 +253,6 @@ def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:
 
 
 def _lacks_payloads(settings: Mapping[str, str]) -> bool:
-    """Return whether an export of nsys 2026 or newer was made without the columns that hold NVTX payloads there."""
-    return settings.get("EXPORT_PARAM_INCLUDE_BLOBS") == "false" and settings.get("EXPORT_PARAM_INCLUDE_JSON") != "true"
+    """Return whether an export was made without NVTX payloads in any form, as far as it records that."""
+    asked = [settings.get(name) for name in ("EXPORT_PARAM_INCLUDE_BLOBS", "EXPORT_PARAM_INCLUDE_JSON")]
+    return "false" in asked and "true" not in asked

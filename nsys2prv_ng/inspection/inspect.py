@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts
+from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
 from nsys2prv_ng.inspection.contents import Obstacle, ReportContents, UntranslatedRows, read_contents
 from nsys2prv_ng.inspection.load_estimate import estimate_load
@@ -269,7 +269,8 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
         for report, node in zip(reports, nodes, strict=True)
     ]
     tree = build_tree(places, names)
-    warnings = [*tree.warnings, *find_doubtful_hosts(metadata, [report.places.called for report in reports])]
+    warnings = [*tree.warnings, *find_mixed_hosts(metadata)]
+    warnings += find_doubtful_hosts(metadata, [report.places.called for report in reports])
     if len(contents) + len(unreadable) > 1:
         warnings += find_missing_ranks(metadata, tree.ranks)
     warnings += _warn_of_long_span(metadata)

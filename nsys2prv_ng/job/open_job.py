@@ -15,7 +15,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.clock.domains import find_doubtful_hosts
+from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.folding import drop_folded_events
 from nsys2prv_ng.job.idle_ends import cut_idle_ends
@@ -241,6 +241,7 @@ def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks
     return (
         *tree.warnings,
         *aligned.alignment.warnings,
+        *find_mixed_hosts(metadata),
         *find_doubtful_hosts(metadata, [report.places.called for report in reports]),
         *(find_missing_ranks(metadata, tree.ranks) if checks_ranks else ()),
         *describe_lost_data({str(report.path): report.diagnostics for report in reports}),

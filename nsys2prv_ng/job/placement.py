@@ -74,6 +74,8 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
             node,
             report.metadata.utc_of_zero,
             combine_evidence(report.evidence[source.name] for source in evidence if source.name in report.evidence),
+            report.metadata.clock,
+            report.metadata.schema_version,
         )
         for report, node in zip(read, nodes, strict=True)
     ]

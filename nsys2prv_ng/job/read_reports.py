@@ -166,11 +166,15 @@ def read_reports(
 
 
 def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:
-    """Return reports in an order that depends on nothing but them, and print what they warn of."""
+    """Return reports in an order that depends on nothing but them, and print what they warn of, each text once."""
     read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
+    paths_of_warning: dict[str, list[Path]] = {}
     for report in read:
         for warning in report.metadata.warnings:
-            progress.warn(f"{report.path}: {warning}")
+            paths_of_warning.setdefault(warning, []).append(report.path)
+    for warning, paths in paths_of_warning.items():
+        others = f" and {count_noun(len(paths) - 1, 'other report')}" if len(paths) > 1 else ""
+        progress.warn(f"{paths[0]}{others}: {warning}")
     return read
 
 

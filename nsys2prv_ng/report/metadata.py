@@ -16,17 +16,14 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Database
+from nsys2prv_ng.report.exported_times import SYSTEM, parse_integer, parse_time, read_exported_times
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
+from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
+from nsys2prv_ng.report.schema_version import check_schema_version
 
 Keys = TypeVar("Keys", int, IntArray)
 
 PID_MASK = 0xFFFFFF
-FARTHEST = 2**62
-"""Times (ns) farther than this from 0, 146 years, are damage: sums of those that are nearer fit 64 bits."""
-
-NEWEST_SCHEMA = (3, 25)
-"""Newest schema version that was tested; newer ones are read with a warning."""
-
 _ALLOWED_ENVIRONMENT = re.compile(
     r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
     r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
@@ -34,6 +31,8 @@ _ALLOWED_ENVIRONMENT = re.compile(
 """The only variables that may be read of a captured environment, which can hold secrets."""
 
 _NVTX_THREAD_NAME = 39
+_RANKS, _RANK = "No. of ranks", "Rank"
+"""Fields of the payload with which NCCL makes a communicator."""
 
 _RANK_VARIABLES = {
     "RANK": ("WORLD_SIZE",),
@@ -100,6 +99,8 @@ class Metadata:
     """(pid, the process's CUDA ordinal) -> number of the GPU."""
     begin: int = 0
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
+    clock: str = SYSTEM
+    """The clock of the times, one of those of report/exported_times.py."""
     warnings: list[str] = field(default_factory=list)
 
     def number(self, variable: str) -> int | None:
@@ -179,18 +180,18 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     system = database.read_objects("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
     start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc, system_clock = (_parse_time(next(iter(column), None)) for column in start.values())
+    utc, system_clock = (parse_time(next(iter(column), None)) for column in start.values())
 
     details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
-    utc_of_zero = _compute_utc_of_zero(utc, exported)
+    utc_of_zero, clock = read_exported_times(database, utc, exported)
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
         host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max((_parse_time(duration) or 0 for duration in details["duration"]), default=0),
+        duration=max((parse_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
         processes=_read_process_names(database.read_objects("PROCESSES", ["globalPid", "name"])),
@@ -199,33 +200,12 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         nccl_ranks=_read_nccl_ranks(database, strings),
         gpus=_read_gpus(database),
         gpu_of_device=_read_cuda_devices(database),
+        clock=clock,
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
-    metadata.warnings += _check_version(metadata.schema_version)
+    metadata.warnings += check_schema_version(metadata.schema_version)
     return metadata
-
-
-def _compute_utc_of_zero(utc_of_start: int | None, exported: dict[str, str]) -> int | None:
-    """Return the UTC (ns) of timestamp 0 in an export that may have been made with --ts-normalize or --ts-shift.
-
-    The former adds the UTC of the start to every timestamp, the latter a number of ns; neither changes the session's
-    start.
-    """
-    normalized = exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
-    shift = exported.get("EXPORT_PARAM_TIME_SHIFT", exported.get("EXPORT_CONFIG_TIME_SHIFT", ""))
-    shifted_by = (_parse_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
-    if normalized:
-        return -shifted_by
-    return None if utc_of_start is None else _parse_time(utc_of_start - shifted_by)
-
-
-def _check_version(version: str) -> list[str]:
-    parts = re.match(r"([0-9]{1,9})\.([0-9]{1,9})", version)
-    if parts and (int(parts[1]), int(parts[2])) > NEWEST_SCHEMA:
-        newest = ".".join(map(str, NEWEST_SCHEMA))
-        return [f"schema version {version} is newer than {newest}, the newest that was tested: check the result"]
-    return []
 
 
 def _read_pairs(database: Database, table: str) -> dict[str, str]:
@@ -247,7 +227,7 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
 
 def _read_process_names(columns: dict[str, list[Any]]) -> dict[int, str]:
     pairs = zip(columns["globalPid"], columns["name"], strict=True)
-    return {int(pid) >> 24: str(name) for pid, name in pairs if _parse_integer(pid) is not None and name}
+    return {int(pid) >> 24: str(name) for pid, name in pairs if parse_integer(pid) is not None and name}
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
@@ -256,7 +236,7 @@ def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
     threads = dict(zip(tids, strings(np.array(name_ids, np.int64)), strict=True))
     given = database.read_objects("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
-        known_tid, known_id = _parse_integer(tid), _parse_integer(text_id)
+        known_tid, known_id = parse_integer(tid), parse_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
         if name and known_tid is not None:
             threads[known_tid] = str(name)
@@ -264,22 +244,37 @@ def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
 
 
 def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
-    """Read ranks from the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes."""
+    """Read ranks from the payload of ncclCommInitRank and its variants: JSON text up to schema 3.23, then bytes.
+
+    Where the export has neither of them, payloads may be tables.
+    """
     ids = strings.find_ids("ncclCommInitRank")
     if not ids:
         return {}
-    calls = database.read_objects("NVTX_EVENTS", ["globalTid", "jsonText", "binaryData"], {"textId": ids})
+    names = ["globalTid", "jsonText", "binaryData", "domainId", "eventId"]
+    calls = database.read_objects("NVTX_EVENTS", names, {"textId": ids})
     decode = _PayloadDecoder(database)
     largest: dict[int, tuple[int, int]] = {}
-    for tid, text, blob in zip(calls["globalTid"], calls["jsonText"], calls["binaryData"], strict=True):
+    columns = [calls[name] for name in names[:3]]
+    for tid, text, blob, fields in zip(*columns, _read_rank_tables(database, calls), strict=True):
         try:
-            payload = json.loads(text) if text else decode(blob)
-            size, rank, process = int(payload["No. of ranks"]), int(payload["Rank"]), int(tid) >> 24
+            payload = json.loads(text) if text else decode(blob) if blob is not None else fields
+            size, rank, process = int(payload[_RANKS]), int(payload[_RANK]), int(tid) >> 24
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             continue
         if size > largest.get(process, (0, 0))[0] and 0 <= rank < size < MOST_RANKS:
             largest[process] = size, rank
     return {process: rank for process, (_, rank) in largest.items()}
+
+
+def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return the fields of each call's payload that an export has as a table; empty for calls without one."""
+    if not has_payload_tables(database):
+        return [{} for _ in calls["eventId"]]
+    columns = (map(parse_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
+    event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
+    index, payloads = read_payload_tables(database, PayloadEvents(event, tid >> 24, domain), (_RANKS, _RANK))
+    return [payloads[i] or {} if i >= 0 else {} for i in index.tolist()]
 
 
 class _PayloadDecoder:
@@ -289,12 +284,10 @@ class _PayloadDecoder:
         self._database = database
         self._layout: PayloadLayout | None = None
 
-    def __call__(self, blob: object) -> dict[str, Any]:
-        if blob is None:
-            return {}
+    def __call__(self, blob: str | bytes) -> dict[str, Any]:
         if self._layout is None:
             tables = {table.name: table for table in LAYOUT_TABLES}
-            self._layout = PayloadLayout(lambda name: self._database.read(tables[name], ""), "No. of ranks")
+            self._layout = PayloadLayout(lambda name: self._database.read(tables[name], ""), _RANKS)
         return self._layout.fields(blob.encode() if isinstance(blob, str) else blob) or {}
 
 
@@ -309,7 +302,7 @@ def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, in
 
 def _read_gpus(database: Database) -> dict[int, Gpu]:
     rows = zip(*database.read_objects("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"]).values(), strict=True)
-    known = ((_parse_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
+    known = ((parse_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
     return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
 
 
@@ -320,22 +313,11 @@ def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 def _read_integers(database: Database, table: str, columns: list[str]) -> list[list[int]]:
     """Read the columns of a small table, of the rows in which all of them are integers."""
-    rows = (list(map(_parse_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
+    rows = (list(map(parse_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
     whole = [row for row in rows if None not in row]
     return [[row[i] for row in whole] for i in range(len(columns))]  # type: ignore[misc]
 
 
-def _parse_time(value: object) -> int | None:
-    """Return a time in ns; None for a value that cannot be one."""
-    time = _parse_integer(value)
-    return time if time is not None and abs(time) < FARTHEST else None
-
-
-def _parse_integer(value: object) -> int | None:
-    is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # NaN is not
-    return int(value) if is_integer else None  # type: ignore[call-overload]
-
-
 def _is_whole(value: object) -> bool:
     """Return whether a value is a real number that equals an integer of 64 bits."""
-    return isinstance(value, float) and _parse_integer(value) == value
+    return isinstance(value, float) and parse_integer(value) == value

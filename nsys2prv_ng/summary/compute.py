@@ -136,7 +136,7 @@ def _list_chosen(selection: Selection) -> list[str]:
 
 
 def _warn_of_payload(job: Job, waits: WaitNumbers | None) -> list[str]:
-    return [] if waits is None else describe_missing_payload(waits.reports_without_payload, len(job.reports))
+    return describe_missing_payload(waits, len(job.reports))
 
 
 def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> list[KernelNumbers]:

@@ -317,6 +317,8 @@ class WaitNumbers:
     culprits: list[Culprit]
     costs: list[LateCost]
     bandwidth: list[Bandwidth]
+    payload_remedy: str = ""
+    """How to export the reports without payload with it; empty if there are none."""
 
 
 @dataclass(frozen=True)

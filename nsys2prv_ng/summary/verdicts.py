@@ -16,9 +16,8 @@ from nsys2prv_ng.summary.wait_verdicts import make_wait_verdicts
 
 def list_verdicts(summary: JobSummary) -> list[Verdict]:
     """Return what a summary says in sentences: what is not known, where the time goes, and what to look at first."""
-    lacking = 0 if summary.waits is None else summary.waits.reports_without_payload
     return [
-        *(Verdict(text, [], "payload") for text in describe_missing_payload(lacking, summary.reports)),
+        *(Verdict(text, [], "payload") for text in describe_missing_payload(summary.waits, summary.reports)),
         *make_efficiency_verdict(summary.efficiency, summary.steps),
         *make_wait_verdicts(summary),
         *make_path_verdict(summary.critical_path, summary.tasks),

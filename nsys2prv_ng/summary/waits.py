@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.culprits import Blamed, WaitsForTasks, sum_culprits
-from nsys2prv_ng.summary.missing_payload import NO_PAYLOAD, mark_without_payload
+from nsys2prv_ng.summary.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.model import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.rows.late import find_main_reasons, group_costs
 
@@ -74,6 +74,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | No
         culprits=why.culprits,
         costs=why.costs,
         bandwidth=measure_bandwidth(job, waits, parts),
+        payload_remedy=find_payload_remedy(job),
     )
 
 

@@ -140,6 +140,7 @@ def test_json_has_stable_keys_and_integers(ddp: list[Path], samples: Path) -> No
         "below_uncertainty",
         "not_split",
         "reports_without_payload",
+        "payload_remedy",
     } | set(WAIT_KEYS)
 
 

@@ -15,6 +15,7 @@ from nsys2prv_ng.intervals.lanes import mark_crossing
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
+from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION, choose_payload_option
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.nccl.payload import Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, read_nvtx_events
@@ -48,8 +49,8 @@ _DOMAIN_CREATE = 75
 _DOMAIN = "NCCL"
 
 _NO_PAYLOAD = "call without payload: the export has none"
-_NO_BLOBS = "call without payload: the export has none, make it with nsys export --include-blobs=true"
-WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, _NO_BLOBS))
+_REMEDY = f"{_NO_PAYLOAD}, make it with nsys export"
+WITHOUT_PAYLOAD = frozenset((_NO_PAYLOAD, f"{_REMEDY} {JSON_OPTION}", f"{_REMEDY} {BLOBS_OPTION}"))
 """Reasons to drop a call that mean that the export lacks the payloads of calls."""
 _NOT_UNDERSTOOD = "call with a payload that is not understood"
 
@@ -104,8 +105,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     crosses[sound] = mark_crossing(tid[sound], begin[sound], end[sound])
     reasons[OVERLAPS_CALL] = crosses
     nests = ~np.logical_or.reduce(list(reasons.values()))
-    no_blobs = reader.has(SCHEMAS.name)
-    reasons[_NO_BLOBS if no_blobs else _NO_PAYLOAD] = nests & ~payload.given
+    reasons[_explain_no_payload(reader)] = nests & ~payload.given
     reasons[_NOT_UNDERSTOOD] = nests & payload.given & ~payload.understood
     for reason, mask in reasons.items():
         result.drop(reason, int((mask & counted).sum()))
@@ -115,6 +115,12 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(payload.understood[kept])
     return NcclCalls(ranges, names, _find_groups(ranges, names), shown, payload.take(kept[shown]))
+
+
+def _explain_no_payload(reader: ReportReader) -> str:
+    """Return why calls have no payload: if the report has the layout of payloads, the export omits them."""
+    option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
+    return f"{_REMEDY} {option}" if option else _NO_PAYLOAD
 
 
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str]]:

@@ -1,7 +1,7 @@
 """Payloads of NCCL's calls as columns: communicator, bytes, ranks and so on.
 
 NCCL gives its NVTX ranges payloads with named fields (src/include/nvtx_payload_schemas.h in NCCL). Exports up to schema
-3.23 contain them as JSON text, later ones as bytes.
+3.23 contain them as JSON text, later ones as bytes or as tables.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ PEER = "Peer rank"
 RANK = "Rank"
 RANKS = "No. of ranks"
 DEVICES = "No. of devices"
+_FIELDS = (COMMUNICATOR, BYTES, OPERATION, ROOT, PEER, RANK, RANKS, DEVICES)
 
 OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """Names that NCCL gives its reduction operations (ncclRedOp_t) from 0 on."""
@@ -87,6 +88,11 @@ def read_payloads(reader: ReportReader, rows: IntArray) -> Payloads:
     if blobs:
         layout = PayloadLayout(reader.columns, COMMUNICATOR)
         _add(distinct, index, codes, [layout.fields(blob) for blob in blobs])
+    without = np.flatnonzero(index == 0)
+    if without.size:
+        codes = np.full(rows.size, -1, np.int64)
+        codes[without], payloads = reader.read_payload_tables(rows[without], _FIELDS)
+        _add(distinct, index, codes, payloads)
     return _make_columns(distinct, index)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.metadata import FARTHEST
+from nsys2prv_ng.report.exported_times import FARTHEST
 
 NO_THREAD = "no thread"
 NO_PROCESS = "no process"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar, cast
 
+import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.report.database import Columns, Database, Table
-from nsys2prv_ng.report.metadata import Metadata, Strings
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
+from nsys2prv_ng.report.nvtx_payload import Fields
+from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 T = TypeVar("T")
@@ -63,6 +66,14 @@ class ReportReader:
     def read(self, table: Table) -> Columns:
         """Read columns that few reports need, and do not keep them."""
         return self._database.read(table, self.metadata.schema_version)
+
+    def read_payload_tables(self, rows: IntArray, names: Sequence[str]) -> tuple[IntArray, list[Fields | None]]:
+        """Return the payloads of rows of NVTX_EVENTS that are tables, as report/payload_tables.py does."""
+        if not has_payload_tables(self._database):
+            return np.full(rows.size, -1, np.int64), []
+        columns = self.read(Table("NVTX_EVENTS", (), dict.fromkeys(("eventId", "globalTid", "domainId"), NULL)))
+        event, tid, domain = (columns[name][rows] for name in ("eventId", "globalTid", "domainId"))
+        return read_payload_tables(self._database, PayloadEvents(event, get_process(tid), domain), names)
 
     def has(self, table: str) -> bool:
         """Return whether the report has the table and a chosen source reads it."""

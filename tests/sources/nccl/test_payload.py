@@ -156,7 +156,7 @@ def test_payloads_that_are_not_there_are_asked_for(tmp_path: Path) -> None:
     assert not in_trace
     # Payloads of calls that make communicators are not missed: not every version of NCCL gives them one.
     assert dropped == {
-        "call without payload: the export has none, make it with nsys export --include-blobs=true": 7,
+        "call without payload: the export has none, make it with nsys export --include-json=true": 7,
         "kernel whose calls have no payload": 5,
     }
 

@@ -1,0 +1,99 @@
+"""Times of exports: what they count from, and on which clock they are.
+
+An export made with --ts-normalize has the UTC of each event: by the system's clock, or by vClock where the report
+contains its data, which nsys has since 2026.4 (NVIDIA's User Guide, Time Synchronization). The export does not record
+which of them it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.report.diagnostics import TABLE as DIAGNOSTICS
+from nsys2prv_ng.report.diagnostics import join_text
+from nsys2prv_ng.report.schema_version import FIRST_WITH_VCLOCK, parse_schema_version
+
+SYSTEM, VCLOCK, NORMALISED = "UTC", "vClock", "normalised time"
+"""Clocks of times: that of the system, the virtual one of nsys, and either of them."""
+
+FARTHEST = 2**62
+"""Times (ns) farther than this from 0, 146 years, are damage: sums of those that are nearer fit 64 bits."""
+
+CAPTURE = "META_DATA_CAPTURE"
+"""How the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
+_OF_PROGRAM = re.compile(r"PROCESS_\d+:")
+"""Names of entries about the profiled program, whose words are no options of the capture."""
+_NAME = re.compile(r"(?<![a-z0-9])vclock(?![a-z0-9])", re.IGNORECASE)
+_STARTED = "Profiling has started."
+"""Message at the start of a capture: at time 0, unless the export was normalised or shifted."""
+_ON_TARGET = 1
+"""Type of the time of a message that is on the clock of the events."""
+
+
+class ExportedTimes(NamedTuple):
+    """UTC (ns) of timestamp 0, None if unknown; and the clock of the times."""
+
+    utc_of_zero: int | None
+    clock: str
+
+
+def read_exported_times(database: Database, utc_of_start: int | None, settings: dict[str, str]) -> ExportedTimes:
+    """Return the times of an export that may have been made with --ts-normalize or --ts-shift.
+
+    The former adds the UTC of the start to every timestamp, the latter a number of ns; neither changes the session's
+    start, `utc_of_start`. `settings`: what the export records of itself.
+    """
+    shift = settings.get("EXPORT_PARAM_TIME_SHIFT", settings.get("EXPORT_CONFIG_TIME_SHIFT", ""))
+    shifted_by = (parse_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
+    if is_normalised(settings):
+        version = parse_schema_version(settings.get("EXPORT_SCHEMA_VERSION", ""))
+        may_be_virtual = version is None or version >= FIRST_WITH_VCLOCK
+        start = None if utc_of_start is None else utc_of_start + shifted_by
+        return ExportedTimes(-shifted_by, _find_clock(database, start) if may_be_virtual else SYSTEM)
+    return ExportedTimes(None if utc_of_start is None else parse_time(utc_of_start - shifted_by), SYSTEM)
+
+
+def is_normalised(settings: Mapping[str, str | None]) -> bool:
+    """Return whether an export with these settings has the UTC of each event."""
+    return (settings.get("EXPORT_PARAM_TIME_NORMALIZE") or "").lower() == "true"
+
+
+def _find_clock(database: Database, start: int | None) -> str:
+    """Return the clock of a normalised export. `start`: when the capture started by the system's clock.
+
+    Where nothing names vClock, the message of the start may show that its time is `start` to the ns, so that nothing
+    else was added. With vClock it may be as well, on the node that all others are compared with.
+    """
+    if names_vclock(database):
+        return VCLOCK
+    columns = database.read_objects(DIAGNOSTICS, ["timestamp", "timestampType", "text"])
+    messages = zip(columns["timestamp"], columns["timestampType"], columns["text"], strict=True)
+    started = [parse_time(time) for time, kind, text in messages if text == _STARTED and kind in (_ON_TARGET, None)]
+    return SYSTEM if started == [start] and start is not None else NORMALISED
+
+
+def names_vclock(database: Database) -> bool:
+    """Return whether the options of the capture or the messages of nsys name the plugin that records vClock's data."""
+    captured = database.read_objects(CAPTURE, ["name", "value"])
+    options = (
+        f"{name} {value}"
+        for name, value in zip(captured["name"], captured["value"], strict=True)
+        if not _OF_PROGRAM.match(str(name))
+    )
+    messages = (join_text(text) for text in database.read_objects(DIAGNOSTICS, ["text"])["text"])
+    return any(_NAME.search(text) for texts in (options, messages) for text in texts)
+
+
+def parse_time(value: object) -> int | None:
+    """Return a time in ns; None for a value that cannot be one."""
+    time = parse_integer(value)
+    return time if time is not None and abs(time) < FARTHEST else None
+
+
+def parse_integer(value: object) -> int | None:
+    """Return a number as an integer; None for any other value, and for one beyond 64 bits."""
+    is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # NaN is not
+    return int(value) if is_integer else None  # type: ignore[call-overload]

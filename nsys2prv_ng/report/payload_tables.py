@@ -1,0 +1,157 @@
+"""NVTX payloads as tables: nsys export --dynamic-tables, experimental since nsys 2026.4 (schema 3.28).
+
+By NVIDIA's reference of the SQLite schema, each payload schema of a process and domain has a table
+DYNAMIC_NVTXPAYLOAD_DATATYPE_<globalPid>_<domainId>_<schemaId> with a row for each payload: `eventId`, which refers to
+NVTX_EVENTS, and a column for each field that holds one value. NVTX_EXPORT_TRANSLATION has the name of the column of
+each field, and NVTX_EVENTS_PAYLOAD_SCHEMAS every event with a payload. Arrays have tables of their own, of longer
+names.
+
+What the reference leaves open is not read: events with several payloads, and fields whose column is not certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.nvtx_payload import Fields
+
+PREFIX = "DYNAMIC_"
+"""Start of the names of tables whose content depends on the profiled program."""
+LINKS = Table("NVTX_EVENTS_PAYLOAD_SCHEMAS", (), {"eventId": NULL})
+_NAMES = "NVTX_EXPORT_TRANSLATION"
+_DATA = re.compile(PREFIX + r"NVTXPAYLOAD_DATATYPE_(-?[0-9]{1,20})_([0-9]{1,20})_[0-9]{1,20}")
+_EVENT = "eventId"
+
+
+class PayloadEvents(NamedTuple):
+    """n rows of NVTX_EVENTS: their `eventId` (NULL if unknown), process (key) and domain."""
+
+    event: IntArray
+    process: IntArray
+    domain: IntArray
+
+
+def has_payload_tables(database: Database) -> bool:
+    """Return whether an export has payloads as tables."""
+    return LINKS.name in database.tables
+
+
+def read_payload_tables(
+    database: Database, events: PayloadEvents, names: Sequence[str]
+) -> tuple[IntArray, list[Fields | None]]:
+    """Return (index into the payloads for each event, -1 for events without; distinct payloads).
+
+    Payloads hold the fields with these names. One is None if the event has a payload of which nothing is certain.
+    """
+    order, event = _sort_unique(events.event)
+    payloads: list[Fields | None] = [None]
+    index = np.full(event.size, -1, np.int64)
+    renamed = database.read_objects(_NAMES, ["originalName", "sanitizedName"])
+    named = [*zip(renamed["originalName"], renamed["sanitizedName"], strict=True), *zip(names, names, strict=True)]
+    for key, table in _list_tables(database, events) if event.size else []:
+        columns = _choose_columns(database.list_columns(table), names, named)
+        if not columns:
+            continue
+        read, fields = _read_fields(database, table, columns)
+        of_key = (events.process[order] == key[0]) & (events.domain[order] == key[1])
+        place, is_known = _find(event, read[_EVENT])
+        is_known &= of_key[place]
+        place, codes = place[is_known], fields.codes[is_known]
+        times = np.bincount(place, minlength=event.size)
+        again = (times > 1) | ((times > 0) & (index >= 0))
+        index[place] = len(payloads) + codes
+        index[again] = 0
+        payloads += fields.distinct
+    if LINKS.name in database.tables:
+        place, is_known = _find(event, database.read(LINKS, "")[_EVENT])
+        linked = np.zeros(event.size, np.bool_)
+        linked[place[is_known]] = True
+        index[linked & (index < 0)] = 0
+    of_event = np.full(events.event.size, -1, np.int64)
+    of_event[order] = index
+    return of_event, payloads
+
+
+class _DistinctFields(NamedTuple):
+    codes: IntArray
+    distinct: list[Fields | None]
+
+
+def _sort_unique(event: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (rows of the events whose id no other row has, in the order of the ids; these ids)."""
+    ids, first, count = np.unique(event, return_index=True, return_counts=True)
+    sound = (count == 1) & (ids != NULL)
+    return first[sound].astype(np.int64), ids[sound]
+
+
+def _find(event: IntArray, wanted: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return (place among sorted events of each wanted one, whether it is there)."""
+    if not event.size:
+        return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
+    place = np.minimum(np.searchsorted(event, wanted), event.size - 1)
+    return place, event[place] == wanted
+
+
+def _list_tables(database: Database, events: PayloadEvents) -> list[tuple[tuple[int, int], str]]:
+    """Return the tables of payloads in the processes and domains of the events, each with its process and domain."""
+    _, used = find_distinct_rows(events.process, events.domain)
+    known = set(used)
+    tables = []
+    for table in sorted(database.tables):
+        if match := _DATA.fullmatch(table):
+            process = (int(match[1]) + 2**63) % 2**64 - 2**63 >> 24  # signed, as all columns of integers
+            if (process, int(match[2])) in known:
+                tables.append(((process, int(match[2])), table))
+    return tables
+
+
+def _choose_columns(present: Collection[str], names: Sequence[str], named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the column of each of these fields, by the name of the field, as far as it is certain.
+
+    `present`: the columns of a table. `named`: pairs of a field and a column that may be its own.
+    """
+    if _EVENT not in present:
+        return {}
+    fields_of_column: dict[str, set[str]] = defaultdict(set)
+    for field, column in named:
+        if column in present:
+            fields_of_column[column].add(field)
+    columns: dict[str, list[str]] = defaultdict(list)
+    for column, fields in fields_of_column.items():
+        for field in fields & set(names):
+            columns[field].append(column if len(fields) == 1 else "")
+    return {field: found[0] for field, found in columns.items() if len(found) == 1 and found[0]}
+
+
+def _read_fields(database: Database, table: str, columns: Mapping[str, str]) -> tuple[Columns, _DistinctFields]:
+    """Return the columns of a table, and its distinct rows as fields. A column without a number is read as text."""
+    read = database.read(Table(table, (_EVENT,), dict.fromkeys(columns.values(), NULL)), "")
+    as_text = [column for column in columns.values() if (read[column] == NULL).all()]
+    texts = database.read(Table(table, (_EVENT,), text=tuple(as_text)), "").texts if as_text else {}
+    values, words = [], {}
+    for column in columns.values():
+        if column in texts:
+            encoded = texts[column].combine_chunks().dictionary_encode()
+            words[column] = encoded.dictionary.to_pylist()
+            values.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+        else:
+            values.append(read[column])
+    codes, rows = find_distinct_rows(*values)
+    distinct: list[Fields | None] = []
+    for row in rows:
+        fields: Fields = {}
+        for (field, column), value in zip(columns.items(), row, strict=True):
+            if column in words:
+                fields |= {field: words[column][value]} if value >= 0 else {}
+            elif value != NULL:
+                fields[field] = value
+        distinct.append(fields)
+    return read, _DistinctFields(codes, distinct)
