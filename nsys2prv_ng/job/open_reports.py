@@ -100,7 +100,7 @@ def _read_here(
 ) -> Iterator[OpenedReports]:
     """Read reports in processes of this machine."""
     resources = options.resources
-    exports = locate_exports(reports, folder, progress, resources.jobs, errors)
+    exports = locate_exports(reports, folder, progress, resources.jobs, errors, resources.folder)
     sizes = {export: get_export_size(export) for export in exports}
     workers = resources.count_processes(list(sizes.values()))
     with LocalStore(resources.folder or folder, resources.memory, workers + 1 if workers > 1 else 1) as store:

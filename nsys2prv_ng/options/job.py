@@ -102,7 +102,7 @@ class JobOptions(ReadingOptions):
     tmp: Annotated[
         AnyPath | None,
         Option(
-            "Folder for events that exceed the memory.",
+            "Folder for events that exceed the memory, and for exports whose own folder has no file locks.",
             metavar="FOLDER",
             default="that of the trace, else the current one",
         ),

@@ -7,6 +7,7 @@ and renamed when it is complete: a failed or interrupted export leaves nothing b
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import os
 import shutil
@@ -19,8 +20,9 @@ import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.export_errors import describe_failure, wrote_incompletely
-from nsys2prv_ng.report.nsys import Children, Nsys, parse_release, read_export_help
+from nsys2prv_ng.report.export_errors import describe_failure, met_no_locks, wrote_incompletely
+from nsys2prv_ng.report.exported_times import CAPTURE, is_normalised, names_vclock
+from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
 from nsys2prv_ng.report.table_reader import SUFFIXES
 
 KINDS = {"parquetdir": "_pqtdir", "arrowdir": "_arwdir", "sqlite": ".sqlite"}
@@ -38,9 +40,6 @@ _CHOSEN = ("EXPORT_PARAM_TABLES_TO_EXPORT", "EXPORT_PARAM_TIMES_TO_EXPORT")
 """Entries that are not empty if only a part of the report was exported."""
 _METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 """The export's own metadata: from 2023 on, and before."""
-
-_CAPTURE = "META_DATA_CAPTURE"
-"""How the report was captured, with the environment of the program. Folders of 2023.4 lack it, SQLite has it."""
 
 OnOutput = Callable[[bytes], object]
 
@@ -79,10 +78,12 @@ def make_export(
     on_output: OnOutput = lambda _: None,
     *,
     keep: bool = True,
+    tmp: Path | None = None,
 ) -> Path:
     """Make an export of the best kind that `nsys` offers, beside the report or else in `out_folder`; return its path.
 
-    Without `keep` it is in `out_folder` in any case, whose owner removes it.
+    Without `keep` it is in `out_folder` in any case, whose owner removes it. nsys writes it in `tmp`, by default the
+    system's temporary folder, where the file system has no locks.
 
     An older export is replaced. Anything else in its place is never overwritten; another kind of export is made if nsys
     has one. `on_output` is called with what nsys prints. Raises TranslationError with a remedy if the report cannot be
@@ -92,7 +93,7 @@ def make_export(
     beside, elsewhere = _make_stems(report, out_folder)
     if nsys is None:
         raise _make_no_nsys_error(report, beside)
-    maker = _Maker(report, nsys, children or Children(), on_output)
+    maker = _Maker(report, nsys, children or Children(), on_output, tmp)
     if keep and (made := maker.make(beside)):
         return made
     _make_folder(report, out_folder)
@@ -111,6 +112,7 @@ class _Maker:
     nsys: Nsys
     children: Children
     on_output: OnOutput
+    tmp: Path | None
 
     def make(self, stem: Path) -> Path | None:
         """Make the export; return None where its folder cannot be written."""
@@ -126,9 +128,10 @@ class _Maker:
         try:
             kind, target = self._find_place(stem)
             made = work / target.name
-            self._export(kind, made)
-            if kind != "sqlite":
-                self._add_capture(made, work / "capture.sqlite")
+            try:
+                self._export_whole(kind, made)
+            except _NoLocksError:
+                self._export_elsewhere(kind, made)
             self._put(made, target, work)
         except OSError as error:
             raise TranslationError(
@@ -148,29 +151,60 @@ class _Maker:
                 return kind, target
         raise self._make_foreign_error(next(iter(offered.values())))
 
-    def _export(self, kind: str, output: Path, *options: str) -> None:
-        """Let nsys write `output`; raises TranslationError unless it is there, whole."""
+    def _export_elsewhere(self, kind: str, made: Path) -> None:
+        """Let nsys write in the temporary folder, then copy what it wrote to `made`."""
+        _remove(made)
+        folder = self.tmp or Path(tempfile.gettempdir())
+        try:
+            with tempfile.TemporaryDirectory(prefix=".nsys2prv-export-", dir=folder) as work:
+                elsewhere = Path(work) / made.name
+                self._export_whole(kind, elsewhere)
+                if elsewhere.is_dir():
+                    shutil.copytree(elsewhere, made)
+                else:
+                    shutil.copyfile(elsewhere, made)
+        except _NoLocksError as error:
+            raise error.failure from None
+        except OSError as error:
+            raise TranslationError(
+                f"{self.report}: the file system of {made.parent.parent} has no locks, and the export cannot be made in"
+                f" {folder}: {error.strerror or error}; choose another temporary folder",
+                see=("tmp",),
+            ) from error
+
+    def _export_whole(self, kind: str, output: Path) -> None:
+        """Let nsys write a whole export, with the times of vClock if the report contains them."""
+        self._export(kind, output)
+        if _lacks_vclock(output, self.nsys):
+            _remove(output)
+            self._export(kind, output, f"{NORMALISE}=true")
+        if kind != "sqlite":
+            self._add_capture(output, output.with_name("capture.sqlite"))
+
+    def _export(self, kind: str, output: Path, *options: str, is_part: bool = False) -> None:
+        """Let nsys write `output`; raises TranslationError unless it is there, whole if it is not to be a part."""
         command = [str(self.nsys.path), "export", "--type", kind, "--force-overwrite", "true", "--output", str(output)]
         command += [f"{option}=true" for option in _COMPLETE if option in self._help]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
-        if code or wrote_incompletely(text) or not (options or _is_whole(output)):
-            raise describe_failure(self.report, self.nsys, code, text)
+        if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
+            failure = describe_failure(self.report, self.nsys, code, text)
+            raise _NoLocksError(failure) if met_no_locks(text) else failure
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
         """Add the table that a folder lacks and SQLite has. Exporting it alone takes a tenth of the time."""
         suffix = next(path.suffix for path in folder.iterdir())
-        target = folder / (_CAPTURE + suffix)
+        target = folder / (CAPTURE + suffix)
         if target.exists() or "--tables" not in self._help:
             return
-        self._export("sqlite", apart, "--tables=META_DATA_.*")
+        self._export("sqlite", apart, "--tables=META_DATA_.*", is_part=True)
         from nsys2prv_ng.report.sqlite_file import SqliteFile
 
         table_reader = SqliteFile(apart)
         try:
-            is_present = _CAPTURE in table_reader.tables
-            columns = sorted(table_reader.list_columns(_CAPTURE)) if is_present else ["name", "value"]
+            is_present = CAPTURE in table_reader.tables
+            columns = sorted(table_reader.list_columns(CAPTURE)) if is_present else ["name", "value"]
             values = {
-                name: table_reader.read_texts(_CAPTURE, name) if is_present else pa.array([], pa.string())
+                name: table_reader.read_texts(CAPTURE, name) if is_present else pa.array([], pa.string())
                 for name in columns
             }
         finally:
@@ -207,6 +241,41 @@ class _Maker:
         return read_export_help(self.nsys.path)
 
 
+class _NoLocksError(Exception):
+    """nsys could not lock its file."""
+
+    def __init__(self, failure: TranslationError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
+    """Return whether an export has the system's times, although this nsys can export those of vClock.
+
+    It can if the report was captured with vClock.
+    """
+    if not knows_vclock(nsys):
+        return False
+    about = _read_about(export)
+    if about is None or is_normalised(about.values):
+        return False
+    database = Database(export)
+    try:
+        return names_vclock(database)
+    except TranslationError:  # reading the export reports what is wrong
+        return False
+    finally:
+        database.close()
+
+
+def _remove(export: Path) -> None:
+    """Remove an export, or what nsys wrote of it, if there is anything."""
+    if export.is_dir():
+        shutil.rmtree(export)
+    for path in export.parent.glob(f"{glob.escape(export.name)}*"):  # SQLite's journal as well
+        path.unlink()
+
+
 def _make_stems(report: Path, out_folder: Path) -> tuple[Path, Path]:
     """Return the two places of a report's exports, without the endings of their names."""
     digest = hashlib.sha256(os.fsencode(report)).hexdigest()[:8]
@@ -232,7 +301,9 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
     if parse_release(about.values.get("EXPORT_PRODUCT_VERSION") or "") != nsys.release:
         return False
     offered = read_export_help(nsys.path)
-    if export.is_dir() and "--tables" in offered and _CAPTURE not in about.tables:
+    if export.is_dir() and "--tables" in offered and CAPTURE not in about.tables:
+        return False
+    if _lacks_vclock(export, nsys):
         return False
     # `nsys stats` and `nsys profile --export` leave an export without NVTX payloads in the same place.
     return not any(option in offered for option, name in _COMPLETE.items() if about.values.get(name) == "false")

@@ -26,12 +26,13 @@ def export_all(
     *,
     returned: tuple[type[TranslationError], ...] = (),
     keep: bool = True,
+    tmp: Path | None = None,
 ) -> dict[Path, Path | TranslationError]:
     """Return the export of each report; export those that have no good one, up to `jobs` at once.
 
     If several reports cannot be exported, raises the TranslationError of the first when the running exports have ended.
     Errors of the types `returned` take the place of the export, and the other reports are exported. An interrupt kills
-    running exports. `keep` is that of `make_export`.
+    running exports. `keep` and `tmp` are those of `make_export`.
     """
     nsys = find_nsys()
     exports: dict[Path, Path | TranslationError] = {}
@@ -46,7 +47,7 @@ def export_all(
         children = Children()
 
         def make(report: Path, percent: _Percent) -> Path:
-            return make_export(report, out_folder, nsys, children, percent.see, keep=keep)
+            return make_export(report, out_folder, nsys, children, percent.see, keep=keep, tmp=tmp)
 
         made = _export(missing, make, children, jobs, step, returned)
         return exports | dict(zip(missing, made, strict=True))

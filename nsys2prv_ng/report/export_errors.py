@@ -12,6 +12,8 @@ from nsys2prv_ng.report.nsys import Nsys
 _NEWER = "the report is from a newer Nsight Systems: load that version's module, or set NSYS_HOME to its folder"
 _DAMAGED = "the report is damaged or was cut off: copy it again, or capture it again"
 _FULL = "free space in the folder of the report, or look at the quota"
+_LOCKED = r"database is locked"
+_NO_LOCKS = "the file systems of the report and of the temporary folder have no locks: choose another temporary folder"
 _REMEDIES = (
     (r"newer than your current version|update your Nsight Systems|newer version", _NEWER),
     (r"Version number is invalid: *20\d\d\W|Version number is invalid *$", _NEWER),
@@ -21,6 +23,7 @@ _REMEDIES = (
         r"|Version number is invalid: *(?!20\d\d\W)\S",
         _DAMAGED,
     ),
+    (_LOCKED, _NO_LOCKS),
     (r"disk is full|No space left|quota exceeded|Error writing bytes|Cannot finalize Arrow", _FULL),
 )
 """Patterns of the output of nsys, and their remedies. The first that matches counts."""
@@ -38,8 +41,19 @@ def wrote_incompletely(text: str) -> bool:
     return _INCOMPLETE.search(text) is not None
 
 
+def met_no_locks(text: str) -> bool:
+    """Return whether nsys reports that it could not lock its SQLite file: the file system has no locks.
+
+    NVIDIA's release notes list it as a known issue. Nobody else opens the file, which is in a folder of its own.
+    """
+    return re.search(_LOCKED, text) is not None
+
+
 def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> TranslationError:
-    """Return the error of an export by the exit code and all output of nsys: a ReportError, unless the disk is full."""
+    """Return the error of an export by the exit code and all output of nsys.
+
+    It is a ReportError, unless the machine is at fault.
+    """
     line, remedy = _find_reason(text)
     # A shell between us and nsys reports a signal as 128 + its number.
     killed = -code if code < 0 else code - 128 if 128 < code < 160 else 0
@@ -52,8 +66,10 @@ def describe_failure(report: Path, nsys: Nsys, code: int, text: str) -> Translat
             f"nsys {nsys.version} failed (exit code {code})" if code else f"nsys {nsys.version} wrote no whole export"
         )
     remedy = remedy or "see what `nsys export --type sqlite` says of it; a report that was cut off cannot be read"
-    kind = TranslationError if remedy == _FULL else ReportError
-    return kind(f"{report}: {what}: {line or 'it printed nothing'}; {remedy}")
+    message = f"{report}: {what}: {line or 'it printed nothing'}; {remedy}"
+    if remedy == _NO_LOCKS:
+        return TranslationError(message, see=("tmp",))
+    return TranslationError(message) if remedy == _FULL else ReportError(message)
 
 
 def _find_reason(text: str) -> tuple[str, str]:

@@ -76,17 +76,19 @@ def locate_exports(
     progress: Progress,
     jobs: int | None = None,
     skipped: dict[Path, ReportError] | None = None,
+    tmp: Path | None = None,
 ) -> list[Path]:
     """Return the export of each report; reports as nsys writes them are exported first, unless they were before.
 
-    At most `jobs` exports run at once, by default one on each core that we may use. Folders are treated as exports.
+    At most `jobs` exports run at once, by default one on each core that we may use; `tmp` is that of `make_export`.
+    Folders are treated as exports.
     Reports that are missing or cannot be exported are noted in `skipped`, unless no report would be left. Raises
     UsageError for a report named twice, TranslationError where the machine is at fault, and ReportError if all reports
     are at fault or `skipped` is not given: the error of the first one, and what was exported by then stays.
     """
     returned = (ReportError,) if skipped is not None else ()
     exports = []
-    for report, export in export_each(reports, out_folder, progress, jobs, returned=returned).items():
+    for report, export in export_each(reports, out_folder, progress, jobs, returned=returned, tmp=tmp).items():
         if isinstance(export, Path):
             exports.append(export)
         elif skipped is not None:
@@ -104,6 +106,7 @@ def export_each(
     *,
     returned: tuple[type[TranslationError], ...],
     keep: bool = True,
+    tmp: Path | None = None,
 ) -> dict[Path, Path | TranslationError]:
     """Return the export of each report, in their order, or its error if that has one of the types `returned`.
 
@@ -120,7 +123,7 @@ def export_each(
     to_export = [report for report in reports if needs_export(report)]
     if to_export:
         exports |= export_all(
-            to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep
+            to_export, out_folder, progress, jobs or count_usable_cores(), returned=returned, keep=keep, tmp=tmp
         )
     made = [export for export in exports.values() if isinstance(export, Path)]
     refuse_twice(made)

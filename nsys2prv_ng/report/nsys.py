@@ -33,6 +33,10 @@ INSTALL_PATTERNS = (
 )
 _HOME_PATTERNS = ("nsys", "bin/nsys", "target-linux-*/nsys")
 
+NORMALISE = "--ts-normalize"
+"""Option of nsys export for UTC instead of times from the start: by vClock if the report contains its data."""
+_FIRST_WITH_VCLOCK = (2026, 4)
+
 _VERSION_TIMEOUT = 120
 """Seconds that `nsys --version` may take: the first start is slow on a cluster's file system."""
 
@@ -147,6 +151,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def read_export_help(nsys: Path) -> str:
     """Return the text in which `nsys export` describes its options."""
     return Children().run([str(nsys), "export", "--help"])[1]
+
+
+def knows_vclock(nsys: Nsys) -> bool:
+    """Return whether nsys exports the times of vClock where a report contains them."""
+    return nsys.release >= _FIRST_WITH_VCLOCK and NORMALISE in read_export_help(nsys.path)
 
 
 def _ask_version(path: Path) -> Nsys | None:

@@ -23,6 +23,7 @@ HELP_2024 = "usage: nsys export [<args>] [report file]\n  -t, --type=  -f, --for
 HELP_2023 = (
     HELP_2024 + "  --tables=\n  Possible values are: sqlite, hdf, json, info, arrow,\n  arrowdir, and parquetdir.\n"
 )
+HELP_NORMALISE = HELP_2024 + "  --ts-normalize=  Possible values are 'true' or 'false'.\n"
 HELP_2026 = (
     HELP_2024 + "  --include-blobs=  Possible values are 'true' or 'false'.\n  --include-json=  Default is 'false'.\n"
 )
@@ -81,6 +82,9 @@ if kind != "sqlite":
         os.truncate(next(output.glob(name + ".*")), size)
     sys.exit(how.get("late_code", 0))
 output.unlink(missing_ok=True)
+if how.get("no_locks") and str(output).startswith(how["no_locks"]):  # a file system
+    output.write_bytes(b"")
+    sys.exit("std::exception::what: database is locked")
 if how.get("copies"):  # a report that is an export by another name
     shutil.copyfile(report, output)
     sys.exit(0)
@@ -100,7 +104,12 @@ with sqlite3.connect(output) as database:
     if "--include-blobs" in how["help"]:
         rows.append(("EXPORT_PARAM_INCLUDE_BLOBS", options.get("--include-blobs", "false")))
         rows.append(("EXPORT_PARAM_INCLUDE_JSON", options.get("--include-json", "false")))
+    if "--ts-normalize" in how["help"]:
+        rows.append(("EXPORT_PARAM_TIME_NORMALIZE", options.get("--ts-normalize", "false")))
     database.executemany("INSERT INTO %s VALUES (?, ?)" % how.get("table", "META_DATA_EXPORT"), rows)
+    if "messages" in how:
+        database.execute("CREATE TABLE DIAGNOSTIC_EVENT (text TEXT)")
+        database.executemany("INSERT INTO DIAGNOSTIC_EVENT VALUES (?)", [(text,) for text in how["messages"]])
     database.execute("CREATE TABLE last_table (x)")
 database.close()
 sys.exit(how.get("late_code", 0))
