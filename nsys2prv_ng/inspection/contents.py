@@ -16,11 +16,14 @@ from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
+from nsys2prv_ng.report.graph_tracing import KINDS
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
 from nsys2prv_ng.sources import DERIVED, SOURCES
+from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -29,6 +32,8 @@ from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
+
+_GRAPH_NODE = GRAPH_COLUMNS[0]
 
 _TIMES = {"start", "timestamp", "rawTimestamp"}
 """Columns that only tables of events have; the other tables describe something."""
@@ -70,6 +75,8 @@ class ReportContents:
     obstacles: list[Obstacle]
     diagnostics: Diagnostics
     warnings: list[str]
+    graphs: list[str]
+    """How CUDA graphs were traced, as in report/graph_tracing.py."""
 
 
 def read_contents(path: Path) -> ReportContents:
@@ -118,6 +125,7 @@ def _read_contents(database: Database) -> ReportContents:
         obstacles=_find_obstacles(database, metadata.schema_version),
         diagnostics=read_diagnostics(database),
         warnings=[*metadata.warnings, *_warn_of_partial_export(export_settings)],
+        graphs=_list_traced_graphs(database, count_rows),
     )
 
 
@@ -170,6 +178,18 @@ def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
     if rows.device:
         none = np.zeros(process.size, np.int64)
         places.streams(process, device, none, none, none)
+
+
+def _list_traced_graphs(database: Database, count_rows: Callable[[str], int]) -> list[str]:
+    """Return how CUDA graphs were traced: kernels with the id of a node, and graphs as a whole."""
+    table = Table(KERNEL, (), {_GRAPH_NODE: NULL})
+    has_nodes = _GRAPH_NODE in database.list_columns(KERNEL) and any(database.read_by_block(table, "", _has_nodes))
+    return [kind for kind, is_there in zip(KINDS, (has_nodes, count_rows(GRAPH) > 0), strict=True) if is_there]
+
+
+def _has_nodes(block: Columns) -> bool:
+    node = block[_GRAPH_NODE]
+    return bool(((node != NULL) & (node != 0)).any())
 
 
 # ---- rows that no trace shows ----------------------------------------------------------------------------------------

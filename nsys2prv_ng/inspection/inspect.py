@@ -21,6 +21,7 @@ from nsys2prv_ng.paraver.load_cost import LoadCost, warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
+from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
@@ -273,6 +274,7 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
     warnings += find_doubtful_hosts(metadata, [report.places.called for report in reports])
     if len(contents) + len(unreadable) > 1:
         warnings += find_missing_ranks(metadata, tree.ranks)
+    warnings += warn_of_mixed_graphs([report.graphs for report in reports])
     warnings += _warn_of_long_span(metadata)
     inspected = [
         (node, _make_report(path, report, names[node], tree, tree.rows[number].tolist()))

@@ -39,11 +39,13 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.repeated_samples import drop_repeated_samples
 from nsys2prv_ng.job.selection import Selection, prune_tree, select_rows
 from nsys2prv_ng.job.steps import Steps, find_steps
+from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
+from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
@@ -235,7 +237,7 @@ def store_derived(joined: JoinResult, job: Job) -> None:
 
 
 def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:
-    """Return warnings of the objects, of the clocks, of ranks without a report and of data that nsys lost."""
+    """Return warnings of the objects, of the clocks, of ranks without a report, of graphs, and of data nsys lost."""
     reports = aligned.reports
     metadata = [report.metadata for report in reports]
     return (
@@ -244,5 +246,6 @@ def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks
         *find_mixed_hosts(metadata),
         *find_doubtful_hosts(metadata, [report.places.called for report in reports]),
         *(find_missing_ranks(metadata, tree.ranks) if checks_ranks else ()),
+        *warn_of_mixed_graphs(map(list_traced_graphs, reports)),
         *describe_lost_data({str(report.path): report.diagnostics for report in reports}),
     )

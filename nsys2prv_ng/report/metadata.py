@@ -58,6 +58,10 @@ def get_main_thread(process: Keys) -> Keys:
     return process << 24 | process & PID_MASK
 
 
+_OF_NCCL = ("nccl", "pt_nccl", "NCCL Progress", "NCCL Service")
+"""Begins of names: functions and kernels; the threads of PyTorch that watch communicators, and NCCL's own."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """A GPU of the host: nsys's number for it, its name and its universally unique id (empty where unknown)."""
@@ -97,6 +101,8 @@ class Metadata:
     gpus: dict[int, Gpu]
     gpu_of_device: dict[tuple[int, int], int]
     """(pid, the process's CUDA ordinal) -> number of the GPU."""
+    uses_nccl: bool = False
+    """Whether any name is that of a kernel or call of NCCL, or of a thread that exists with its communicators."""
     begin: int = 0
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     clock: str = SYSTEM
@@ -161,6 +167,10 @@ class Strings:
         """Return the ids of the names that start with a prefix."""
         return [i for i, value in self._values.items() if str(value).startswith(prefix)]
 
+    def has_any(self, prefixes: tuple[str, ...]) -> bool:
+        """Return whether any name starts with one of the prefixes."""
+        return any(str(value).startswith(prefixes) for value in self._values.values())
+
     def find_matching_ids(self, pattern: re.Pattern[str]) -> list[int]:
         """Return the ids of the names that a pattern matches as a whole."""
         return [i for i, value in self._values.items() if pattern.fullmatch(str(value))]
@@ -198,6 +208,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         threads=threads,
         ranks=_read_mpi_ranks(database, threads),
         nccl_ranks=_read_nccl_ranks(database, strings),
+        uses_nccl=strings.has_any(_OF_NCCL),
         gpus=_read_gpus(database),
         gpu_of_device=_read_cuda_devices(database),
         clock=clock,

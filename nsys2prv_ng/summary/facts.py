@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.job.traced_graphs import list_traced_graphs
 from nsys2prv_ng.objects.places import Stream, Thread
-from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.report.graph_tracing import KINDS
 from nsys2prv_ng.report.metadata import Metadata
-from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
-from nsys2prv_ng.summary.facts_model import AS_WHOLE, BY_NODE, JobFacts
+from nsys2prv_ng.summary.facts_model import JobFacts
 
 _DIGEST_BYTES = 8
 
@@ -27,7 +25,7 @@ def collect_facts(job: Job) -> JobFacts:
         schema_versions=sorted({own.schema_version for own in metadata}),
         programs=sorted(set(_list_programs(job))),
         sources=dict(sorted(sources.items())),
-        graphs=_list_graphs(job.reports),
+        graphs=sorted({kind for report in job.reports for kind in list_traced_graphs(report)}, key=KINDS.index),
         lost_data_messages=sum(
             message.count for report in job.reports for message in report.diagnostics.messages if message.is_certain
         ),
@@ -49,25 +47,6 @@ def _list_programs(job: Job) -> Iterator[str]:
         for place, row in zip(report.places.all, rows.tolist(), strict=True):
             if row >= 0 and isinstance(place, Thread | Stream) and place.process in report.metadata.processes:
                 yield report.metadata.get_process_name(place.process)
-
-
-def _list_graphs(reports: Iterable[ReportRecords]) -> list[str]:
-    operations = kernels.SOURCE.name, memory_operations.SOURCE.name
-    shown = {BY_NODE: (operations, types.GRAPH_NODE_ID), AS_WHOLE: ((cuda_graphs.SOURCE.name,), types.GRAPH_LAUNCH)}
-    every = list(reports)
-    return [
-        kind
-        for kind, (sources, event_type) in shown.items()
-        if any(_has_events(report, source, event_type) for report in every for source in sources)
-    ]
-
-
-def _has_events(report: ReportRecords, source: str, event_type: EventType) -> bool:
-    """Return whether any record of a source has a type."""
-    if source not in report.results or event_type not in report.labels.types:
-        return False
-    handle = report.labels.types.index(event_type)
-    return any(bool((run.facts.handles == handle).any()) for run in report.results[source].runs)
 
 
 def _make_fingerprint(metadata: Metadata) -> str:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BY_NODE, AS_WHOLE = "by node", "as a whole"
-"""How nsys traced CUDA graphs (its option --cuda-graph-trace)."""
-
 
 @dataclass(frozen=True)
 class JobFacts:
@@ -20,7 +17,7 @@ class JobFacts:
     sources: dict[str, int]
     """By source with any event: the number of reports that have one."""
     graphs: list[str]
-    """How CUDA graphs were traced, BY_NODE and AS_WHOLE; empty where the chosen reports and time show none."""
+    """How CUDA graphs were traced, "by node" and "as a whole"; empty where the chosen reports and time show none."""
     lost_data_messages: int
     """Messages of nsys that data is missing for certain."""
     lacks_ranks: bool

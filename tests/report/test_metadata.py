@@ -214,3 +214,19 @@ def test_shifts_that_are_none(tmp_path, shift):
 
 def test_a_host_name_that_steers_terminals(tmp_path):
     assert metadata_of(export(tmp_path / "a.sqlite", [""], {}, host="a\nb\x1b[31m\x7f")).host == "a?b?[31m?"
+
+
+@pytest.mark.parametrize(
+    ("name", "uses"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", True),
+        ("ncclAllReduce", True),
+        ("pt_nccl_watchdg", True),
+        ("NCCL Progress 0", True),
+        ("NCCL_NET_GDR_LEVEL=PHB", False),
+        ("/usr/lib/libnccl.so.2", False),
+        ("ampere_sgemm_128x64_nn", False),
+    ],
+)
+def test_whether_a_report_uses_nccl(tmp_path, name, uses):
+    assert metadata_of(export(tmp_path / "a.sqlite", ["", name], {})).uses_nccl is uses
