@@ -25,7 +25,7 @@ from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.operations.parts import combine_evidence
+from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records import columns as rec
@@ -69,15 +69,15 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
     are written, one with drift by `rewrite_records`.
     """
     nodes, names = assign_nodes([report.metadata for report in read])
+    shown = leave_graphs_unmatched(
+        [
+            combine_evidence(report.evidence[source.name] for source in evidence if source.name in report.evidence)
+            for report in read
+        ]
+    )
     clocks = [
-        ReportClock(
-            node,
-            report.metadata.utc_of_zero,
-            combine_evidence(report.evidence[source.name] for source in evidence if source.name in report.evidence),
-            report.metadata.clock,
-            report.metadata.schema_version,
-        )
-        for report, node in zip(read, nodes, strict=True)
+        ReportClock(node, report.metadata.utc_of_zero, own, report.metadata.clock, report.metadata.schema_version)
+        for report, node, own in zip(read, nodes, shown, strict=True)
     ]
     operations, matches = match_reports_on_utc(clocks)
     alignment, maps = align_clocks(way, clocks, names, matches)

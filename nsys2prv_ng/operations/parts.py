@@ -7,7 +7,7 @@ aligned by them, and waits are found in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +52,8 @@ class Collectives(NamedTuple):
     owners: Sequence[tuple[int, int]] = ()
     """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
     Without them every member is a rank of its own."""
+    in_graphs: bool = False
+    """Whether CUDA graphs launched all of them."""
 
 
 class Messages(NamedTuple):
@@ -111,6 +113,8 @@ class Evidence:
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
     rank_messages: list[RankMessages] = field(default_factory=list)
+    has_whole_graphs: bool = False
+    """Whether CUDA graphs were traced as a whole, which may hide operations."""
 
 
 def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
@@ -120,7 +124,22 @@ def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
         whole.collectives += part.collectives
         whole.messages += part.messages
         whole.rank_messages += part.rank_messages
+        whole.has_whole_graphs |= part.has_whole_graphs
     return whole
+
+
+def leave_graphs_unmatched(reports: Sequence[Evidence]) -> list[Evidence]:
+    """Return the evidence of all reports; if any of them hides operations in graphs, those in graphs are LOOSE.
+
+    They are known by their order alone. The counterparts on some ranks are hidden, and these may have been last.
+    """
+    if not any(own.has_whole_graphs for own in reports):
+        return list(reports)
+    return [replace(own, collectives=[_loosen(part) for part in own.collectives]) for own in reports]
+
+
+def _loosen(part: Collectives) -> Collectives:
+    return part._replace(kind=np.full(part.kind.size, LOOSE)) if part.in_graphs else part
 
 
 def get_kinds(operations: Sequence[str], kinds: dict[str, int]) -> IntArray:

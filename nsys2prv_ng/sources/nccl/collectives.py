@@ -70,7 +70,8 @@ def collect_evidence(
     for name, chosen in (("stream", ~in_graph & ~usable.any()), ("graph stream", in_graph)):
         at = _choose_by_sequence(kernel, sizes, chosen)
         if at.size:
-            tables.append(_collect_by_sequence(kernel, member, sizes, at, name))
+            own = _collect_by_sequence(kernel, member, sizes, at, name)
+            tables.append(own._replace(in_graphs=chosen is in_graph))
             counted[at] = True
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:

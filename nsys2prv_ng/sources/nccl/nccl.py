@@ -12,6 +12,7 @@ import pandas as pd
 
 from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda import launch_calls
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH
 from nsys2prv_ng.sources.nccl import payload
 from nsys2prv_ng.sources.nccl.calls import COMMUNICATING, NcclCalls, make_table, read_calls
 from nsys2prv_ng.sources.nccl.collectives import collect_evidence
@@ -55,6 +56,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = make_join_data(reader.labels, calls.payload, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(reader.places, calls.names, communicators, table, kernels, pairs)
+    result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
     result.evidence.rank_messages.append(collect_messages(reader.metadata, communicators, table, kernels, pairs))
     return result
 

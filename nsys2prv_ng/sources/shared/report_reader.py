@@ -79,6 +79,10 @@ class ReportReader:
         """Return whether the report has the table and a chosen source reads it."""
         return table in self._tables and table in self._database.tables
 
+    def is_in_report(self, table: str) -> bool:
+        """Return whether the report has the table, whoever reads it; nsys writes no empty one."""
+        return table in self._database.tables
+
     def read_by_block(self, table: str, convert: Callable[[Columns], T]) -> list[T]:
         """Call `convert` for one block of rows after the other, and return its results.
 
