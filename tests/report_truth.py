@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -401,9 +401,9 @@ def list_operations(objects: Objects) -> pd.DataFrame:
 
 
 def list_gpu_operations(objects: Objects) -> pd.DataFrame:
-    """Return `list_operations` with `gpu_row`, the row of the GPU; kind: 1 compute, 2 communication, 4 memory; and from
-    the call that has the correlation id in the process, `launched` (UTC, of kernels and graphs) and `delay` (ns from
-    the end of the call).
+    """Return `list_operations` with `gpu_row`, the row of the GPU; kind: 1 compute, 2 communication, 4 memory, 16 a
+    whole graph in a job that uses NCCL; and from the call that has the correlation id in the process, `launched` (UTC,
+    of kernels and graphs) and `delay` (ns from the end of the call).
     """
     listed = list_operations(objects)
     devices, call_times = [], []
@@ -418,10 +418,23 @@ def list_gpu_operations(objects: Objects) -> pd.DataFrame:
     call = pd.concat(call_times, ignore_index=True).where(listed["correlation"] != 0)
     is_nccl = (listed["table"] == "KERNEL") & listed["name"].str.startswith("nccl")
     kind = np.where(listed["table"].isin(("MEMCPY", "MEMSET")), 4, np.where(is_nccl, 2, 1))
+    if uses_nccl(objects.reports):
+        kind = np.where(listed["table"] == "GRAPH_TRACE", 16, kind)
     launched = call["begin_call"].fillna(listed["begin"]).astype(np.int64)
     delay = listed["begin"] - call["end_call"]
     launched = np.minimum(launched, listed["begin"])
     return listed.assign(gpu_row=devices, kind=kind, launched=launched, delay=delay.where(delay >= 0))
+
+
+def uses_nccl(reports: Iterable[Report]) -> bool:
+    """Return whether any report has a kernel or a range of NCCL."""
+    kernels = """SELECT 1 FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
+        WHERE s.value LIKE 'nccl%' LIMIT 1"""
+    return any(
+        (report.has("CUPTI_ACTIVITY_KIND_KERNEL") and len(report.sql(kernels)) > 0)
+        or (report.nvtx["domain"] == "NCCL").any()
+        for report in reports
+    )
 
 
 def list_calls(objects: Objects) -> pd.DataFrame:

@@ -56,6 +56,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 ANALYSIS = Folder("analysis")
 
+_MOST = max(palette.GPU_ACTIVITY)
+
 
 # ---- GPUs as a whole -------------------------------------------------------------------------------------------------
 
@@ -86,7 +88,8 @@ ANALYSIS.add(
     "When GPUs do useful work: compute kernels run",
     """
 One row per rank. The value is the number of its GPUs that run compute kernels or graphs: 0 or 1 if the rank has one
-GPU. NCCL kernels, copies and sets do not count as useful. This is Useful of the POP metrics for accelerators.
+GPU. NCCL kernels, copies and sets do not count as useful, nor do graphs traced as a whole if the job uses NCCL, which
+may be in them. This is Useful of the POP metrics for accelerators.
 """,
     gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE, level=TASK),
 )
@@ -121,15 +124,16 @@ ANALYSIS.add(
     "Communication that compute hides or leaves exposed: over time, and in percent of the time of each rank's GPU",
     """
 Communication is time in NCCL kernels. The value Communication is exposed communication; Compute and communication is
-hidden communication. The values with Memory are the same with copies or sets beside them.
+hidden communication. The values with Memory are the same with copies or sets beside them. A Whole graph is a CUDA
+graph that was traced as a whole: it may be compute or communication.
 Timeline: one row per rank; dark is idle. Histograms: all GPUs (Metrics GPUn), of which the totals are shown, and one
 row per rank, in percent of the time from the GPU's first operation to its last; choose statistic Time for microseconds.
 If a rank has several GPUs, its row shows the highest of their values, and idle where no GPU does anything; the button
 with a sigma shows the row of each GPU.
 """,
     activity_of_ranks(),
-    Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=max(IN_IDLE), only_totals=True),
-    Histogram("Activity of the GPU of each rank [%]", activity_or_idle_of_ranks(), "% Time", maximum=max(IN_IDLE)),
+    Histogram("Activity of each GPU [%]", activity(), "% Time", maximum=_MOST, only_totals=True),
+    Histogram("Activity of the GPU of each rank [%]", activity_or_idle_of_ranks(), "% Time", maximum=_MOST),
 )
 
 # Two columns for each power of ten of ns: gaps last from 10 ns to 10^10 ns (10 s).

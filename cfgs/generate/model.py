@@ -84,7 +84,9 @@ _classes = Window(
     "Useful, communication or memory operations",
     codes(palette.GPU_ACTIVITY, ANY_DRAW),
     events=only(types.GPU_ACTIVITY),
-    compose=function("Translate", (3, 1, 5, 1, 7, 1, 6, 2, *IN_IDLE, 0)),
+    compose=function(
+        "Translate", (3, 1, 5, 1, 7, 1, 6, 2, *IN_IDLE, 0, 17, 1, 18, 16, 19, 1, 20, 16, 21, 1, 22, 16, 23, 1)
+    ),
     level=TASK,
     above=MAXIMUM,
 )
@@ -100,7 +102,8 @@ MODEL.add(
 The efficiencies of GPUs that nsys2prv-ng summary prints, in the time of the trace. Useful is any kernel but NCCL's.
 Active is useful, else communication, else memory operations.
 Timeline: one row per rank. Blue is useful, orange is communication while nothing is useful, purple is memory operations
-while no kernel runs. If a rank has several GPUs, its row shows the highest of their values. Histograms: one row per GPU
+while no kernel runs, and indigo CUDA graphs that were traced as a whole and in which NCCL may be: they count as
+communication. If a rank has several GPUs, its row shows the highest of their values. Histograms: one row per GPU
 (Metrics GPUn), in percent of the time. They show the totals of all GPUs; the button with a sigma shows the rows too.
 Parallel efficiency: Average of useful time. Load balance: Avg/Max of useful time. Orchestration: Maximum of active
 time. Communication: Maximum of useful time / Maximum of active time. If kernels of NCCL are to count as useful, as in

@@ -41,12 +41,13 @@ MOST_NAMES = 4000
 NVTX_RANGES = only(families.make_nvtx_range(""), families.NVTX_DEFAULT)
 NCCL_RANGES = only(families.make_nvtx_range("NCCL"), families.NVTX_NCCL)
 
-IN_COMPUTE = (1, 3, 5, 7)
-IN_COMMUNICATION = (2, 3, 6, 7)
-IN_KERNELS = (1, 2, 3, 5, 6, 7)
-IN_ANY = (1, 2, 3, 4, 5, 6, 7)
+_KINDS = tuple(value for value in types.GPU_ACTIVITY.values or () if value & 23)
+IN_COMPUTE = tuple(value for value in _KINDS if value & 1)
+IN_COMMUNICATION = tuple(value for value in _KINDS if value & 2)
+IN_KERNELS = tuple(value for value in _KINDS if value & 19)
+IN_ANY = _KINDS
 IN_IDLE = (8,)
-"""Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication) and 4 (memory); 8 is idle."""
+"""Values of GPU_ACTIVITY, a sum of 1 (compute), 2 (communication), 4 (memory) and 16 (graphs as a whole); 8 is idle."""
 
 GPU_MOVING, GPU_WAITING, GPU_IDLE, GPU_NOT_SPLIT = 3, 4, 7, 8
 """Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by its part, idle, and exposed communication not split."""
@@ -99,7 +100,7 @@ def activity_of_ranks() -> Window:
         "Activity of the GPU of each rank",
         codes(palette.GPU_ACTIVITY, ANY_DRAW),
         events=only(types.GPU_ACTIVITY),
-        compose=function("Mod", *IN_IDLE),
+        compose=function("Translate", (*IN_IDLE, 0)),
         level=TASK,
         above=MAXIMUM,
     )

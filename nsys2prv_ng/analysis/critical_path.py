@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.path_walk import walk
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.device_sweep import MEMORY
+from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.steps import Steps
@@ -237,9 +237,10 @@ def _describe(
     on_host = on_host[piece]
     operation, call = segments.operation, segments.call
     kind = np.array([_KINDS[n] for n in range(len(_KINDS))], np.int64)[segments.kind]
-    is_memory = (segments.kind == path.OPERATION) & (np.append(lanes.operation_kind, 0)[operation] == MEMORY)
+    of_kind = np.where(segments.kind == path.OPERATION, np.append(lanes.operation_kind, 0)[operation], 0)
     call_kind = np.append(lanes.call_kind, NONE)[call]
-    kind[is_memory] = types.PATH_MEMORY
+    kind[of_kind == MEMORY] = types.PATH_MEMORY
+    kind[of_kind == WHOLE_GRAPH] = types.PATH_GRAPH
     in_call = segments.kind == path.CALL
     kind[in_call & (call_kind == SYSTEM_CALL)] = types.PATH_SYSTEM_CALL
     kind[in_call & (call_kind == MPI_CALL)] = types.PATH_MPI

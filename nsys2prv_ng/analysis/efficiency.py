@@ -2,7 +2,8 @@
 
 Each ns of a GPU is of one class, so that the classes add up to the window times the GPUs:
 
-- it runs a kernel other than NCCL's, or a graph that was traced as a whole (COMPUTE);
+- it runs a kernel other than NCCL's, or a graph that was traced as a whole and in which no NCCL can be (COMPUTE);
+- else it runs a graph that was traced as a whole, and it is not known whether that computes (WHOLE_GRAPH);
 - else it runs kernels of NCCL, of which some move data (MOVING), some are not split (NOT_SPLIT), or all wait for other
   ranks (WAITING); analysis/gpu_waits.py says in which order these count;
 - else it copies or sets memory (MEMORY);

@@ -11,10 +11,11 @@ from nsys2prv_ng.analysis.efficiency_windows import Windows
 from nsys2prv_ng.analysis.idle_pieces import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
-from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
 CLASSES = (
     "compute",
+    "whole_graph",
     "waiting",
     "moving",
     "not_split",
@@ -25,14 +26,15 @@ CLASSES = (
     "not_captured",
 )
 """Names of what a GPU does at a time, by number."""
-COMPUTE, WAITING, MOVING, NOT_SPLIT, MEMORY = range(5)
-CAUSE = 5
+COMPUTE, WHOLE_GRAPH, WAITING, MOVING, NOT_SPLIT, MEMORY = range(6)
+CAUSE = 6
 BEFORE, AFTER, NOT_CAPTURED = range(CAUSE + len(CAUSES), len(CLASSES))
 KERNELS = MEMORY
 """Classes below this one run kernels, those below the first cause run anything."""
 
-KERNELS_BY_CLASS = (*KERNEL_CLASSES.values(), WHOLE_GRAPH, "not selected")
-"""What computes: kernels by class, from number 1 of KERNEL_CLASSES on; graphs; kernels of which nothing is read."""
+KERNELS_BY_CLASS = (*KERNEL_CLASSES.values(), GRAPH_CLASS, "not selected")
+"""What computes: kernels by class, from number 1 of KERNEL_CLASSES on; graphs in which no NCCL can be; kernels of which
+nothing is read."""
 
 USEFUL, IN_CUDA, IN_MPI = range(3)
 """What a host thread does at a time."""
@@ -51,7 +53,7 @@ class DeviceTimes(NamedTuple):
 
     @property
     def compute(self) -> int:
-        """Useful time where NCCL is communication."""
+        """Useful time where NCCL is communication, for certain: graphs as a whole may compute besides."""
         return self.by_class[CLASSES[COMPUTE]]
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
@@ -92,17 +92,21 @@ NO_GAPS = Gaps(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class Activity(NamedTuple):
-    """Time (ns) of a GPU in which operations of a kind run; `overlap`: compute and communication; `idle`: none."""
+    """Time (ns) of a GPU in which operations of a kind run; `overlap`: compute and communication; `idle`: none.
+
+    `graphs`: graphs as a whole in which NCCL may be.
+    """
 
     busy: int
     compute: int
     communication: int
     overlap: int
     memory: int
+    graphs: int
     idle: int
 
 
-NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0)
+NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0, 0)
 
 
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
@@ -137,6 +141,7 @@ def _sum_activity(value: IntArray, length: IntArray) -> Activity:
         communication=time(works & (value & COMMUNICATION > 0)),
         overlap=time(works & (value & both == both)),
         memory=time(works & (value & MEMORY > 0)),
+        graphs=time(works & (value & WHOLE_GRAPH > 0)),
         idle=time(value == IDLE),
     )
 

@@ -14,13 +14,15 @@ from nsys2prv_ng.analysis.gpu_activity import list_activity_runs, list_devices, 
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
+from nsys2prv_ng.intervals.device_sweep import WHOLE_GRAPH as IN_WHOLE_GRAPH
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.jit import compiled
 
 COMPUTE_ALONE, COMPUTE_OVER_MOVING, MOVING, WAITING, WAITING_HIDDEN, MEMORY_ALONE, NOTHING = range(1, 8)
-UNSPLIT, COMPUTE_OVER_UNSPLIT = 8, 9
+UNSPLIT, COMPUTE_OVER_UNSPLIT, WHOLE_GRAPH = 8, 9, 10
 """Values, as event_types.GPU_WAITS labels them. Where several kernels communicate at a time, moving counts before not
-split, and not split before waiting. Memory operations and communication at a time count as communication."""
+split, and not split before waiting. Memory operations and communication at a time count as communication. A graph as a
+whole in which NCCL may be counts while no other kernel computes, whatever else runs: it may compute."""
 
 
 _WAITS, _MOVES, _IS_NOT_SPLIT = range(3)
@@ -111,6 +113,8 @@ def _classify(activity: int, count: IntArray) -> int:
     if activity == IDLE:
         return NOTHING
     computes = activity & COMPUTE > 0
+    if not computes and activity & IN_WHOLE_GRAPH > 0:
+        return WHOLE_GRAPH
     if activity & COMMUNICATION == 0:
         return COMPUTE_ALONE if computes else MEMORY_ALONE
     if count[_MOVES] > 0:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
@@ -54,7 +54,7 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 class DeviceOperations(NamedTuple):
     """n operations on streams: place, begin and end (ns), index of the name, whether it is a node of a CUDA graph.
 
-    `kind`: COMPUTE, COMMUNICATION or MEMORY.
+    `kind`: COMPUTE, COMMUNICATION, MEMORY or, of graphs as a whole, WHOLE_GRAPH.
     """
 
     place: IntArray
@@ -69,7 +69,7 @@ class DeviceOperations(NamedTuple):
 _TYPES: dict[str, tuple[tuple[EventType, int], ...]] = {
     "kernels": ((types.KERNEL, COMPUTE), (types.NCCL_KERNEL, COMMUNICATION)),
     "memory_operations": ((types.MEMORY_OPERATION, MEMORY),),
-    "cuda_graphs": ((types.GRAPH_LAUNCH, COMPUTE),),
+    "cuda_graphs": ((types.GRAPH_LAUNCH, WHOLE_GRAPH),),
 }
 
 

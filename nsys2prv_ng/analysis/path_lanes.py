@@ -17,13 +17,14 @@ from nsys2prv_ng.analysis.placed_parts import place_collectives
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Place, Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import PID_MASK
 
 
@@ -37,7 +38,7 @@ class Lanes:
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
-    """COMPUTE, COMMUNICATION or MEMORY."""
+    """COMPUTE, COMMUNICATION, MEMORY or, of graphs as a whole in which NCCL may be, WHOLE_GRAPH."""
     launch: IntArray
     """The operation that has the launch of each: itself, or for a node of a CUDA graph the one before it; else NONE."""
     calls: PathCalls
@@ -92,7 +93,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
         is_unsure=is_unsure,
         operation_row=operations["row"],
         operation_name=operations["name"],
-        operation_kind=operations["kind"],
+        operation_kind=_name_kinds(job, operations["kind"]),
         launch=operations["launch"],
         calls=PathCalls(**{name: calls[name] for name in _CALL_COLUMNS}, **call_waits),
         call_name=calls["name"],
@@ -106,6 +107,12 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
     )
 
 
+def _name_kinds(job: Job, kind: IntArray) -> IntArray:
+    """Return the kinds of operations: graphs as a whole compute if no NCCL can be in them."""
+    hides_nccl = may_hide_nccl(report.metadata for report in job.reports)
+    return kind if hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
+
+
 def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
     """Number the names of all reports, sorted, instead of those of each; return them."""
     names = sorted({name for part in loaded for name in part.names})
@@ -117,7 +124,7 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
     return names
 
 
-_KERNELS = (COMPUTE, COMMUNICATION)
+_KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 

@@ -14,9 +14,11 @@ from typing import Any
 
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.facts_model import JobFacts
 from nsys2prv_ng.summary.layout import wrap
 from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.rows.efficiency import find_most_compute
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import cut_middle
 
@@ -96,6 +98,8 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
         _find_other_steps(sides),
         _find_other_sources(known),
         _find_other_payload(sides),
+        _find_mixed_graphs(known),
+        _find_whole_graphs(sides),
         _find_other_graphs(known),
         _find_lost_data(known),
         _find_other_versions(known),
@@ -224,6 +228,24 @@ def _find_other_payload(sides: Sequence[Side]) -> Iterator[Finding]:
     waits = [(side, side.summary.waits) for side in sides]
     has = [(side, "no" if own.reports_without_payload else "yes") for side, own in waits if own is not None]
     yield from _compare("payload of every call of NCCL", has, WARNING, frozenset(("collectives", "waits")))
+
+
+def _find_mixed_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
+    """Yield a finding for each side of which some reports have graphs by node and others as a whole."""
+    for side, facts in known:
+        if len(facts.graphs) > 1:
+            how = " and ".join(facts.graphs)
+            yield Finding(WARNING, f"CUDA graphs of {_shorten(side.label)} are traced {how}: {REMEDY}")
+
+
+def _find_whole_graphs(sides: Sequence[Side]) -> Iterator[Finding]:
+    """Yield a finding if it is not known how long the GPUs of some sides compute."""
+    numbers = [(side, side.summary.efficiency) for side in sides]
+    hidden = [side for side, own in numbers if own is not None and find_most_compute(own) is not None]
+    if hidden:
+        labels = _list_labels(side.label for side in hidden)
+        text = f"NCCL may be in CUDA graphs of {labels} that were traced as a whole: efficiencies count them as "
+        yield Finding(NOTE, f"{text}communication where NCCL is")
 
 
 def _find_other_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:

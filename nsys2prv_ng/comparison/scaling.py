@@ -32,8 +32,10 @@ from nsys2prv_ng.comparison.comparability import Comparability, count_gpus, coun
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.scaling_model import STRONG, WEAK, Scaling, ScalingRun
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.rows.efficiency import find_most_compute
 
 KINDS = (STRONG, WEAK)
 _UNKNOWN = "whether it is strong or weak does not show, say which"
@@ -72,6 +74,11 @@ def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: s
         is_known = step_name is not None or all(_has_no_steps(side.summary) for side in sides)
         kind, rule = _detect(first, last, "GPU" if on_gpus else "main thread") if is_known else (None, _UNKNOWN)
     notes = ["kernels of NCCL are communication"] if on_gpus else []
+    if on_gpus and any(_has_whole_graphs(run.side.summary, by_step=step_name is not None) for run in runs):
+        notes.append(
+            "CUDA graphs that were traced as a whole may compute: useful time is not known, and the efficiencies of "
+            f"GPUs count them as communication; {REMEDY}"
+        )
     if kind is None and not alike:
         notes.append("the runs differ in GPUs per process: rates that compare their work do not apply")
     if step_name is None:
@@ -103,6 +110,14 @@ def _has_no_steps(summary: JobSummary) -> bool:
     return summary.steps is None or summary.efficiency is None or summary.efficiency.in_steps is None
 
 
+def _has_whole_graphs(summary: JobSummary, *, by_step: bool) -> bool:
+    """Return whether it is not known how long the GPUs compute."""
+    window: WindowEfficiency | None = summary.efficiency
+    if by_step and summary.efficiency is not None:
+        window = summary.efficiency.in_steps
+    return window is not None and find_most_compute(window) is not None
+
+
 def _explain_windows(sides: Sequence[Side]) -> str:
     some = any(_has_no_steps(side.summary) for side in sides)
     return "not every run has steps" if some else "the steps of the runs have different names"
@@ -118,7 +133,7 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     trees = None if window is None else window.nccl_as_communication
     host = None if trees is None else trees.host
     useful, units = None, count_gpus(summary)
-    if on_gpus and window is not None and window.losses is not None:
+    if on_gpus and window is not None and window.losses is not None and find_most_compute(window) is None:
         useful = Fraction(window.losses.compute_ns, count)
     elif not on_gpus and window is not None and host is not None:
         units = window.threads

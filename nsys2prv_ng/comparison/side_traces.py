@@ -18,6 +18,7 @@ _PRESETS = {
     "host late": "analysis/gpu-gaps",
     "already queued": "analysis/queue_delay",
     "in CUDA graphs": "basics/graphs",
+    "whole CUDA graphs": "basics/graphs",
     "in CUDA": "basics/cuda_api",
     "in MPI, or after the own step": "basics/mpi",
     "outside MPI and CUDA": "basics/nvtx",

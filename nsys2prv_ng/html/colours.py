@@ -12,6 +12,7 @@ HUES = {
     "moving": palette.COMMUNICATION,
     "waiting": palette.WAITING,
     "not_split": palette.shade(palette.COMMUNICATION, -2),
+    "whole_graph": palette.shade(palette.WHOLE_GRAPH, -2),
     "lateness": palette.SYNCHRONISATION,
     "sm": palette.GREEN,
     "dram": palette.MEMORY,
@@ -41,6 +42,7 @@ STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES
 """Colours of strips, by the key of an Activity. Idle time is grey, and not the brightest on a dark ground."""
 PARTS_OF_TIME = {
     "compute_ns": palette.COMPUTE,
+    "whole_graph_ns": palette.WHOLE_GRAPH,
     "waiting_ns": palette.WAITING,
     "moving_ns": palette.COMMUNICATION,
     "not_split_ns": palette.shade(palette.COMMUNICATION, 3),

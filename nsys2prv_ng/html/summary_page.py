@@ -7,12 +7,13 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import Pictures
-from nsys2prv_ng.summary.verdict_model import About
+from nsys2prv_ng.summary.verdict_model import NOTES, About
 from nsys2prv_ng.summary.verdicts import list_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _SECTIONS: dict[About, str] = {
     "payload": "quality",
+    "graphs": "efficiency",
     "efficiency": "efficiency",
     "waits": "waits",
     "critical path": "critical-path",
@@ -71,7 +72,7 @@ def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
     for text, details, about in list_verdicts(summary):
         named = [section for preset, section in _SECTIONS_OF_PRESETS.items() if preset in text]
         section = named[0] if about == "advice" and named else _SECTIONS[about]
-        note = "Note: " if about == "payload" else ""
+        note = "Note: " if about in NOTES else ""
         lines.append(Line(note + text, details, section if section in known else ""))
     return lines
 

@@ -1,10 +1,11 @@
 """Sweeps over the operations of all streams and processes of a device: what the device does as a whole.
 
-The definitions are those of NVIDIA's recipes. Compute is the union of graphs traced as a whole and of all kernels but
-NCCL's; communication is the union of NCCL's kernels (nccl_gpu_overlap_trace). A device is idle from the end of the i-th
-operation to end until the start of the (i + 1)-th to start, if that is later (gpu_gaps, which takes each process by
-itself and counts flushes of the profiler as busy). It is never idle before its first operation nor after its last. A
-kernel is in flight from the start of its launch call to its own end.
+The definitions are those of NVIDIA's recipes. Compute is the union of all kernels but NCCL's; communication is the
+union of NCCL's kernels (nccl_gpu_overlap_trace). A CUDA graph that was traced as a whole is compute, as in the recipes,
+if no NCCL can be in it; else it is a kind of its own. A device is idle from the end of the i-th operation to end until
+the start of the (i + 1)-th to start, if that is later (gpu_gaps, which takes each process by itself and counts flushes
+of the profiler as busy). It is never idle before its first operation nor after its last. A kernel is in flight from the
+start of its launch call to its own end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from nsys2prv_ng.runtime.jit import compiled
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
 """The activity of a device is the sum of the kinds that run on it, or IDLE."""
+WHOLE_GRAPH = 16
+"""Kind of a CUDA graph that was traced as a whole and may hold kernels of NCCL: compute, communication or both."""
 IN_FLIGHT = 0
 """Kind of the intervals from launch to end."""
 
@@ -46,7 +49,7 @@ class DeviceChanges(NamedTuple):
 
 
 def sweep_devices(device: IntArray, begin: IntArray, end: IntArray, kind: IntArray) -> DeviceChanges:
-    """Return the changes of devices from n operations (kind COMPUTE, COMMUNICATION or MEMORY) and flights (IN_FLIGHT).
+    """Return the changes of devices from n operations (kind COMPUTE to WHOLE_GRAPH) and flights (IN_FLIGHT).
 
     `begin` <= `end` (ns). Times of a device at which nothing changes are not among them.
     """
@@ -79,7 +82,7 @@ def _sweep(
             high += 1
             if kind[starts[high - 1]] != IN_FLIGHT:
                 last = high
-        running = np.zeros(5, np.int64)  # by kind
+        running = np.zeros(WHOLE_GRAPH + 1, np.int64)  # by kind
         activity = kernels = in_flight = 0
         idle_since = np.int64(0)
         has_started = False
@@ -97,11 +100,12 @@ def _sweep(
                 running[kind[ends[j]]] -= 1
                 j += 1
 
-            new_kernels = running[COMPUTE] + running[COMMUNICATION]
+            new_kernels = running[COMPUTE] + running[COMMUNICATION] + running[WHOLE_GRAPH]
             new_activity = (
                 COMPUTE * (running[COMPUTE] > 0)
                 + COMMUNICATION * (running[COMMUNICATION] > 0)
                 + MEMORY * (running[MEMORY] > 0)
+                + WHOLE_GRAPH * (running[WHOLE_GRAPH] > 0)
             )
             has_started = has_started or begun
             if new_activity == 0 and has_started and i < last:

@@ -80,6 +80,7 @@ GPU_WAITS = {
     7: "Idle",
     8: "Communication not split, exposed",
     9: "Compute over communication not split",
+    10: "Whole graph: compute or communication",
 }
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
 LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns")
@@ -99,7 +100,8 @@ LATENESS = EventType(63000414, "Lateness in a communication", "waits", unit="ns"
     PATH_MPI,
     PATH_OUTSIDE,
     PATH_UNKNOWN,
-) = range(1, 13)
+    PATH_GRAPH,
+) = range(1, 14)
 PATH_KINDS = {
     PATH_COMPUTE: "Compute",
     PATH_MOVING: "Moving data",
@@ -113,6 +115,7 @@ PATH_KINDS = {
     PATH_MPI: "MPI call",
     PATH_OUTSIDE: "Waiting for a rank not selected",
     PATH_UNKNOWN: "Unknown",
+    PATH_GRAPH: "Whole graph",
 }
 CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
 

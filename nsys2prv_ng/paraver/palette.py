@@ -34,6 +34,8 @@ HOST_API = SKY_BLUE
 SYNCHRONISATION = VERMILLION
 MPI = YELLOW
 OPERATING_SYSTEM = GREY
+WHOLE_GRAPH = (94, 60, 153)
+"""Indigo: it may be the blue of compute or the rust of waiting."""
 
 
 def shade(colour: Colour, step: int) -> Colour:
@@ -64,6 +66,14 @@ GPU_ACTIVITY = {
     6: shade(COMMUNICATION, 2),
     7: shade(OVERLAP, 2),
     8: IDLE,
+    16: WHOLE_GRAPH,
+    17: COMPUTE,
+    18: WHOLE_GRAPH,
+    19: OVERLAP,
+    20: shade(WHOLE_GRAPH, 2),
+    21: shade(COMPUTE, 2),
+    22: shade(WHOLE_GRAPH, 2),
+    23: shade(OVERLAP, 2),
 }
 """Activity beside memory operations has the colour of that activity, lighter."""
 
@@ -84,6 +94,7 @@ GPU_WAITS = {
     7: IDLE,
     8: shade(COMMUNICATION, 3),
     9: shade(OVERLAP, -2),
+    10: WHOLE_GRAPH,
 }
 """As those of GPU_ACTIVITY, with waiting apart. Waiting that compute hides costs nothing, so it has a pale blue.
 
@@ -100,6 +111,7 @@ ACTIVITIES: Mapping[str, Colour] = {
     "idle": GPU_WAITS[7],
     "not_split": GPU_WAITS[8],
     "compute_over_not_split": GPU_WAITS[9],
+    "whole_graph": GPU_WAITS[10],
     "own_code": shade(YELLOW, 2),
     "cuda": HOST_API,
     "mpi_waiting": WAITING,
@@ -121,6 +133,7 @@ LATE_REASONS = {
 PATH_KINDS = {
     0: NOTHING,
     types.PATH_COMPUTE: COMPUTE,
+    types.PATH_GRAPH: WHOLE_GRAPH,
     types.PATH_MOVING: COMMUNICATION,
     types.PATH_NOT_SPLIT: shade(COMMUNICATION, 3),
     types.PATH_MEMORY: MEMORY,

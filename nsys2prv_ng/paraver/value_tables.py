@@ -78,8 +78,9 @@ KERNEL_CLASSES = {
 NOTHING_RECORDED = "Nothing recorded"
 """Label of a value 0 that closes no interval: from there on the quantity is unknown."""
 
-# A sum of what runs: 1 compute, 2 communication, 4 memory operations; 8: nothing runs between two operations; 0: before
-# the first operation of a capture, after its last, and outside of the selected time. There the activity is unknown.
+# A sum of what runs: 1 compute, 2 communication, 4 memory operations, 16 a CUDA graph that was traced as a whole and
+# may compute or communicate; 8: nothing runs between two operations; 0: before the first operation of a capture, after
+# its last, and outside of the selected time. There the activity is unknown.
 GPU_ACTIVITIES = {
     0: NOTHING_RECORDED,
     1: "Compute",
@@ -90,6 +91,14 @@ GPU_ACTIVITIES = {
     6: "Memory and communication",
     7: "Memory, compute and communication",
     8: "Idle",
+    16: "Whole graph",
+    17: "Whole graph and compute",
+    18: "Whole graph and communication",
+    19: "Whole graph, compute and communication",
+    20: "Whole graph and memory",
+    21: "Whole graph, memory and compute",
+    22: "Whole graph, memory and communication",
+    23: "Whole graph, memory, compute and communication",
 }
 
 

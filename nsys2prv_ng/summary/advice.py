@@ -43,8 +43,17 @@ _OF_THE_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_n
 
 def make_advice(summary: JobSummary) -> list[Verdict]:
     """Return what to look at first, in a sentence; nothing if no loss is large."""
-    text = "" if summary.efficiency is None else _advise(summary, choose_window(summary.efficiency, summary.steps))
-    return [Verdict(f"Look first at {text}", [], "advice")] if text else []
+    if summary.efficiency is None:
+        return []
+    window = choose_window(summary.efficiency, summary.steps)
+    text = _advise(summary, window)
+    first = "Of what is known, look first at" if _may_lose_more(window.numbers.losses) else "Look first at"
+    return [Verdict(f"{first} {text}", [], "advice")] if text else []
+
+
+def _may_lose_more(losses: Losses | None) -> bool:
+    """Return whether more may be lost in graphs as a whole than in anything else."""
+    return losses is not None and losses.whole_graph_ns > max((part.ns for part in list_losses(losses)), default=0)
 
 
 def _advise(summary: JobSummary, window: NamedWindow) -> str:

@@ -253,6 +253,7 @@ def _make_gpu(
         idle_causes=None if causes is None else _sort_causes(causes[causes["row"] == row]),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.origin,
+        whole_graph_ns=activity.graphs,
     )
 
 

@@ -15,7 +15,8 @@ class DeviceEfficiency:
     """Efficiencies of GPUs: parallel = load_balance x communication x orchestration.
 
     With U the useful time of a GPU, A its useful time and its communication and copies that do not overlap with it, and
-    T the window: mean U / max U, max U / max A, max A / T. The two maxima may be those of different GPUs.
+    T the window: mean U / max U, max U / max A, max A / T. The two maxima may be those of different GPUs. Graphs in
+    which NCCL may be (`whole_graph_ns`) are communication.
     """
 
     parallel: float
@@ -63,11 +64,12 @@ class IdleInRange:
 class Losses:
     """Time of all GPUs in a window, as parts that add up to the window times the GPUs.
 
-    `compute_ns` is the only part that is useful in both conventions. `waiting_ns`, `moving_ns` and `not_split_ns` is
-    communication while nothing computes, `memory_ns` copies and sets while no kernel runs. Then a GPU is idle between
-    operations: the thread that launches next is late (`host_ns`), the operation was launched before (`queued_ns`), it
-    is a node of a CUDA graph (`graph_ns`), no launch is recorded (`unknown_ns`), or the gap goes on after the chosen
-    time (`cut_ns`).
+    `compute_ns` is the only part that is certain to be useful in both conventions. `whole_graph_ns` is of CUDA graphs
+    that were traced as a whole, while no other kernel computes: compute or communication. `waiting_ns`, `moving_ns` and
+    `not_split_ns` is communication while nothing computes, `memory_ns` copies and sets while no kernel runs. Then a GPU
+    is idle between operations: the thread that launches next is late (`host_ns`), the operation was launched before
+    (`queued_ns`), it is a node of a CUDA graph (`graph_ns`), no launch is recorded (`unknown_ns`), or the gap goes on
+    after the chosen time (`cut_ns`).
     """
 
     devices: int
@@ -95,9 +97,10 @@ class Losses:
     """`compute_ns` by kernel class, to which it adds up: most time first, then by name.
 
     Of kernels that run at a time on a GPU, that counts which began first; of several that began first, the longest.
-    Graphs that were traced as a whole are a class. "not selected": kernels that the user did not choose. Empty in
-    summaries of versions without it.
+    Graphs that were traced as a whole are a class, if no NCCL can be in them. "not selected": kernels that the user
+    did not choose. Empty in summaries of versions without it.
     """
+    whole_graph_ns: int = 0
 
 
 @dataclass(frozen=True)

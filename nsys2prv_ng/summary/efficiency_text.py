@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
 from nsys2prv_ng.summary.layout import format_percent, make_table, name_task, quote_name, wrap
 from nsys2prv_ng.summary.rows.efficiency import (
     NamedWindow,
     choose_window,
     find_main_range,
+    find_most_compute,
     list_losses,
     list_parts,
+    list_windows,
     make_efficiency_table,
     name_steps,
 )
@@ -29,6 +32,24 @@ def make_efficiency_verdict(efficiency: EfficiencyNumbers | None, steps: StepNum
     return [Verdict(text, [], "efficiency")] if text else []
 
 
+def make_graph_note(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> list[Verdict]:
+    """Return how much time is in graphs as a whole, of which it is not known what is compute; nothing without any."""
+    if efficiency is None:
+        return []
+    for window in [choose_window(efficiency, steps), *list_windows(efficiency, steps)]:
+        losses = window.numbers.losses
+        if losses is not None and losses.whole_graph_ns and window.numbers.window_ns:
+            share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
+            whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
+            text = (
+                f"{share} of {whose} time in {window.name} is in CUDA graphs that nsys traced as a whole. NCCL may be "
+                "in them: whether they compute, wait or move data is not known, and efficiencies count them as "
+                f"communication where NCCL is. To know it, {REMEDY}"
+            )
+            return [Verdict(text, [], "graphs")]
+    return []
+
+
 def _describe_window(window: NamedWindow) -> str:
     numbers = window.numbers
     if not numbers.window_ns:
@@ -36,7 +57,9 @@ def _describe_window(window: NamedWindow) -> str:
     span = f"{window.name} ({format_time(numbers.window_ns)})"
     device, host, losses = numbers.nccl_as_communication.device, numbers.nccl_as_communication.host, numbers.losses
     if device is not None and losses is not None:
-        doing = f"{_count(losses.devices, 'GPU', 'computes', 'compute')} {format_percent(device.parallel, 1)} of {span}"
+        most = find_most_compute(numbers)
+        share = format_percent(device.parallel, 1) + ("" if most is None else f" to {format_percent(most, 1)}")
+        doing = f"{_count(losses.devices, 'GPU', 'computes', 'compute')} {share} of {span}"
         lost = _describe_losses(losses, numbers.window_ns)
         return f"{doing}: {lost}" if lost else doing
     if host is None or host.mpi_parallel == 1:

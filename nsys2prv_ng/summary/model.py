@@ -62,6 +62,8 @@ class GpuNumbers:
     peak_memory_bytes: int | None
     """Memory in use by the processes of the reports; None where these do not record it."""
     peak_memory_at_ns: int | None
+    whole_graph_ns: int = 0
+    """CUDA graphs that were traced as a whole and may hold kernels of NCCL; not in `compute_ns`."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ call of CUDA can wait for nothing else: that is waiting too.
 A thread that waits for nothing may nevertheless be ahead of the others: its GPU waits for them meanwhile. So a task is
 called the slowest only if its mean is the largest when the waiting of its GPU is taken off as well. If a task that runs
 ahead takes longer on the host, it must also be the task for which others wait most. No task is, where another could be
-slower, since some waiting is not known: in kernels and calls that are not split, in waits below the uncertainty of the
-clocks, of tasks with several GPUs, and of GPUs with several tasks.
+slower, since some waiting is not known: in kernels and calls that are not split, in CUDA graphs that were traced as a
+whole, in waits below the uncertainty of the clocks, of tasks with several GPUs, and of GPUs with several tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nsys2prv_ng.analysis.gpu_activity import list_devices
-from nsys2prv_ng.analysis.gpu_waits import UNSPLIT, WAITING, sweep_gpu_waits
+from nsys2prv_ng.analysis.gpu_waits import UNSPLIT, WAITING, WHOLE_GRAPH, sweep_gpu_waits
 from nsys2prv_ng.analysis.uncertainty import get_uncertainty
 from nsys2prv_ng.analysis.wait_rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits import Waits
@@ -114,11 +114,14 @@ def _give_to_tasks(intervals: Intervals, gpu: IntArray, task: IntArray) -> Inter
 
 
 def _collect_gpus(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
-    """Return when GPUs (by row) do nothing but wait in NCCL, and when they only run kernels that are not split."""
+    """Return when GPUs (by row) do nothing but wait in NCCL, and when they may wait.
+
+    They may in kernels that are not split, and in graphs as a whole.
+    """
     waiting, unsplit = [NO_INTERVALS], [NO_INTERVALS]
     for row, time, value in sweep_gpu_waits(job, waits):
         waiting.append(find_intervals(row, time, value == WAITING))
-        unsplit.append(find_intervals(row, time, value == UNSPLIT))
+        unsplit.append(find_intervals(row, time, (value == UNSPLIT) | (value == WHOLE_GRAPH)))
     return CoveredTime(join_intervals(waiting)).intervals, CoveredTime(join_intervals(unsplit)).intervals
 
 

@@ -116,8 +116,14 @@ class _Kind(NamedTuple):
 
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
-    "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
+    "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9, 10), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
     "computing": _Kind((1, 2, 5, 9), "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
+    "whole_graph": _Kind(
+        (10,),
+        "CUDA graphs as a whole",
+        "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
+        "",
+    ),
     "moving": _Kind(
         (3,),
         "Exposed communication: moving data",
@@ -174,6 +180,7 @@ _GPU_KEYS = (
     "idle",
     "not_split",
     "compute_over_not_split",
+    "whole_graph",
 )
 _GPU_ACTIVITIES = [Activity(key, types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
 _HOST_ACTIVITIES = [
@@ -235,12 +242,12 @@ def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Itera
 
 
 def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
-    """Yield a map of each kind; of waiting and moving, or of what is not split, only if the job has any of it."""
+    """Yield a map of each kind; of waiting and moving, not split or whole graphs, only if the job has any of it."""
     ns = shares.ns
     is_shown = dict.fromkeys(ns, True)
     if rows.kinds:
         is_shown["moving"] = is_shown["waiting"] = bool(ns["moving"].any() or ns["waiting"].any())
-        is_shown["not_split"] = bool(ns["not_split"].any())
+        is_shown |= {key: bool(ns[key].any()) for key in ("not_split", "whole_graph") if key in ns}
     for key, kind in rows.kinds.items():
         if not is_shown[key]:
             continue

@@ -17,7 +17,8 @@ class HeatMap:
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
     key: str
-    """Names it: "busy", "computing", "moving", "waiting", "not_split", "lateness", "sm", "dram" or "memory"."""
+    """Names it: "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "dram" or
+    "memory"."""
     title: str
     about: str
     """A sentence that defines a value."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nsys2prv_ng.summary.efficiency_text import describe_efficiency
 from nsys2prv_ng.summary.layout import (
@@ -108,13 +108,19 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     if not gpus:
         return []
     listed = _select_most_idle(gpus)
+    kinds = dict(_GPU_KINDS)
+    about = "overlap: compute and communication at once"
+    if any(gpu.whole_graph_ns for gpu in gpus):
+        about += "; graphs: traced as a whole, compute or communication"
+    else:
+        del kinds["whole_graph"]
     rows: list[list[str]] = []
     for gpu in listed:
-        rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu])
+        rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu], kinds)
     if len(gpus) > 1:
-        rows += _gpu_rows("sum of the GPUs", "", gpus)
-    titles = ["GPU", "span", "busy", "compute", "comm.", "overlap", "memory", "idle"]
-    caption = "From the first to the last operation of each GPU (overlap: compute and communication at once):"
+        rows += _gpu_rows("sum of the GPUs", "", gpus, kinds)
+    titles = ["GPU", "span", *kinds.values()]
+    caption = f"From the first to the last operation of each GPU ({about}):"
     return [
         *wrap(caption, width),
         *make_table(titles, rows, width, gap=" "),
@@ -122,9 +128,20 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     ]
 
 
-def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers]) -> list[list[str]]:
+_GPU_KINDS = {
+    "busy": "busy",
+    "compute": "compute",
+    "communication": "comm.",
+    "overlap": "overlap",
+    "whole_graph": "graphs",
+    "memory": "memory",
+    "idle": "idle",
+}
+"""Columns of the table of GPUs: their fields in GpuNumbers, and titles."""
+
+
+def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[str]]:
     span = sum(gpu.span_ns for gpu in gpus)
-    kinds = ("busy", "compute", "communication", "overlap", "memory", "idle")
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
     return [
         [name, format_time(span), *map(format_time, times)],

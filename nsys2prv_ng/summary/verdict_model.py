@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-About = Literal["payload", "efficiency", "waits", "critical path", "advice"]
+About = Literal["payload", "graphs", "efficiency", "waits", "critical path", "advice"]
+
+NOTES: tuple[About, ...] = ("payload", "graphs")
+"""Those on what is not known."""
 
 
 class Verdict(NamedTuple):

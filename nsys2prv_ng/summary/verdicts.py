@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsys2prv_ng.summary.advice import make_advice
-from nsys2prv_ng.summary.efficiency_text import make_efficiency_verdict
+from nsys2prv_ng.summary.efficiency_text import make_efficiency_verdict, make_graph_note
 from nsys2prv_ng.summary.layout import wrap
 from nsys2prv_ng.summary.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.path_text import make_path_verdict
-from nsys2prv_ng.summary.verdict_model import Verdict
+from nsys2prv_ng.summary.verdict_model import NOTES, Verdict
 from nsys2prv_ng.summary.wait_verdicts import make_wait_verdicts
 
 
@@ -18,6 +18,7 @@ def list_verdicts(summary: JobSummary) -> list[Verdict]:
     """Return what a summary says in sentences: what is not known, where the time goes, and what to look at first."""
     return [
         *(Verdict(text, [], "payload") for text in describe_missing_payload(summary.waits, summary.reports)),
+        *make_graph_note(summary.efficiency, summary.steps),
         *make_efficiency_verdict(summary.efficiency, summary.steps),
         *make_wait_verdicts(summary),
         *make_path_verdict(summary.critical_path, summary.tasks),
@@ -30,7 +31,7 @@ def format_verdicts(verdicts: Sequence[Verdict], width: int) -> list[list[str]]:
     notes: list[str] = []
     others: list[str] = []
     for text, details, about in verdicts:
-        if about == "payload":
+        if about in NOTES:
             notes += wrap(f"Note: {text}", width)
         else:
             others += wrap(text, width, indent=(0, 2) if about == "waits" else (0, 0))

@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.wait_rules import BELOW_UNCERTAINTY, NOT_MATCHED, REAS
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMPUTE, IDLE
+from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -182,14 +182,17 @@ def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
-    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no activity of GPUs is known."""
+    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no activity of GPUs is known.
+
+    A graph as a whole may compute: it hides waiting too.
+    """
     runs = list_activity_runs(job)
     if not runs:
         return None
     changes = (load_activity(job, run) for run in runs)
     computing = CoveredTime(
         join_intervals(
-            find_intervals(row, time, (activity & COMPUTE > 0) & (activity != IDLE)) for row, time, activity in changes
+            find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes
         )
     )
     gpu = find_gpu_rows(job)[waits.row[pieces.at]]

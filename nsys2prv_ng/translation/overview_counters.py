@@ -17,7 +17,7 @@ from nsys2prv_ng.analysis.gpu_activity import get_values, list_activity_runs, li
 from nsys2prv_ng.analysis.gpu_metrics import count_sampled, list_all_held_values
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.job.open_job import Job
@@ -39,7 +39,7 @@ SHARES = (
 )
 """The types of what GPUs do, in the order of the columns of values."""
 _DIGITS = 5
-_ACTIVITIES = 2 * IDLE
+_ACTIVITIES = 2 * WHOLE_GRAPH
 
 
 class Counters(NamedTuple):
@@ -122,9 +122,7 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
     known = np.isin(rows, list(waits))
     waiting = np.zeros_like(activity[:, :, 0])
     for row, time, value in columns:
-        waiting += _sum_values(rows, row, time, value, edges, gpu_waits.COMPUTE_OVER_UNSPLIT + 1)[
-            :, :, gpu_waits.WAITING
-        ]
+        waiting += _sum_values(rows, row, time, value, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
     bits = np.arange(_ACTIVITIES)
 
     def sum_activity(which: BoolArray) -> IntArray:
@@ -134,7 +132,7 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
     ns = [
         sum_activity(bits & COMPUTE > 0),
         sum_activity(communicates),
-        sum_activity(communicates & (bits & COMPUTE == 0)),
+        sum_activity(communicates & (bits & (COMPUTE | WHOLE_GRAPH) == 0)),
         waiting,
         sum_activity(bits & MEMORY > 0),
         sum_activity(bits == IDLE),

@@ -24,13 +24,17 @@ from tests.report_truth import (
     list_gpu_operations,
     list_launch_lines,
     split_name,
+    uses_nccl,
 )
 from tests.spans import find_gaps
 
 Spans = np.ndarray
 """Begin and end of n intervals, n x 2."""
 WindowList = Sequence[tuple[int, int]]
-COMPUTE, NCCL, MEMORY = range(3)
+COMPUTE, NCCL, MEMORY, GRAPH = range(4)
+"""GRAPH: traced as a whole, in a job that uses NCCL."""
+KERNELS = COMPUTE, NCCL, GRAPH
+EVERYTHING = *KERNELS, MEMORY
 _MPI_TABLES = ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
 NOTHING: Spans = np.zeros((0, 2), np.int64)
 
@@ -77,7 +81,7 @@ def sum_windows(windows: WindowList) -> int:
 class Gpu:
     """A physical GPU: its operations by kind, its users and its captures."""
 
-    operations: dict[int, list[Spans]] = field(default_factory=lambda: {COMPUTE: [], NCCL: [], MEMORY: []})
+    operations: dict[int, list[Spans]] = field(default_factory=lambda: {kind: [] for kind in EVERYTHING})
     processes: set[tuple[int, int]] = field(default_factory=set)
     captures: list[tuple[int, int]] = field(default_factory=list)
 
@@ -104,9 +108,10 @@ class Truth:
         self.mains: list[Main] = []
         self.captures: list[tuple[int, int]] = []
         shown: list[Main] = []
+        hides_nccl = uses_nccl(self.reports)
         for index, report in enumerate(self.reports):
             by_thread = _read_calls(report)
-            operations = list(_read_operations(report))
+            operations = list(_read_operations(report, GRAPH if hides_nccl else COMPUTE))
             capture = _find_capture(report, [spans for *_, spans in operations], by_thread)
             self.captures.append(capture)
             for process, device, kind, spans in operations:
@@ -175,9 +180,9 @@ def _read_spans(report: Report, query: str) -> Spans:
     return np.array(report.connection.execute(query).fetchall(), np.int64).reshape(-1, 2) + report.utc
 
 
-def _read_operations(report: Report) -> Iterable[tuple[int, int, int, Spans]]:
+def _read_operations(report: Report, of_graph: int) -> Iterable[tuple[int, int, int, Spans]]:
     """Yield process, device, kind and times of the operations."""
-    for table, kind in (("KERNEL", COMPUTE), ("GRAPH_TRACE", COMPUTE), ("MEMCPY", MEMORY), ("MEMSET", MEMORY)):
+    for table, kind in (("KERNEL", COMPUTE), ("GRAPH_TRACE", of_graph), ("MEMCPY", MEMORY), ("MEMSET", MEMORY)):
         name = f"CUPTI_ACTIVITY_KIND_{table}"
         if not report.has(name):
             continue
@@ -287,8 +292,8 @@ def measure_times(gpus: Sequence[tuple[Gpu, WindowList]], mains: Sequence[tuple[
     return Times(
         window=max((sum_windows(own) for _, own in (*gpus, *mains)), default=0),
         compute=[measure(gpu.get(COMPUTE), own) for gpu, own in gpus],
-        kernels=[measure(gpu.get(COMPUTE, NCCL), own) for gpu, own in gpus],
-        active=[measure(gpu.get(COMPUTE, NCCL, MEMORY), own) for gpu, own in gpus],
+        kernels=[measure(gpu.get(*KERNELS), own) for gpu, own in gpus],
+        active=[measure(gpu.get(*EVERYTHING), own) for gpu, own in gpus],
         outside_mpi=outside,
         useful=[sum_windows(own) - spent for (_, own), spent in zip(mains, calls, strict=True)],
         nodes=[main.node for main, _ in mains],
@@ -315,9 +320,10 @@ def measure_common(truth: Truth, windows: WindowList) -> Times:
 def split_time(gpu: Gpu, windows: WindowList) -> dict[str, int]:
     """Return the time of a GPU in windows: what is certain without operations over ranks and launches.
 
-    `communication` is that of kernels of NCCL while nothing computes, `idle` that between operations of one capture.
+    `whole_graph` is that of graphs as a whole while no kernel computes, `communication` that of kernels of NCCL beside
+    neither, `idle` that between operations of one capture.
     """
-    compute, kernels, all_operations = gpu.get(COMPUTE), gpu.get(COMPUTE, NCCL), gpu.get(COMPUTE, NCCL, MEMORY)
+    compute, kernels, all_operations = gpu.get(COMPUTE), gpu.get(*KERNELS), gpu.get(*EVERYTHING)
     times = dict.fromkeys(("idle", "before_first", "after_last"), 0)
     for low, high in unite(np.array(gpu.captures, np.int64)).tolist():
         inside = clip(all_operations, [(low, high)])
@@ -328,7 +334,8 @@ def split_time(gpu: Gpu, windows: WindowList) -> dict[str, int]:
         times["idle"] += measure(complement(all_operations, first, last), windows)
     times["not_captured"] = sum_windows(windows) - measure(np.array(gpu.captures, np.int64), windows)
     times["compute"] = measure(compute, windows)
-    times["communication"] = measure(kernels, windows) - times["compute"]
+    times["whole_graph"] = measure(gpu.get(COMPUTE, GRAPH), windows) - times["compute"]
+    times["communication"] = measure(kernels, windows) - times["compute"] - times["whole_graph"]
     times["memory"] = measure(all_operations, windows) - measure(kernels, windows)
     return times
 
@@ -384,7 +391,7 @@ def list_idle_gaps(truth: Truth) -> list[tuple[int, int]]:
     """Return the gaps of all GPUs, which have one capture each."""
     gaps: list[tuple[int, int]] = []
     for gpu in truth.gpus.values():
-        busy = unite(gpu.get(COMPUTE, NCCL, MEMORY))
+        busy = unite(gpu.get(*EVERYTHING))
         gaps += zip(busy[:-1, 1].tolist(), busy[1:, 0].tolist(), strict=True)
     return gaps
 
@@ -431,7 +438,7 @@ def sum_pieces(pieces: Iterable[IdlePiece], windows: dict[tuple[str, str], Windo
 def split_communication(gpu: Gpu, kernels: Iterable[tuple[int, int, int]], windows: WindowList) -> tuple[int, int]:
     """Return waiting and moving while a GPU does nothing else; `kernels`: begin, end of the waiting, end of each."""
     times = np.array(list(kernels), np.int64).reshape(-1, 3)
-    compute = gpu.get(COMPUTE)
+    compute = gpu.get(COMPUTE, GRAPH)
     with_moving = np.concatenate([compute, times[:, 1:]])
     moving = measure(with_moving, windows) - measure(compute, windows)
     return measure(np.concatenate([with_moving, times[:, :2]]), windows) - measure(with_moving, windows), moving

@@ -14,7 +14,7 @@ import numpy as np
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.sources.cuda.kernel_classes import classify
 from tests.analysis.efficiency_truth import Truth, WindowList
-from tests.report_truth import Report
+from tests.report_truth import Report, uses_nccl
 
 Kernel = tuple[int, int, str]
 """Begin and end (UTC), and the class."""
@@ -30,14 +30,14 @@ def list_pieces(truth: Truth) -> dict[tuple[str, str], Pieces]:
     """Return the time of each class of each GPU (host and uuid)."""
     of_gpu: dict[tuple[str, str], list[Kernel]] = {key: [] for key in truth.gpus}
     for report in truth.reports:
-        for process, device, begin, end, name in _read(report):
+        for process, device, begin, end, name in _read(report, has_graphs=not uses_nccl(truth.reports)):
             key = report.host, report.find_gpu_uuid(report.find_gpu(process, device))
             of_gpu[key].append((begin + report.utc, end + report.utc, name))
     return {key: _split(kernels) for key, kernels in of_gpu.items()}
 
 
-def _read(report: Report) -> Iterator[tuple[int, int, int, int, str]]:
-    """Yield process, device, begin, end and class of what computes."""
+def _read(report: Report, *, has_graphs: bool) -> Iterator[tuple[int, int, int, int, str]]:
+    """Yield process, device, begin, end and class of what computes, graphs as a whole included or not."""
     if report.has("CUPTI_ACTIVITY_KIND_KERNEL"):
         rows = report.connection.execute(_KERNELS).fetchall()
         names = sorted({demangled for *_, demangled in rows})
@@ -45,7 +45,7 @@ def _read(report: Report) -> Iterator[tuple[int, int, int, int, str]]:
         for *limits, short, demangled in rows:
             if not short.startswith("nccl"):
                 yield (*limits, class_of[demangled])
-    if report.has("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"):
+    if has_graphs and report.has("CUPTI_ACTIVITY_KIND_GRAPH_TRACE"):
         for limits in report.connection.execute(_GRAPHS):
             yield (*limits, "CUDA graph as a whole")
 

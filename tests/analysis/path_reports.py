@@ -18,6 +18,7 @@ _COLUMNS = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "end", "globalTid", "nameId", "correlationId"),
     "CUPTI_ACTIVITY_KIND_KERNEL": (*_OPERATION, "shortName", "demangledName"),
     "CUPTI_ACTIVITY_KIND_MEMCPY": (*_OPERATION, "bytes", "copyKind", "srcKind", "dstKind"),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": (*_OPERATION[:-1], "graphId", "graphExecId"),
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": (
         *("start", "end", "globalPid", "correlationId", "syncType"),
         *("contextId", "streamId", "eventId"),
@@ -63,6 +64,11 @@ class Capture:
         number = self._number(name)
         where = (self.process, device, device + 1, stream, launch, node or None)
         self._rows["CUPTI_ACTIVITY_KIND_KERNEL"].append((begin, end, *where, number, number))
+
+    def whole_graph(self, launch: int, begin: int, end: int, stream: int = 7, device: int = 0) -> None:
+        """Add a CUDA graph that was traced as a whole."""
+        where = (self.process, device, device + 1, stream, launch, 1, 2)
+        self._rows["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"].append((begin, end, *where))
 
     def copy(
         self,

@@ -16,7 +16,7 @@ from tests.report_truth import Objects, Report
 from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, unite
 from tests.summary.made import SETS, overview_of, summary_and_reports
 
-COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
+COMPUTE, COMMUNICATION, MEMORY, WHOLE_GRAPH = KINDS = 1, 2, 4, 16
 _ON_HOST = (0, 1)
 _ALLOCATION = 0
 
@@ -43,9 +43,10 @@ def made(request: pytest.FixtureRequest) -> Made:
 
 def test_time_by_activity_is_the_union_of_operations(made: Made) -> None:
     for gpu, operations in made.gpus():
-        by_kind = {kind: unite(operations[operations["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
+        by_kind = {kind: unite(operations[operations["kind"] == kind]) for kind in KINDS}
         assert gpu.compute_ns == sum_lengths(by_kind[COMPUTE])
         assert gpu.communication_ns == sum_lengths(by_kind[COMMUNICATION])
+        assert gpu.whole_graph_ns == sum_lengths(by_kind[WHOLE_GRAPH])
         assert gpu.memory_ns == sum_lengths(by_kind[MEMORY])
         assert gpu.overlap_ns == sum_common(by_kind[COMPUTE], by_kind[COMMUNICATION])
         assert gpu.busy_ns == sum_lengths(unite(operations))

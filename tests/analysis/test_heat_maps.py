@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency_windows import list_steps, make_plan
 from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.analysis.gpu_metrics import measure_gpu_metrics
-from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT
+from nsys2prv_ng.analysis.gpu_waits import WHOLE_GRAPH
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.wait_rules import NOBODY, NOT_ALIGNED
 from nsys2prv_ng.analysis.waits import Waits, find_waits
@@ -25,7 +25,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.compute import compute_summary
 from tests.analysis.efficiency_reports import DDP, SETS, opened
-from tests.analysis.efficiency_truth import COMPUTE, MEMORY, NCCL, Truth, unite
+from tests.analysis.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
 from tests.analysis.waits_truth import Kernel, find_truth
 from tests.conftest import SAMPLES, unpack
@@ -51,7 +51,7 @@ def select(*names: str) -> list[object]:
 
 def sum_shares(job: Job, waits: Waits, edges: IntArray) -> Shares:
     rows = states.find_gpu_rows(job, list_devices(job))
-    shares = Shares(rows, edges, KINDS, COMPUTE_OVER_UNSPLIT + 1)
+    shares = Shares(rows, edges, KINDS, WHOLE_GRAPH + 1)
     for flat in states.list_gpu_states(job, waits):
         shares.add(flat)
     return shares
@@ -103,17 +103,17 @@ def check_shares(job: Job, truth: Truth) -> None:
     shares = sum_shares(job, waits, edges)
     found = compute_efficiency(job, waits)
     base = job.alignment.utc_base
-    operations = np.concatenate([gpu.get(COMPUTE, NCCL, MEMORY) for gpu in truth.gpus.values()])
+    operations = np.concatenate([gpu.get(*EVERYTHING) for gpu in truth.gpus.values()])
     assert (begin + base, end + base) == (operations[:, 0].min(), operations[:, 1].max())
     by_key = {(devices.rows[row].node, devices.rows[row].gpu.uuid): n for n, row in enumerate(shares.rows.tolist())}
     assert by_key.keys() == truth.gpus.keys()
     for key, gpu in truth.gpus.items():
-        n, every = by_key[key], gpu.get(COMPUTE, NCCL, MEMORY)
+        n, every = by_key[key], gpu.get(*EVERYTHING)
         ns = {kind: own[n] for kind, own in shares.ns.items()}
         spans = np.array([[every[:, 0].min(), every[:, 1].max()]])
         assert np.array_equal(shares.known[n], cover(spans, edges, base))
         assert np.array_equal(ns["busy"], cover(every, edges, base))
-        compute, kernels = cover(gpu.get(COMPUTE), edges, base), cover(gpu.get(COMPUTE, NCCL), edges, base)
+        compute, kernels = cover(gpu.get(COMPUTE), edges, base), cover(gpu.get(*KERNELS), edges, base)
         assert np.array_equal(ns["computing"], compute)
         assert np.array_equal(ns["moving"] + ns["waiting"] + ns["not_split"], kernels - compute)
         assert np.array_equal(ns["memory"], ns["busy"] - kernels)

@@ -39,6 +39,7 @@ _SHORTEST = 10_000
 _DEEPEST = 300
 """Calls and operations that are looked at for one that contains a segment."""
 NCCL, COMPUTE, MEMORY = (types.PATH_MOVING, types.PATH_NOT_SPLIT), (types.PATH_COMPUTE,), (types.PATH_MEMORY,)
+GRAPHS = (types.PATH_GRAPH,)
 CALLS = (types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_MPI)
 
 
@@ -169,9 +170,10 @@ def prove(segment: Segment, places: dict[int, tuple[Truth, object]], lows: set[i
         return "" if any(fnmatch(re.sub(r"_v[0-9]+$", "", own), name) for own in around) else f"in {around}"
     assert isinstance(place, Stream)
     operations = truth.operations[place[:4]]
-    if kind in (*NCCL, *COMPUTE, *MEMORY):
+    if kind in (*NCCL, *COMPUTE, *MEMORY, *GRAPHS):
         around = [operations.name[i] for i in operations.list_around(begin, end)]
         is_of_kind = (kind in NCCL) == name.startswith("nccl") and (kind in MEMORY) == name.startswith("Mem")
+        is_of_kind &= kind not in GRAPHS or re.fullmatch("graph [0-9]+", name) is not None
         return "" if name in around and is_of_kind else f"in {around}"
     followers = [i for i in operations.list_around(end, end) if operations.begin[i] == end]
     followers = [i for i in followers if operations.name[i] == name]

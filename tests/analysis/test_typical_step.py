@@ -16,13 +16,13 @@ from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis import typical_step
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows, list_steps
 from nsys2prv_ng.analysis.gpu_activity import list_devices
-from nsys2prv_ng.analysis.gpu_waits import COMPUTE_OVER_UNSPLIT
+from nsys2prv_ng.analysis.gpu_waits import WHOLE_GRAPH
 from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges, make_step_edges
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
 from tests.analysis.efficiency_reports import DDP, opened
-from tests.analysis.efficiency_truth import COMPUTE, MEMORY, NCCL, Truth
+from tests.analysis.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth
 from tests.analysis.test_heat_maps import cover, select
 from tests.intervals.test_step_functions import columns
 from tests.report_truth import PUSH_POP, Report
@@ -92,7 +92,7 @@ def check_activities(job: Job, reports: Sequence[Path]) -> None:
     assert steps is not None
     step = choose_step(steps)
     rows = states.find_gpu_rows(job, devices)
-    longest = LongestStates(rows, make_step_edges(step, rows.size), COMPUTE_OVER_UNSPLIT + 1)
+    longest = LongestStates(rows, make_step_edges(step, rows.size), WHOLE_GRAPH + 1)
     for flat in states.list_gpu_states(job, waits):
         longest.add(flat)
     check_ranges(job, step, reports)
@@ -103,8 +103,8 @@ def check_activities(job: Job, reports: Sequence[Path]) -> None:
     for row, values in zip(rows.tolist(), longest.state, strict=True):
         gpu = truth.gpus[devices.rows[row].node, devices.rows[row].gpu.uuid]
         compute = cover(gpu.get(COMPUTE), longest.edges, base)
-        kernels = cover(gpu.get(COMPUTE, NCCL), longest.edges, base)
-        busy = cover(gpu.get(COMPUTE, NCCL, MEMORY), longest.edges, base)
+        kernels = cover(gpu.get(*KERNELS), longest.edges, base)
+        busy = cover(gpu.get(*EVERYTHING), longest.edges, base)
         length = np.diff(longest.edges)
         parts = {
             "compute": compute,

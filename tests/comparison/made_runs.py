@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.summary.efficiency_model import (
@@ -19,6 +20,7 @@ from nsys2prv_ng.summary.facts_model import JobFacts
 from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
 
 MS = 10**6
+_Window = TypeVar("_Window", bound=WindowEfficiency)
 
 
 def make_gpu(number: int, name: str = "NVIDIA H200") -> GpuNumbers:
@@ -57,6 +59,21 @@ def make_window(length: int, useful: Sequence[int], active: Sequence[int], in_mp
         "nccl_as_useful": trees,
         "losses": losses,
     }
+
+
+def hide_in_graphs(side: Side, part: float) -> Side:
+    """Return a run of which a part of the compute time is in graphs as a whole, in the capture and in its steps."""
+    efficiency = side.summary.efficiency
+    assert efficiency is not None and efficiency.in_steps is not None
+    in_steps, whole = (_move(own, part) for own in (efficiency.in_steps, efficiency))
+    return Side(side.label, replace(side.summary, efficiency=replace(whole, in_steps=in_steps)))
+
+
+def _move(window: _Window, part: float) -> _Window:
+    assert window.losses is not None
+    compute = window.losses.compute_ns
+    hidden = round(compute * part)
+    return replace(window, losses=replace(window.losses, compute_ns=compute - hidden, whole_graph_ns=hidden))
 
 
 def make_run(

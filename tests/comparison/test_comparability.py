@@ -23,7 +23,7 @@ from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.summary.facts_model import JobFacts
 from nsys2prv_ng.summary.model import JobSummary, WaitNumbers
-from tests.comparison.made_runs import make_facts, make_gpu, make_run
+from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report
 from tests.summary.made import overview_of
@@ -130,6 +130,20 @@ def test_other_graphs() -> None:
     ]
     assert found(nodes, whole) == expected
     assert found(nodes, with_facts()) == []  # a run without graphs
+
+
+def test_graphs_in_both_ways() -> None:
+    mixed = make_facts(graphs=["by node", "as a whole"])
+    a = Side("a", replace(A.summary, facts=mixed))
+    text = "are traced by node and as a whole: capture every rank with --cuda-graph-trace=node of nsys"
+    assert found(a, other(facts=mixed)) == [(WARNING, f"CUDA graphs of {side} {text}", set()) for side in "ab"]
+
+
+def test_graphs_as_a_whole_that_may_hide_nccl() -> None:
+    text = "that were traced as a whole: efficiencies count them as communication where NCCL is"
+    hidden = hide_in_graphs(other(), 0.5)
+    assert found(A, hidden) == [(NOTE, f"NCCL may be in CUDA graphs of b {text}", set())]
+    assert found(A, hide_in_graphs(other(), 0)) == []
 
 
 def test_other_payload() -> None:

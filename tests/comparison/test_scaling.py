@@ -20,7 +20,7 @@ from nsys2prv_ng.comparison.scaling_text import format_scaling, list_scaling_row
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.model import JobSummary
-from tests.comparison.made_runs import MS, make_facts, make_run
+from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run
 from tests.conftest import Unpacked
 from tests.summary.made import overview_of
 
@@ -100,6 +100,14 @@ def test_communication_is_lost_in_communication() -> None:
     device = made.runs[1].device
     assert device is not None
     assert (device.load_balance, device.communication, device.orchestration) == (1.0, 0.8, 500 / 620)
+
+
+def test_useful_time_in_whole_graphs_is_not_known() -> None:
+    made = scale(ONE, hide_in_graphs(make_run("two", [400] * 2, 50), 0.25))
+    assert [run.useful_ns for run in made.runs] == [80 * MS, None]
+    assert made.kind is None and [run.computation_scalability for run in made.runs] == [None, None]
+    assert any("CUDA graphs that were traced as a whole may compute" in note for note in made.notes)
+    assert not any("CUDA graphs" in note for note in scale(ONE, make_run("two", [400] * 2, 50)).notes)
 
 
 def test_idle_gpus_are_lost_in_orchestration() -> None:

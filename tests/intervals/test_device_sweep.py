@@ -13,13 +13,14 @@ from nsys2prv_ng.intervals.device_sweep import (
     IDLE,
     IN_FLIGHT,
     MEMORY,
+    WHOLE_GRAPH,
     DeviceChanges,
     cut_changes,
     sweep_devices,
 )
 from tests.examples import examples
 
-KINDS = (COMPUTE, COMMUNICATION, MEMORY, IN_FLIGHT)
+KINDS = (COMPUTE, COMMUNICATION, MEMORY, WHOLE_GRAPH, IN_FLIGHT)
 LAST = 40
 
 Interval = tuple[int, int, int, int]
@@ -37,7 +38,7 @@ def sweep(intervals: list[Interval]) -> DeviceChanges:
 def expected_at(of_device: list[Interval], instant: int) -> tuple[int, int, int]:
     """Activity, kernels and flights in [instant, instant + 1): times are integers, so nothing changes within."""
     open_now = [kind for _, begin, length, kind in of_device if begin <= instant < begin + length]
-    kernels = open_now.count(COMPUTE) + open_now.count(COMMUNICATION)
+    kernels = sum(map(open_now.count, (COMPUTE, COMMUNICATION, WHOLE_GRAPH)))
     activity = sum({kind for kind in open_now if kind != IN_FLIGHT})
     operations = [(begin, begin + length) for _, begin, length, kind in of_device if kind != IN_FLIGHT]
     if not activity and any(end <= instant for _, end in operations) and any(b > instant for b, _ in operations):

@@ -32,7 +32,8 @@ def make_losses(
     unit = WINDOW // 100 * devices
     ranges = [IdleInRange(name, share * unit) for name, share in (by_range or {}).items()]
     classes = {name: share * unit for name, share in (by_class or {}).items()}
-    return Losses(devices, *(parts.get(name, 0) * unit for name in names), ranges, classes)
+    whole_graphs = parts.get("whole_graph", 0) * unit
+    return Losses(devices, *(parts.get(name, 0) * unit for name in names), ranges, classes, whole_graphs)
 
 
 def make_window(losses: Losses | None, host: HostEfficiency | None = None) -> WindowEfficiency:

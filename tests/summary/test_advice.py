@@ -25,7 +25,7 @@ from nsys2prv_ng.summary.model import (
     NcclNumbers,
     WaitNumbers,
 )
-from nsys2prv_ng.summary.rows.efficiency import PARTS
+from nsys2prv_ng.summary.rows.efficiency import PARTS, WHOLE_GRAPHS
 from nsys2prv_ng.summary.text import format_tables
 from nsys2prv_ng.summary.wait_reasons import DEVICE, LAUNCH, UNKNOWN
 from tests.analysis.waits_truth import find_truth
@@ -107,7 +107,7 @@ def test_the_largest_loss(losses: Losses, says: str) -> None:
 
 OF_THE_CAPTURE = ["cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns"]
 """Where the capture or the chosen time ends."""
-OF_THE_PROGRAM = [part for part in PARTS if part not in OF_THE_CAPTURE]
+OF_THE_PROGRAM = [part for part in PARTS if part not in (*OF_THE_CAPTURE, WHOLE_GRAPHS)]
 
 
 @pytest.mark.parametrize("part", OF_THE_CAPTURE)
@@ -124,6 +124,14 @@ def test_every_part_has_its_words(part: str) -> None:
         text.startswith("Look first at ")
         and f": 60.0% of the GPUs' time in the capture is lost {PARTS[part][1]}" in text
     )
+
+
+@pytest.mark.parametrize(("whole", "says"), [(29, EXPOSED), (31, EXPOSED.replace("Look", "Of what is known, look"))])
+def test_graphs_as_a_whole_may_lose_more(whole: int, says: str) -> None:
+    losses = make_losses(compute=70 - whole, whole_graph=whole, moving=30)
+    says = says.replace("40.0%", "30.0%")
+    assert advise(make_summary(losses)).startswith(says)
+    assert advise(make_summary(make_losses(compute=40, whole_graph=60))) == ""
 
 
 def test_every_preset_exists() -> None:

@@ -112,18 +112,23 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
         return None
     worst = sorted(gpus, key=lambda gpu: -gpu.idle_ns / gpu.span_ns)
     shown = worst[:MOST_RANKS] if len(worst) > MOST_RANKS else gpus
+    has_graphs = any(gpu.whole_graph_ns for gpu in gpus)
     rows: list[list[Cell]] = []
     for gpu in shown:
         users = f"ranks {format_number_ranges(gpu.ranks)}" if len(gpu.ranks) > 1 else ", ".join(gpu.tasks[:4])
         shares = [gpu.busy_ns, gpu.compute_ns, gpu.communication_ns, gpu.overlap_ns, gpu.memory_ns, gpu.idle_ns]
         longest = format_time(gpu.longest_gap_ns) if gpu.gaps else "-"
         at = "" if gpu.longest_gap_at_ns is None else f"{(gpu.longest_gap_at_ns + pictures.shift_ns) / 1e9:.3f} s"
+        shares += [gpu.whole_graph_ns] if has_graphs else []
         percent = [format_percent(ns, gpu.span_ns) for ns in shares]
         rows.append(
             [f"{gpu.node} GPU {gpu.gpu}", users, format_time(gpu.span_ns), *percent, f"{gpu.gaps:,}", longest, at]
         )
-    titles = ["", "used by", "span", "busy", "compute", "comm.", "overlap", "memory", "idle", "gaps", "longest", "at"]
-    caption = "Each GPU from its first to its last operation, in percent of that (overlap: compute and communication)"
+    graphs = ["whole graphs"] if has_graphs else []
+    titles = ["", "used by", "span", "busy", "compute", "comm.", "overlap", "memory", "idle", *graphs]
+    titles += ["gaps", "longest", "at"]
+    caption = "Each GPU from its first to its last operation, in percent of that (overlap: compute and communication"
+    caption += "; whole graphs: CUDA graphs traced as a whole, compute or communication)" if has_graphs else ")"
     blocks: list[Block] = [Table(caption, titles, rows, texts=2, below=count_rest(shown, gpus, "GPU"))]
     causes = list_causes(summary.gpus)
     if causes:

@@ -7,6 +7,7 @@ over processes and reports.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from nsys2prv_ng.intervals.device_sweep import (
     COMPUTE,
     IN_FLIGHT,
     MEMORY,
+    WHOLE_GRAPH,
     DeviceChanges,
     cut_changes,
     sweep_devices,
@@ -27,6 +29,7 @@ from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
+from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
 from nsys2prv_ng.sources.cuda import launch_calls as calls
@@ -88,12 +91,12 @@ def _collect_operations(reader: ReportReader, table: str) -> Operations:
 
 
 def _classify(reader: ReportReader, table: str, rows: IntArray) -> IntArray:
-    """Return the kind of each operation: compute, communication (NCCL) or memory."""
+    """Return the kind of each operation: compute, communication (NCCL), memory or, of a graph, not known yet."""
     if table == KERNEL:
         index, names = reader.names(reader.columns(table)["shortName"][rows])
         kinds = [COMMUNICATION if kernels.mark_nccl(name) else COMPUTE for name in names]
         return np.array(kinds, np.int64)[index]
-    return np.full(rows.size, COMPUTE if table == GRAPH else MEMORY, np.int64)
+    return np.full(rows.size, WHOLE_GRAPH if table == GRAPH else MEMORY, np.int64)
 
 
 # ---- all reports together --------------------------------------------------------------------------------------------
@@ -107,17 +110,20 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     with_operations = [part for part in parts if isinstance(part.data, np.ndarray)]
     groups = group_by_shared_rows([part.rows[np.asarray(part.data)] for part in with_operations])
     by_group = [[with_operations[i] for i in group] for group in groups]
-    return JoinResult(partial_results=(NAME, _compute_activity, by_group) if by_group else None)
+    compute = partial(_compute_activity, hides_nccl=may_hide_nccl(part.metadata for part in parts))
+    return JoinResult(partial_results=(NAME, compute, by_group) if by_group else None)
 
 
-def _compute_activity(parts: Sequence[JoinInput]) -> Result:
-    """Return the activity of the GPUs of reports that share them."""
+def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result:
+    """Return the activity of the GPUs of reports that share them. `hides_nccl`: whether NCCL may be in whole graphs."""
     captured = [_place_on_rows(part) for part in parts]
     devices = [
         pd.Series(report.row).map(stretch_of_row).to_numpy(np.int64) + report.row * len(captured)
         for report, stretch_of_row in zip(captured, _number_stretches(captured), strict=True)
     ]
     begin, end, kind = (np.concatenate([report[i] for report in captured]) for i in (1, 2, 3))
+    if not hides_nccl:
+        kind = np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
     changes = sweep_devices(np.concatenate(devices), begin, end, kind)
     result = Result(read=changes.device.size)
     # Rows are dropped before the windows add lines of their own, which do not count as read.

@@ -11,7 +11,9 @@ from nsys2prv_ng.text.formatting import count_noun
 
 _MOST = 0.5
 """Part of a loss from which one range is most of it."""
+WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
+    WHOLE_GRAPHS: ("whole CUDA graphs", ""),
     "waiting_ns": ("waiting for other ranks", "as NCCL waits for other ranks"),
     "moving_ns": ("moving data", "as NCCL moves data"),
     "not_split_ns": ("waiting or moving", "as NCCL waits or moves data"),
@@ -26,7 +28,10 @@ PARTS = {
     "not_captured_ns": ("not captured", "as no report captures the GPU"),
     "outside_ns": ("outside own ranges", "as the ranges of other ranks are longer"),
 }
-"""What the text calls each part of the time that is not compute: in a list, and in a verdict."""
+"""What the text calls each part of the time that is not compute: in a list, and in a verdict.
+
+Time in graphs as a whole may be compute: it is not lost.
+"""
 DEVICE_TERMS = {
     "parallel": (
         0,
@@ -129,14 +134,25 @@ def name_steps(steps: StepNumbers) -> str:
 
 
 def list_losses(losses: Losses) -> list[PartOfTime]:
-    """Return the parts that are not compute and not empty, by their time."""
-    parts = [PartOfTime(key, *texts, int(getattr(losses, key))) for key, texts in PARTS.items()]
+    """Return the parts that are lost and not empty, by their time."""
+    parts = [PartOfTime(key, *texts, int(getattr(losses, key))) for key, texts in PARTS.items() if key != WHOLE_GRAPHS]
     return sorted((part for part in parts if part.ns), key=lambda part: -part.ns)
 
 
 def list_parts(losses: Losses) -> list[PartOfTime]:
-    """Return compute and the parts that are not, which add up to the time of all GPUs."""
-    return [PartOfTime("compute_ns", "compute", "", losses.compute_ns), *list_losses(losses)]
+    """Return compute, what may be compute, and what is lost, which add up to the time of all GPUs."""
+    parts = [PartOfTime("compute_ns", "compute", "", losses.compute_ns)]
+    if losses.whole_graph_ns:
+        parts.append(PartOfTime(WHOLE_GRAPHS, *PARTS[WHOLE_GRAPHS], losses.whole_graph_ns))
+    return [*parts, *list_losses(losses)]
+
+
+def find_most_compute(window: WindowEfficiency) -> float | None:
+    """Return the part of the time of all GPUs that is compute at most; None if that is known for certain."""
+    losses = window.losses
+    if losses is None or not losses.whole_graph_ns or not window.window_ns:
+        return None
+    return (losses.compute_ns + losses.whole_graph_ns) / (losses.devices * window.window_ns)
 
 
 def find_main_range(losses: Losses) -> IdleInRange | None:

@@ -17,7 +17,7 @@ from tests.spans import find_gaps, list_report_sets, sum_common, sum_lengths, un
 from tests.translated import KERNEL, NCCL_KERNEL, Translated, Translations, changed, translated_set
 
 ACTIVITY, RUNNING, IN_FLIGHT, IDLE_STRETCH, QUEUE_DELAY = range(63000400, 63000405)
-COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
+COMPUTE, COMMUNICATION, MEMORY, IDLE, WHOLE_GRAPH = 1, 2, 4, 8, 16
 SOURCES = "kernels,memory_operations,cuda_graphs,cuda_api"
 
 SETS = {
@@ -81,7 +81,7 @@ def test_the_trace_is_sound_and_everything_read_is_accounted_for(translated: Tra
 @pytest.mark.slow
 def test_time_in_compute_communication_and_memory_is_the_union_of_their_operations(translated: Translated) -> None:
     activity = levels(translated, ACTIVITY)
-    for kind in (COMPUTE, COMMUNICATION, MEMORY):
+    for kind in (COMPUTE, COMMUNICATION, MEMORY, WHOLE_GRAPH):
         expected = {row: sum_lengths(unite(gpu_rows[gpu_rows["kind"] == kind])) for row, gpu_rows in by_gpu(translated)}
         assert time_in(activity, kind) == {row: time for row, time in expected.items() if time}
 
