@@ -23,17 +23,34 @@ COMMAND_LINE_ONLY = {"compress", "quiet", "verbose"}
 """Options that a program has otherwise: by the name of the trace, by `progress`, by the returned value."""
 
 
-def options() -> dict[str, list[str]]:
-    """Words of each option of the command by its keyword here."""
-    command = typer.main.get_command(app)
-    translate = command.commands["translate"]
-    return {option.name: option.opts for option in translate.params if option.name not in COMMAND_LINE_ONLY | {"paths"}}
+TERMINAL_ONLY = COMMAND_LINE_ONLY | {"as_json", "talp", "shows_all", "as_markdown", "fail_over"}
+"""Options of all commands that only concern what is printed: programs use the result."""
+CALLS = {
+    "translate": nsys2prv_ng.translate,
+    "shard": nsys2prv_ng.shard,
+    "merge": nsys2prv_ng.merge,
+    "summary": nsys2prv_ng.summarize,
+    "compare": nsys2prv_ng.compare,
+    "inspect": nsys2prv_ng.inspect,
+    "check": nsys2prv_ng.check,
+    "cut": nsys2prv_ng.cut,
+}
 
 
-def test_keywords_are_the_options_in_their_order() -> None:
-    keywords = [name for name in inspect.signature(nsys2prv_ng.translate).parameters if name != "progress"]
-    assert keywords[:2] == ["reports", "output"]
-    assert sorted(keywords[2:]) == sorted(options())
+@pytest.mark.parametrize("command", CALLS)
+def test_keywords_are_the_options_of_the_command(command: str) -> None:
+    parameters = inspect.signature(CALLS[command]).parameters.values()
+    keywords = {parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    typed = typer.main.get_command(app).commands[command].params
+    options = {parameter.name for parameter in typed if parameter.param_type_name == "option"}
+    assert keywords - {"progress"} == options - TERMINAL_ONLY
+
+
+def test_every_command_has_a_call_or_prints_what_programs_do_not_need() -> None:
+    assert set(typer.main.get_command(app).commands) == {*CALLS, "cfgs", "slurm"}
+    assert {call.__name__ for call in CALLS.values()} == {
+        name for name in nsys2prv_ng.__all__ if inspect.isfunction(getattr(nsys2prv_ng, name))
+    }
 
 
 def test_every_keyword_is_documented() -> None:
@@ -128,7 +145,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"sources": []}, "sources: no source is named; the sources are cuda_api,"),
         (DDP, "trace.prv", {"sources": "kernels"}, "sources='kernels': give a list, ['kernels']"),
         (DDP, "trace.prv", {"ranks": 0}, "ranks=0: give a list, [0]"),
-        (DDP, "trace.prv", {"ranks": "0-1"}, "ranks='0-1': give a list"),
+        (DDP, "trace.prv", {"ranks": "0-1"}, "ranks='0-1': give a list, [0, 1]"),
         (DDP, "trace.prv", {"ranks": ["0"]}, "ranks=['0']: give a list of integers"),
         (DDP, "trace.prv", {"ranks": [True]}, "ranks=[True]: give a list of integers"),
         (DDP, "trace.prv", {"sources": [1]}, "sources=[1]: give a list of texts"),
@@ -138,16 +155,19 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"min_duration": {"cuda_api": "10us"}}, "give a dict of lengths in ns by source"),
         (DDP, "trace.prv", {"derived": "no"}, "derived='no': give True or False"),
         (DDP, "trace.prv", {"tmp": 3}, "tmp=3: give a path"),
-        (DDP, "trace.prv", {"align": 3}, "align=3: give a path"),
+        (DDP, "trace.prv", {"align": 3}, "align=3: give 'auto', 'utc',"),
         (DDP, "trace.prv", {"progress": True}, "progress: give an instance of Progress"),
         (None, "trace.prv", {}, "reports: give a path or a list of paths"),
+        ([DDP[:2]], "trace.prv", {}, "reports=["),
+        (["a\0.sqlite"], "trace.prv", {}, "is no name of a file"),
+        ("", "trace.prv", {}, "reports='': must not be empty"),
         (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "metrics: needs the source gpu_metrics"),
         (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "min_duration: kernel is none of the selected sources"),
         (DDP, "trace.prv", {"kernel_names": "long"}, "kernel_names='long': must be short or demangled"),
         (DDP, "trace.prv", {"align": "mpi"}, "align='mpi': must be one of"),
         (DDP, "trace.prv", {"time": (2, 1)}, "time=(2, 1): FROM must be earlier than TO"),
-        (DDP, "trace.prv", {"time": (0, 0.2)}, "time=(0, 0.2): give two integers in ns"),
-        (DDP, "trace.prv", {"time": "0:200ms"}, "time='0:200ms': give two integers in ns"),
+        (DDP, "trace.prv", {"time": (0, 0.2)}, "give two integers in ns and not seconds, (0, 200000000)"),
+        (DDP, "trace.prv", {"time": "0:200ms"}, "time='0:200ms': give two integers in ns, (0, 200000000)"),
         (DDP, "trace.prv", {"jobs": 0}, "jobs=0: must be at least 1"),
         (DDP, "trace.prv", {"jobs": "2"}, "jobs='2': give an integer"),
         (DDP, "trace.prv", {"stack_depth": 101}, "stack_depth=101: must be at most 100"),

@@ -9,32 +9,36 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import AnyPath
+from nsys2prv_ng.options.values import NO_PATH, find_wrong_path
 
 Reports = AnyPath | Iterable[AnyPath]
 
 
-def list_reports(reports: Reports) -> list[Path]:
-    """Return the paths of reports. Raises UsageError for what are none."""
-    if isinstance(reports, str | os.PathLike):
-        return [Path(reports)]
+def list_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
+    """Return the paths of reports. Raises UsageError, which names the parameter, for what are none."""
     try:
-        return [Path(report) for report in reports]
+        given = [reports] if isinstance(reports, str | os.PathLike) else list(reports)
     except TypeError:
-        raise UsageError("give a path or a list of paths", parameter="reports", value=reports) from None
+        given = [None]  # type: ignore[list-item]
+    for report in given:
+        if wrong := find_wrong_path(report):
+            message = "give a path or a list of paths" if wrong == NO_PATH else wrong
+            raise UsageError(message, parameter=parameter, value=reports if report is None else report)
+    return [Path(report) for report in given]
 
 
-def list_some_reports(reports: Reports) -> list[Path]:
+def list_some_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
     """Return the paths of reports. Raises UsageError where there are none."""
-    given = list_reports(reports)
+    given = list_reports(reports, parameter)
     if not given:
-        raise UsageError("give at least one report", parameter="reports")
+        raise UsageError("give at least one report", parameter=parameter)
     return given
 
 
 def check_path(name: str, path: AnyPath) -> Path:
     """Return a path. Raises UsageError that names its parameter for anything else."""
-    if not isinstance(path, str | os.PathLike):
-        raise UsageError("give a path", parameter=name, value=path)
+    if wrong := find_wrong_path(path):
+        raise UsageError(wrong, parameter=name, value=path)
     return Path(path)
 
 
@@ -55,8 +59,6 @@ def check_page(page: AnyPath | None) -> Path | None:
     if page is None:
         return None
     file = Path(page)
-    if "\0" in file.name:
-        raise UsageError("is no name of a file", parameter="html", value=file.name)
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError("the page must be named *.html", parameter="html", value=str(page))
     if not file.parent.is_dir():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nsys2prv_ng.api.paths import to_path
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import EventOptions, JobOptions, MergeOptions, ShardOptions, TraceOptions, TranslateOptions
-from nsys2prv_ng.options.checked import GPU_TIME
+from nsys2prv_ng.options.parsing import GPU_TIME
 
 if TYPE_CHECKING:
     from nsys2prv_ng.job.open_reports import ReadOptions

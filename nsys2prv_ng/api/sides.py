@@ -48,7 +48,7 @@ def list_side(side: Reports) -> list[Path]:
 
     Raises UsageError for a mixture, and ReportError if none exists: reading another side first may take long.
     """
-    given = list_some_reports(side)
+    given = list_some_reports(side, "sides")
     if not any(path.exists() for path in given):
         from nsys2prv_ng.report.files import miss
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import typer
 
-from nsys2prv_ng.cli import arguments
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, refer_to
 from nsys2prv_ng.options import (
     ALL_OPTIONS,
@@ -20,22 +19,23 @@ from nsys2prv_ng.options import (
     Numbers,
     TimeWindow,
     list_options,
+    parsing,
 )
 from nsys2prv_ng.text.option import Option
 
 T = TypeVar("T")
 
 _PARSERS: list[tuple[Any, Callable[[str], Any]]] = [
-    (Names, arguments.parse_names),
-    (Numbers, arguments.parse_numbers),
-    (TimeWindow, arguments.parse_window),
-    (JobTime, arguments.parse_job_time),
+    (Names, parsing.parse_names),
+    (Numbers, parsing.parse_numbers),
+    (TimeWindow, parsing.parse_window),
+    (JobTime, parsing.parse_job_time),
 ]
 """Types of options that are typed as one text, and what reads it."""
 _UNIT_PARSERS: dict[str, Callable[[str], Any]] = {
-    "ns": arguments.parse_time,
-    "bytes": arguments.parse_size,
-    "steps": arguments.parse_steps,
+    "ns": parsing.parse_time,
+    "bytes": parsing.parse_size,
+    "steps": parsing.parse_steps,
 }
 """What reads numbers that are typed with a unit, and numbers of steps."""
 
@@ -180,7 +180,7 @@ def _parse(name: str, value: Any, kind: Any, option: Option) -> Any:
         if option.unit:
             return _UNIT_PARSERS[option.unit](value)
         if kind == MinDurations:
-            return arguments.parse_min_durations(value)
+            return parsing.parse_min_durations(value)
         if option.repeats:
             return value
         for known, parse in _PARSERS:

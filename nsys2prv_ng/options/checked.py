@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Literal, get_type_hints
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import values
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.option import Option
-
-GPU_TIME = "gpu"
-"""The time from the first to the last operation of the GPUs."""
 
 AnyPath = str | os.PathLike[str]
 Names = Iterable[str] | None
@@ -37,124 +35,58 @@ def list_options(options: Callable[..., object]) -> dict[str, tuple[Any, Option]
 
 
 class Checked:
-    """Checks the values of a dataclass of options when it is made."""
+    """Checks the values of a dataclass of options when it is made, and keeps them as plain values.
+
+    What can be iterated over becomes a tuple, since a call may need it twice, and integers of numpy those of Python.
+    """
 
     def __post_init__(self) -> None:
         described = list_options(type(self))
         for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
             if field.name in described:
-                _check(field.name, getattr(self, field.name), *described[field.name])
-            elif field.name == "progress" and not isinstance(self.progress, Progress | None):  # type: ignore[attr-defined]
+                object.__setattr__(self, field.name, _read(field.name, value, *described[field.name]))
+            elif field.name == "progress" and not isinstance(value, Progress | None):
                 raise UsageError("give an instance of Progress", parameter="progress")
 
 
-def _check(name: str, value: object, kind: object, option: Option) -> None:
-    """Raise UsageError for a value of another type, or one that is too small."""
+def _read(name: str, value: Any, kind: object, option: Option) -> Any:
+    """Return the value that the options keep. Raises UsageError for one of another type, or that is too small."""
     if value is None and kind not in (bool, int, str, AnyPath):
-        return
-    for known, check in _CHECKS:
-        if kind == known:
-            if message := check(value):
-                raise UsageError(message, parameter=name, value=value)
-            break
-    if option.minimum is not None and value < option.minimum:  # type: ignore[operator]
-        raise UsageError(f"must be at least {option.minimum}", parameter=name, value=value)
+        return None
+    given = values.list_once(value)
+    shown = given if len(repr(given)) <= _LONGEST_SHOWN else None
+    read = next((read for known, read in _READERS if kind == known), None)
+    if read is None:  # one of several words, which the class checks
+        return value
+    try:
+        value = read(given, option)
+    except UsageError as error:
+        raise UsageError(error.message, parameter=name, value=shown) from None
+    if option.minimum is not None and value < option.minimum:
+        raise UsageError(f"must be at least {option.minimum}", parameter=name, value=shown)
+    return value
 
 
-def _is_integer(value: object) -> bool:
-    """Return whether a value is an integer of Python or numpy, and no bool."""
-    return hasattr(value, "__index__") and not isinstance(value, bool)
-
-
-def _check_list(value: object, kind: type, what: str) -> str:
-    """Return what is wrong with a list of texts or numbers, or an empty text."""
-    if isinstance(value, str | int | os.PathLike):  # a text would iterate over its letters
-        parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else [value]
-        return f"give a list, {parts!r}" if all(isinstance(part, kind) for part in parts) else "give a list"
-    if not isinstance(value, Iterable):
-        return f"give a list of {what}"
-    if isinstance(value, Sized) and any(
-        not (_is_integer(part) if kind is int else isinstance(part, kind)) for part in value
-    ):
-        return f"give a list of {what}"
-    return ""
-
-
-def _check_path(value: object) -> str:
-    """Return what is wrong with a path, or an empty text. An empty one would be the current folder."""
-    if not isinstance(value, str | os.PathLike):
-        return "give a path"
-    return "" if os.fspath(value) else "must not be empty"
-
-
-def _check_paths(value: object) -> str:
-    """Return what is wrong with a list of paths, or an empty text."""
-    wrong = _check_list(value, (str, os.PathLike), "paths")  # type: ignore[arg-type]
-    return wrong or next(filter(None, map(_check_path, value if isinstance(value, Sized) else ())), "")  # type: ignore[call-overload]
-
-
-def _check_window(value: object) -> str:
-    """Return what is wrong with the limits of a time, or an empty text."""
-    limits = list(value) if isinstance(value, tuple | list) else []
-    if len(limits) != 2 or any(limit is not None and not _is_integer(limit) for limit in limits):
-        return "give two integers in ns, (from, to); None is no limit"
-    low, high = limits
-    if (low or 0) < 0 or (high is not None and high <= (low or 0)):
-        return "FROM must be earlier than TO, and neither may be negative"
-    return ""
-
-
-def _check_job_time(value: object) -> str:
-    """Return what is wrong with a time of a job, or an empty text."""
-    if isinstance(value, str):
-        return "" if value == GPU_TIME else "give two integers in ns, (from, to), or 'gpu'"
-    return _check_window(value)
-
-
-def _check_steps(value: object) -> str:
-    """Return what is wrong with the first and last step, or an empty text."""
-    limits = list(value) if isinstance(value, tuple | list) else []
-    if len(limits) != 2 or any(limit is not None and not _is_integer(limit) for limit in limits):
-        return "give two step numbers, (first, last); None is no limit"
-    first, last = limits
-    return "FIRST must not be greater than LAST" if None not in limits and first > last else ""
-
-
-def _check_durations(value: object) -> str:
-    """Return what is wrong with lengths by source, or an empty text."""
-    is_sound = isinstance(value, Mapping) and all(
-        isinstance(source, str) and _is_integer(length) and length >= 0 for source, length in value.items()
-    )
-    return "" if is_sound else "give a dict of lengths in ns by source, {'cuda_api': 10000}"
-
-
-def _check_type(kind: type | tuple[type, ...], what: str) -> Callable[[object], str]:
-    """Return a check that a value is of a type."""
-
-    def check(value: object) -> str:
-        is_sound = _is_integer(value) if kind is int else isinstance(value, kind)
-        return "" if is_sound else f"give {what}"
-
-    return check
-
-
-_CHECKS: tuple[tuple[object, Callable[[object], str]], ...] = (
-    (Names, lambda value: _check_list(value, str, "texts")),
-    (Numbers, lambda value: _check_list(value, int, "integers")),
-    (Paths, _check_paths),
-    (TimeWindow, _check_window),
-    (JobTime, _check_job_time),
-    (StepWindow, _check_steps),
-    (MinDurations, _check_durations),
-    (bool, _check_type(bool, "True or False")),
-    (int, _check_type(int, "an integer")),
-    (int | None, _check_type(int, "an integer")),
-    (str, _check_type(str, "a text")),
-    (str | None, _check_type(str, "a text")),
-    (AnyPath, _check_path),
-    (AnyPath | None, _check_path),
+_READERS: tuple[tuple[object, Callable[[object, Option], Any]], ...] = (
+    (Names, values.read_names),
+    (Numbers, values.read_numbers),
+    (Paths, values.read_paths),
+    (TimeWindow, values.read_window),
+    (JobTime, values.read_job_time),
+    (StepWindow, values.read_steps),
+    (MinDurations, values.read_durations),
+    (bool, values.read_flag),
+    (int, values.read_integer),
+    (int | None, values.read_integer),
+    (str, values.read_text),
+    (str | None, values.read_text),
+    (AnyPath, values.read_path),
+    (AnyPath | None, values.read_path),
 )
-"""What is wrong with a value of each type of option."""
+"""What reads a value of each type of option."""
+_LONGEST_SHOWN = 200
+"""Characters of a value that an error repeats."""
 
 
 def describe_keywords(options: Callable[..., object]) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.options.parsing import parse_window
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.translation.plan_trace import TranslationPlan

@@ -14,10 +14,10 @@ import pytest
 
 from nsys2prv_ng.analysis.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.options.parsing import parse_window
 from nsys2prv_ng.paraver.event_types import LATE_REASONS
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.waits import compute_waits

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits import find_waits
-from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.options.parsing import parse_window
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.summary import pace

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.cli.arguments import parse_window
 from nsys2prv_ng.job.selection import Selection
+from nsys2prv_ng.options.parsing import parse_window
 from nsys2prv_ng.summary.covered_time import CoveredTime
 from nsys2prv_ng.summary.model import (
     Bandwidth,

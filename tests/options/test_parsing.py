@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsys2prv_ng.cli.arguments import parse_min_durations, parse_numbers, parse_size, parse_time
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options.parsing import parse_min_durations, parse_numbers, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
