@@ -30,6 +30,7 @@ presets:
 docs:
     python docs/event_types.py
     python docs/commands.py
+    python docs/schemas.py
     python docs/quotes.py
     mkdocs build --strict
 

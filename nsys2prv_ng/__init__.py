@@ -14,7 +14,7 @@ from nsys2prv_ng.version import __version__
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison
     from nsys2prv_ng.cutting.result import CutResult
-    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.summary.model import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
@@ -44,7 +44,7 @@ _RESULTS = {
     "CheckResult": "paraver.checker.trace",
     "Comparison": "comparison.model",
     "CutResult": "cutting.result",
-    "Inspection": "inspection.inspect",
+    "Inspection": "inspection.model",
     "JobSummary": "summary.model",
     "TranslationResult": "translation.result",
 }

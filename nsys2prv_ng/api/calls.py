@@ -30,7 +30,7 @@ from nsys2prv_ng.runtime.progress import Progress
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.model import Comparison, Side, SideTraces
     from nsys2prv_ng.cutting.result import CutResult
-    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
     from nsys2prv_ng.summary.model import JobSummary

@@ -15,7 +15,7 @@ from nsys2prv_ng.options import InspectOptions, TranslateOptions
 from nsys2prv_ng.runtime.progress import choose_progress
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.inspection.inspect import Inspection
+    from nsys2prv_ng.inspection.model import Inspection
 
 _FILE_WIDTH = 100
 """Characters of a line where the output is no terminal."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, Correction
 from nsys2prv_ng.clock.causality import Violations
@@ -20,6 +21,46 @@ else:
     import tomli as tomllib  # type: ignore[import-not-found]  # installed for Python 3.10 only
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)
+
+
+@dataclass(frozen=True)
+class NodeClockNumbers:
+    """The clock of one node in JSON; None where a number is not known."""
+
+    name: str
+    model: str
+    """Part of its clock that was corrected by collectives; empty where it was not fitted."""
+    reference: str
+    """The node that keeps its clock."""
+    offset_us: float
+    offset_error_us: float | None
+    drift_ppm: float
+    drift_error_ppm: float | None
+    error_bound_us: float | None
+    """Limit of the error against the reference within the window of the collectives, 95 times out of 100."""
+    since_utc_ns: int
+    """Time from which on the drift counts."""
+    collectives: int
+    """Operations that were compared: collectives, and messages in both directions by two."""
+    residual_median_us: float | None
+    residual_95_us: float | None
+    """95 of 100 residuals are smaller."""
+    clock: str
+    """The clock of its times as exported: UTC, vClock or normalised time."""
+    suggested_us: float | None
+    """Largest correction that the operations suggest to times that nsys has aligned itself, made or not."""
+
+
+@dataclass(frozen=True)
+class AlignmentNumbers:
+    """The clocks of all nodes in JSON, and the operations that break causality before and after their correction."""
+
+    way: str
+    violations_before: int
+    violations_after: int
+    violations_checked: int
+    """Operations that were checked."""
+    nodes: list[NodeClockNumbers]
 
 
 @dataclass
@@ -56,6 +97,26 @@ class NodeClock:
     def drift_ppm(self) -> float:
         return self.correction.drift * 1e6
 
+    @property
+    def numbers(self) -> NodeClockNumbers:
+        """The clock in the units of JSON."""
+        return NodeClockNumbers(
+            name=self.name,
+            model=self.model,
+            reference=self.reference,
+            offset_us=self.offset_us,
+            offset_error_us=_scale(self.offset_error, 1e-3),
+            drift_ppm=self.drift_ppm,
+            drift_error_ppm=_scale(self.drift_error, 1e6),
+            error_bound_us=_scale(self.bound, 1e-3),
+            since_utc_ns=self.correction.since,
+            collectives=self.collectives,
+            residual_median_us=_scale(self.median, 1e-3),
+            residual_95_us=_scale(self.percentile_95, 1e-3),
+            clock=self.clock,
+            suggested_us=_scale(self.suggested, 1e-3),
+        )
+
 
 @dataclass
 class Alignment:
@@ -73,33 +134,15 @@ class Alignment:
         """Whether the clocks were compared or corrected at all."""
         return any(node.collectives or node.correction != Correction() for node in self.nodes)
 
-    def to_dict(self) -> dict[str, object]:
+    @property
+    def numbers(self) -> AlignmentNumbers:
+        """The alignment in the units of JSON."""
+        broken = self.before.broken, self.after.broken, self.after.checked
+        return AlignmentNumbers(self.way, *broken, [node.numbers for node in self.nodes])
+
+    def to_dict(self) -> dict[str, Any]:
         """Return the alignment for JSON."""
-        return {
-            "way": self.way,
-            "violations_before": self.before.broken,
-            "violations_after": self.after.broken,
-            "violations_checked": self.after.checked,
-            "nodes": [
-                {
-                    "name": node.name,
-                    "clock": node.clock,
-                    "model": node.model,
-                    "reference": node.reference,
-                    "offset_us": node.offset_us,
-                    "offset_error_us": _scale(node.offset_error, 1e-3),
-                    "drift_ppm": node.drift_ppm,
-                    "drift_error_ppm": _scale(node.drift_error, 1e6),
-                    "error_bound_us": _scale(node.bound, 1e-3),
-                    "since_utc_ns": node.correction.since,
-                    "collectives": node.collectives,
-                    "residual_median_us": _scale(node.median, 1e-3),
-                    "residual_95_us": _scale(node.percentile_95, 1e-3),
-                    "suggested_us": _scale(node.suggested, 1e-3),
-                }
-                for node in self.nodes
-            ],
-        }
+        return asdict(self.numbers)
 
     def text(self) -> str:
         """Return a line that says how well the nodes agree, if known, and a table for a terminal or a log."""
@@ -158,7 +201,7 @@ class Alignment:
             f"violations_before = {self.before.broken}",
             f"violations_after = {self.after.broken}",
         ]
-        for node in self.to_dict()["nodes"]:  # type: ignore[attr-defined]
+        for node in self.to_dict()["nodes"]:
             name = node.pop("name")
             lines += ["", f"[node.{json.dumps(name, ensure_ascii=False)}]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in node.items() if value is not None]

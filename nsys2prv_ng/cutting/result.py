@@ -1,4 +1,8 @@
-"""What a cut wrote."""
+"""What a cut wrote.
+
+The fields are the keys of `CutResult.to_dict`. Programs rely on them: a key that changes, or its meaning, needs another
+CUT_VERSION.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
+
+CUT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class CutResult:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as `json.dumps` takes them."""
-        return asdict(self)
+        return {"version": CUT_VERSION, **asdict(self)}
 
     def text(self) -> str:
         """Return a line for a terminal or a log."""

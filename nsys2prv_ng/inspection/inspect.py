@@ -6,18 +6,23 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.errors import ReportError, TranslationError, escape_unprintable
-from nsys2prv_ng.inspection.contents import Obstacle, ReportContents, UntranslatedRows, read_contents
-from nsys2prv_ng.inspection.load_estimate import estimate_load
+from nsys2prv_ng.inspection.contents import ReportContents, read_contents
+from nsys2prv_ng.inspection.model import (
+    InspectedGpu,
+    InspectedReport,
+    InspectedTask,
+    Inspection,
+    UnreadableReport,
+)
 from nsys2prv_ng.job.read_reports import make_sort_key
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
-from nsys2prv_ng.paraver.load_cost import LoadCost, warn_of_load
+from nsys2prv_ng.paraver.load_cost import warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
@@ -26,154 +31,7 @@ from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.text.formatting import count_noun, format_utc
-
-INSPECTION_VERSION = 1
-
-
-@dataclass(frozen=True)
-class InspectedTask:
-    """A process that would be a task: its name in the trace, its pid and own name, and its rank if it is one."""
-
-    name: str
-    pid: int
-    process: str
-    rank: int | None
-
-
-@dataclass(frozen=True)
-class InspectedGpu:
-    """A GPU of the host; `used` if the report has operations on it."""
-
-    number: int
-    name: str
-    uuid: str
-    used: bool
-
-
-@dataclass(frozen=True)
-class InspectedReport:
-    """A report: where and when it was captured, and its contents. Times in ns."""
-
-    file: str
-    bytes: int
-    node: str
-    host: str
-    nsys_version: str
-    schema_version: str
-    begin_utc_ns: int | None
-    duration_ns: int
-    ranks: list[int]
-    tasks: list[InspectedTask]
-    other_processes: int
-    gpus: list[InspectedGpu]
-    sources: dict[str, int]
-    """Number of rows by source."""
-    derived: list[str]
-    """Sources that a translation would derive from these."""
-    tables: dict[str, int]
-    """Number of rows by table."""
-    not_translated: list[UntranslatedRows]
-    obstacles: list[Obstacle]
-    diagnostics: dict[str, int]
-    """Number of messages from nsys by severity."""
-    messages: list[Message]
-    """The messages that are warnings or errors."""
-    warnings: list[str]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows in all tables of events that sources read."""
-        return sum(self.tables.values())
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as JSON has it."""
-        messages = [{**asdict(message), "reports_lost_data": message.reports_lost_data} for message in self.messages]
-        begin = {"begin_utc": None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)}
-        return {**asdict(self), **begin, "rows": self.rows, "messages": messages}
-
-
-@dataclass(frozen=True)
-class UnreadableReport:
-    """A report that cannot be read, as the user named it, and the reason."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """Readable reports in the order of their nodes and ranks, unreadable ones, and warnings about all together."""
-
-    reports: list[InspectedReport]
-    unreadable: list[UnreadableReport]
-    tasks: int = 0
-    """Number of all tasks; a process with several reports counts once."""
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def nodes(self) -> dict[str, list[InspectedReport]]:
-        """The reports of each node, which share a clock."""
-        reports_of_node: dict[str, list[InspectedReport]] = {}
-        for report in self.reports:
-            reports_of_node.setdefault(report.node, []).append(report)
-        return reports_of_node
-
-    @property
-    def rows_of_sources(self) -> dict[str, int]:
-        """The rows of each source in all readable reports."""
-        counted = [source.name for source in SOURCES if source.counted_tables]
-        return {name: sum(report.sources[name] for report in self.reports) for name in counted}
-
-    def list_selectable_sources(self) -> list[str]:
-        """Return the names of the sources that a trace of all of it has events of, for the option `sources`."""
-        derived = {name for report in self.reports for name in report.derived}
-        return [s.name for s in SOURCES if s.name in derived or self.rows_of_sources.get(s.name)]
-
-    @property
-    def load(self) -> LoadCost:
-        """An estimate of what a trace of all of it costs Paraver."""
-        return estimate_load(self.rows_of_sources)
-
-    @property
-    def faults(self) -> list[str]:
-        """The reasons why a translation would skip some of these reports."""
-        unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
-        obstacles = [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
-        return unreadable + obstacles
-
-    def to_dict(self) -> dict[str, object]:
-        """Return all of it as JSON has it."""
-        return {
-            "version": INSPECTION_VERSION,
-            "reports": [report.to_dict() for report in self.reports],
-            "unreadable": [asdict(report) for report in self.unreadable],
-            "nodes": {name: [report.file for report in reports] for name, reports in self.nodes.items()},
-            "sources": {
-                source.name: {
-                    "title": source.title,
-                    "row": source.noun,
-                    "rows": self.rows_of_sources[source.name],
-                    "reports": sum(report.sources[source.name] > 0 for report in self.reports),
-                }
-                for source in SOURCES
-                if source.counted_tables
-            },
-            "totals": {
-                "reports": len(self.reports),
-                "unreadable": len(self.unreadable),
-                "bytes": sum(report.bytes for report in self.reports),
-                "rows": sum(report.rows for report in self.reports),
-                "tasks": self.tasks,
-            },
-            "estimate": {
-                "trace_bytes": self.load.text_bytes,
-                "paraver_memory": self.load.memory,
-                "paraver_seconds": self.load.seconds,
-            },
-            "warnings": self.warnings,
-        }
 
 
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memory: int = 0) -> Inspection:

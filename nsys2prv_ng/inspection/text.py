@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nsys2prv_ng.inspection.inspect import InspectedReport, Inspection, count_messages
+from nsys2prv_ng.inspection.inspect import count_messages
+from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.paraver.load_cost import format_memory, format_seconds
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.files import get_report_name

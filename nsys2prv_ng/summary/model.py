@@ -332,7 +332,9 @@ class JobSummary:
     ranks: int
     tasks: int
     start_utc_ns: int
+    """UTC of time 0 of the trace."""
     duration_ns: int
+    """Length of the trace."""
     windows_ns: list[tuple[int, int]]
     """Start and end of each selected window, from time 0 of the trace; empty for the whole job."""
     gpus: list[GpuNumbers]

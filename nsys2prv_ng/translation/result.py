@@ -107,6 +107,7 @@ class TranslationResult:
     reports: list[ReportAccount]
     skipped: list[SkippedReport]
     start_utc_ns: int
+    """UTC of time 0 of the trace."""
     duration_ns: int
     nodes: int
     tasks: int
@@ -137,7 +138,7 @@ class TranslationResult:
 
     @property
     def paraver_memory(self) -> int:
-        """Estimate of the memory that Paraver needs for the trace."""
+        """Estimate of the memory that Paraver needs for the trace, in bytes."""
         return self.load.memory
 
     @property
@@ -155,7 +156,7 @@ class TranslationResult:
 
     @property
     def start_utc(self) -> str:
-        """UTC of time 0 of the trace."""
+        """UTC of time 0 of the trace, in ISO 8601."""
         return format_utc(self.start_utc_ns)
 
     def to_dict(self) -> dict[str, object]:

@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.inspection.inspect import InspectedReport, Inspection, inspect
+from nsys2prv_ng.inspection.inspect import inspect
+from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.inspection.text import escape_text, format_inspection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES, select_sources

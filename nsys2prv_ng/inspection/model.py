@@ -1,0 +1,210 @@
+"""What reports contain, for programs and for the text. Times are ns, sizes bytes.
+
+The fields are the keys of the JSON that `nsys2prv-ng inspect --json` prints. Programs rely on them: a key that changes,
+or its meaning, needs another INSPECTION_VERSION.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from nsys2prv_ng.inspection.contents import Obstacle, UntranslatedRows
+from nsys2prv_ng.inspection.load_estimate import estimate_load
+from nsys2prv_ng.paraver.load_cost import LoadCost
+from nsys2prv_ng.report.diagnostics import Message
+from nsys2prv_ng.sources import SOURCES
+from nsys2prv_ng.text.formatting import format_utc
+
+INSPECTION_VERSION = 1
+
+
+@dataclass(frozen=True)
+class InspectedTask:
+    """A process that would be a task: its name in the trace, its pid and own name, and its rank if it is one."""
+
+    name: str
+    pid: int
+    process: str
+    rank: int | None
+
+
+@dataclass(frozen=True)
+class InspectedGpu:
+    """A GPU of the host; `used` if the report has operations on it."""
+
+    number: int
+    name: str
+    uuid: str
+    used: bool
+
+
+@dataclass(frozen=True)
+class InspectedReport:
+    """A report: where and when it was captured, and its contents. Times in ns."""
+
+    file: str
+    bytes: int
+    node: str
+    host: str
+    nsys_version: str
+    schema_version: str
+    begin_utc_ns: int | None
+    duration_ns: int
+    ranks: list[int]
+    tasks: list[InspectedTask]
+    other_processes: int
+    gpus: list[InspectedGpu]
+    sources: dict[str, int]
+    """Number of rows by source."""
+    derived: list[str]
+    """Sources that a translation would derive from these."""
+    tables: dict[str, int]
+    """Number of rows by table."""
+    not_translated: list[UntranslatedRows]
+    obstacles: list[Obstacle]
+    diagnostics: dict[str, int]
+    """Number of messages from nsys by severity."""
+    messages: list[Message]
+    """The messages that are warnings or errors."""
+    warnings: list[str]
+
+    @property
+    def begin_utc(self) -> str | None:
+        """UTC of its begin, in ISO 8601."""
+        return None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in all tables of events that sources read."""
+        return sum(self.tables.values())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON has it."""
+        messages = [{**asdict(message), "reports_lost_data": message.reports_lost_data} for message in self.messages]
+        return {**asdict(self), "begin_utc": self.begin_utc, "rows": self.rows, "messages": messages}
+
+
+@dataclass(frozen=True)
+class UnreadableReport:
+    """A report that cannot be read, as the user named it, and the reason."""
+
+    file: str
+    why: str
+
+
+@dataclass(frozen=True)
+class InspectedSource:
+    """A source of events: its title, what a row of it is, its rows, and the number of reports that have any."""
+
+    title: str
+    row: str
+    rows: int
+    reports: int
+
+
+@dataclass(frozen=True)
+class InspectionTotals:
+    """Numbers of readable reports, of unreadable ones, of all tasks; the bytes and rows of the readable ones."""
+
+    reports: int
+    unreadable: int
+    bytes: int
+    rows: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class TraceEstimate:
+    """What a trace of all of it would be."""
+
+    trace_bytes: int
+    """Length of the text of the .prv."""
+    paraver_memory: int
+    """Memory that Paraver needs for it, in bytes."""
+    paraver_seconds: float
+    """Time that Paraver needs to load it; its order of magnitude is right."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Readable reports in the order of their nodes and ranks, unreadable ones, and warnings about all together."""
+
+    reports: list[InspectedReport]
+    unreadable: list[UnreadableReport]
+    tasks: int = 0
+    """Number of all tasks; a process with several reports counts once."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> dict[str, list[InspectedReport]]:
+        """The reports of each node, which share a clock."""
+        reports_of_node: dict[str, list[InspectedReport]] = {}
+        for report in self.reports:
+            reports_of_node.setdefault(report.node, []).append(report)
+        return reports_of_node
+
+    @property
+    def rows_of_sources(self) -> dict[str, int]:
+        """The rows of each source in all readable reports."""
+        counted = [source.name for source in SOURCES if source.counted_tables]
+        return {name: sum(report.sources[name] for report in self.reports) for name in counted}
+
+    def list_selectable_sources(self) -> list[str]:
+        """Return the names of the sources that a trace of all of it has events of, for the option `sources`."""
+        derived = {name for report in self.reports for name in report.derived}
+        return [s.name for s in SOURCES if s.name in derived or self.rows_of_sources.get(s.name)]
+
+    @property
+    def load(self) -> LoadCost:
+        """An estimate of what a trace of all of it costs Paraver."""
+        return estimate_load(self.rows_of_sources)
+
+    @property
+    def faults(self) -> list[str]:
+        """The reasons why a translation would skip some of these reports."""
+        unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
+        obstacles = [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
+        return unreadable + obstacles
+
+    @property
+    def sources(self) -> dict[str, InspectedSource]:
+        """The sources that have rows of their own, by name."""
+        return {
+            source.name: InspectedSource(
+                title=source.title,
+                row=source.noun,
+                rows=self.rows_of_sources[source.name],
+                reports=sum(report.sources[source.name] > 0 for report in self.reports),
+            )
+            for source in SOURCES
+            if source.counted_tables
+        }
+
+    @property
+    def totals(self) -> InspectionTotals:
+        """Numbers of all reports."""
+        return InspectionTotals(
+            reports=len(self.reports),
+            unreadable=len(self.unreadable),
+            bytes=sum(report.bytes for report in self.reports),
+            rows=sum(report.rows for report in self.reports),
+            tasks=self.tasks,
+        )
+
+    @property
+    def estimate(self) -> TraceEstimate:
+        """An estimate of a trace of all of it."""
+        return TraceEstimate(self.load.text_bytes, self.load.memory, self.load.seconds)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return all of it as JSON has it."""
+        return {
+            "version": INSPECTION_VERSION,
+            "reports": [report.to_dict() for report in self.reports],
+            "unreadable": [asdict(report) for report in self.unreadable],
+            "nodes": {name: [report.file for report in reports] for name, reports in self.nodes.items()},
+            "sources": {name: asdict(source) for name, source in self.sources.items()},
+            "totals": asdict(self.totals),
+            "estimate": asdict(self.estimate),
+            "warnings": self.warnings,
+        }
