@@ -102,8 +102,8 @@ def test_a_summary_and_keys_of_another_name() -> None:
         ("version",),
         ("gpus", 0, "busy_ns"),
         ("gpus", 0, "idle_causes", 0, "cause"),
-        ("efficiency", "in_steps", "losses", "host_ns"),
-        ("efficiency", "ranges", 0, "threads"),
+        ("efficiency", "losses", "host_ns"),
+        ("efficiency", "threads"),
         ("facts", "captures"),
     ]
     for place in places:

@@ -17,7 +17,7 @@ Reports = AnyPath | Iterable[AnyPath]
 def list_reports(reports: Reports, parameter: str = "reports") -> list[Path]:
     """Return the paths of reports. Raises UsageError, which names the parameter, for what are none."""
     try:
-        given = [reports] if isinstance(reports, str | os.PathLike) else list(reports)
+        given = [reports] if isinstance(reports, str | bytes | os.PathLike) else list(reports)
     except TypeError:
         given = [None]  # type: ignore[list-item]
     for report in given:

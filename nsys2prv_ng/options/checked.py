@@ -54,7 +54,7 @@ def _read(name: str, value: Any, kind: object, option: Option) -> Any:
     """Return the value that the options keep. Raises UsageError for one of another type, or that is too small."""
     if value is None and kind not in (bool, int, str, AnyPath):
         return None
-    given = values.list_once(value)
+    given = values.list_once(value) if kind in (Names, Numbers, Paths) else value
     shown = given if len(repr(given)) <= _LONGEST_SHOWN else None
     read = next((read for known, read in _READERS if kind == known), None)
     if read is None:  # one of several words, which the class checks

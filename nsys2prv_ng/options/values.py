@@ -32,6 +32,8 @@ from nsys2prv_ng.text.option import Option
 
 _LONGEST_LIST = 10
 """Numbers that an error spells one by one."""
+_MOST = 2**62
+"""Times are computed with 64 bits, from 1970 on."""
 _SHORTEST_NS = 1e6
 """Whole decimal numbers from here on are ns and no seconds: 2e9."""
 
@@ -66,7 +68,10 @@ def _to_integer(value: Any) -> int:
     """Return an integer of Python or numpy as one of Python. Raises TypeError for others, and for bool."""
     if isinstance(value, bool):
         raise TypeError
-    return index(value)
+    number = index(value)
+    if abs(number) > _MOST:
+        raise UsageError("too large a number")
+    return number
 
 
 def read_integer(value: object, option: Option) -> int:
@@ -122,9 +127,11 @@ def find_wrong_path(value: object) -> str:
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str):
         return NO_PATH
-    if "\0" in text:
-        return "is no name of a file"
-    return "" if text else "must not be empty"
+    try:
+        is_name = b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    return "is no name of a file" if not is_name else "" if text else "must not be empty"
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------

@@ -119,7 +119,10 @@ def test_other_spellings_are_refused_with_the_right_one(keyword: str, value: obj
         ("align", 3, "give 'auto', 'utc', 'collectives', 'none', or a file that align_report wrote"),
         ("tmp", 3, "give a path"),
         ("stats", "a\0.json", "is no name of a file"),
+        ("stats", "\ud800", "is no name of a file"),
         ("cfg", [""], "must not be empty"),
+        ("time", (0, 2**62 + 1), "too large a number"),
+        ("min_duration", {"nvtx": 10**30}, "too large a number"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(keyword: str, value: object, message: str) -> None:
@@ -148,6 +151,11 @@ def test_a_list_without_an_end_and_one_that_is_too_long_to_print() -> None:
         keep("ranks", itertools.count())
     with pytest.raises(UsageError, match=r"^ranks: give a list of integers$"):
         keep("ranks", [0.5] * 1000)
+
+
+def test_an_open_file_is_no_path(tmp_path: Path) -> None:
+    with (tmp_path / "stats.json").open("w") as file, pytest.raises(UsageError, match=r"give a path$"):
+        keep("stats", file)
 
 
 def test_elements_of_a_generator_are_checked() -> None:
