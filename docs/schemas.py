@@ -70,17 +70,20 @@ _TYPES: Mapping[Any, str] = {int: "integer", float: "number", str: "string", boo
 def make_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema of an output."""
     made_of, title = OUTPUTS[name]
-    definitions: dict[str, Any] = {}
+    definitions: dict[type, Any] = {}
     schema = _describe_comparison(definitions) if made_of is Comparison else _describe_class(made_of, definitions)
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:nsys2prv-ng:{name}:{_VERSIONS[made_of]}",
         "title": title,
     }
-    return {**head, **schema, "$defs": dict(sorted(definitions.items()))}
+    named = {cls.__name__: schema for cls, schema in definitions.items()}
+    if len(named) < len(definitions):
+        raise TypeError(f"{name}: two classes have the same name")
+    return {**head, **schema, "$defs": dict(sorted(named.items()))}
 
 
-def _describe_comparison(definitions: dict[str, Any]) -> dict[str, Any]:
+def _describe_comparison(definitions: dict[type, Any]) -> dict[str, Any]:
     """Return the schema of a comparison: the fields of its first pair stand beside those of all."""
     docs = _find_docs(Comparison)
     properties = {
@@ -96,7 +99,7 @@ def _describe_comparison(definitions: dict[str, Any]) -> dict[str, Any]:
     return _describe_object(Comparison, properties)
 
 
-def _describe_class(cls: type, definitions: dict[str, Any]) -> dict[str, Any]:
+def _describe_class(cls: type, definitions: dict[type, Any]) -> dict[str, Any]:
     """Return the schema of the JSON that a dataclass makes; those of classes in it go to `definitions`."""
     names = [field.name for field in fields(cls)]
     keys = [name for key in _KEYS.get(cls, ("*",)) for name in (names if key == "*" else [key])]
@@ -128,7 +131,7 @@ def _describe_object(cls: type, properties: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _describe_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+def _describe_type(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:
     """Return the schema of the values of a type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint in _TYPES:
@@ -136,9 +139,9 @@ def _describe_type(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if hint is Alignment:
         hint = AlignmentNumbers
     if is_dataclass(hint) and isinstance(hint, type):
-        if hint.__name__ not in definitions:
-            definitions[hint.__name__] = {}  # a class may contain itself
-            definitions[hint.__name__] = _describe_class(hint, definitions)
+        if hint not in definitions:
+            definitions[hint] = {}  # a class may contain itself
+            definitions[hint] = _describe_class(hint, definitions)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     if origin in (Union, UnionType):
         parts = [_describe_type(part, definitions) for part in arguments]

@@ -55,7 +55,7 @@ def _read(name: str, value: Any, kind: object, option: Option) -> Any:
     if value is None and kind not in (bool, int, str, AnyPath):
         return None
     given = values.list_once(value) if kind in (Names, Numbers, Paths) else value
-    shown = given if len(repr(given)) <= _LONGEST_SHOWN else None
+    shown = given if len(repr(given)) <= values.LONGEST_SHOWN else None
     read = next((read for known, read in _READERS if kind == known), None)
     if read is None:  # one of several words, which the class checks
         return value
@@ -85,8 +85,6 @@ _READERS: tuple[tuple[object, Callable[[object, Option], Any]], ...] = (
     (AnyPath | None, values.read_path),
 )
 """What reads a value of each type of option."""
-_LONGEST_SHOWN = 200
-"""Characters of a value that an error repeats."""
 
 
 def describe_keywords(options: Callable[..., object]) -> str:

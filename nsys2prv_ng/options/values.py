@@ -30,6 +30,8 @@ from nsys2prv_ng.options.parsing import (
 )
 from nsys2prv_ng.text.option import Option
 
+LONGEST_SHOWN = 200
+"""Characters of a value, and of its right spelling, that an error shows."""
 _LONGEST_LIST = 10
 """Numbers that an error spells one by one."""
 _MOST = 2**62
@@ -56,9 +58,10 @@ def list_once(value: object) -> object:
 def _refuse(how: str, value: Any, find_meant: Callable[[Any], object], otherwise: str = "") -> UsageError:
     """Return the error for a value, which spells what was probably meant; where that is unknown, `otherwise`."""
     try:
-        return UsageError(f"{how}, {find_meant(value)!r}")
+        meant = repr(find_meant(value))
     except (UsageError, TypeError, ValueError, OverflowError):
-        return UsageError(f"{how}{otherwise}")
+        meant = ""
+    return UsageError(f"{how}, {meant}" if 0 < len(meant) <= LONGEST_SHOWN else f"{how}{otherwise}")
 
 
 # ---- single values ---------------------------------------------------------------------------------------------------
@@ -141,9 +144,12 @@ def _list_elements(value: Any, what: str, find_meant: Callable[[Any], object]) -
     """Return the elements of a list. `what` they are; `find_meant` returns them for one that was given without it."""
     if not isinstance(value, str | bytes | os.PathLike | Real):
         try:
-            return list(islice(value, MOST_NUMBERS + 1))
+            elements = list(islice(value, MOST_NUMBERS + 1))
         except TypeError:  # an array of numpy without a dimension can be iterated over in name only
             raise UsageError(f"give a list of {what}") from None
+        if len(elements) > MOST_NUMBERS:
+            raise UsageError("is longer than any job")
+        return elements
     raise _refuse("give a list", value, find_meant, otherwise=f" of {what}")
 
 
@@ -163,8 +169,6 @@ def read_paths(value: object, option: Option) -> tuple[str | os.PathLike[str], .
 def read_numbers(value: object, _: Option) -> tuple[int, ...]:
     """Return a list of integers."""
     numbers = _list_elements(value, "integers", _find_numbers)
-    if len(numbers) > MOST_NUMBERS:
-        raise UsageError("is longer than any job")
     try:
         return tuple(map(_to_integer, numbers))
     except TypeError:

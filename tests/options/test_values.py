@@ -151,6 +151,8 @@ def test_a_list_without_an_end_and_one_that_is_too_long_to_print() -> None:
         keep("ranks", itertools.count())
     with pytest.raises(UsageError, match=r"^ranks: give a list of integers$"):
         keep("ranks", [0.5] * 1000)
+    with pytest.raises(UsageError, match=r"^sources: give a list of texts$"):
+        keep("sources", ",".join(["kernels"] * 100))
 
 
 def test_an_open_file_is_no_path(tmp_path: Path) -> None:
