@@ -113,6 +113,8 @@ def test_options_that_pages_speak_of_exist(page: Path) -> None:
     known = set().union(*(words for command in COMMANDS for words in words_of(command).values())) | {
         "--version",
         "--help",
+        "--install-completion",
+        "--show-completion",
     }
     ours = "\n".join(re.findall(r"`nsys2prv-ng [^`]*`|^ *nsys2prv-ng .*$", page.read_text(), re.MULTILINE))
     ours = re.sub(r" -- .*", "", ours)

@@ -9,6 +9,7 @@ import typer
 from nsys2prv_ng.cli.cfgs import cfgs
 from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
+from nsys2prv_ng.cli.completion import CompletedGroup
 from nsys2prv_ng.cli.cut import cut
 from nsys2prv_ng.cli.inspect import inspect
 from nsys2prv_ng.cli.merge import merge
@@ -21,7 +22,7 @@ from nsys2prv_ng.version import __version__
 # Numba, pandas, pyarrow and json are imported where they are used, so that --help and errors of usage answer at once.
 
 app = typer.Typer(
-    add_completion=False,
+    cls=CompletedGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

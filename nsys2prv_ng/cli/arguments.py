@@ -11,11 +11,11 @@ from nsys2prv_ng.errors import UsageError
 _REPORT_ENDINGS = (".nsys-rep", ".qdrep", ".sqlite", "_pqtdir", "_arwdir")
 
 
-def parse_percent(text: str) -> float:
+def parse_percent(text: str, parameter: str) -> float:
     """Return the part of a whole that a percentage like 5% is."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
     if not match:
-        raise UsageError(f"'{text}' is not a percentage, like 5%")
+        raise UsageError("write a percentage, like 5%", parameter=parameter, value=text)
     return float(match[1]) / 100
 
 
@@ -48,3 +48,13 @@ def split_reports_and_trace(paths: list[Path], *, compress: bool) -> tuple[list[
     if compress and output.suffix != ".gz":
         output = output.with_name(output.name + ".gz")
     return reports, output
+
+
+def split_trace_and_cfgs(paths: Sequence[Path]) -> tuple[Path, list[Path]]:
+    """Return the trace and the cfgs of OUT.prv FILE.cfg..., which may stand in any order."""
+    traces = [path for path in paths if path.suffix != ".cfg"]
+    if not traces:
+        raise UsageError("no trace to check the cfgs against: nsys2prv-ng check OUT.prv FILE.cfg...")
+    if len(traces) > 1:
+        raise UsageError(f"{traces[1]}: check takes one trace, and cfgs that end in .cfg")
+    return traces[0], [path for path in paths if path.suffix == ".cfg"]

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nsys2prv_ng import api
+from nsys2prv_ng.cli.arguments import split_trace_and_cfgs
 from nsys2prv_ng.cli.options import with_options
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.options import CheckOptions
@@ -18,7 +19,14 @@ from nsys2prv_ng.text.formatting import count_noun
 
 @with_options(CheckOptions)
 def check(
-    trace: Annotated[Path, typer.Argument(metavar="OUT.prv", help="A trace: .prv or .prv.gz.", show_default=False)],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="OUT.prv [FILE.cfg...]",
+            help="A trace (.prv or .prv.gz), and Paraver cfgs to check against it.",
+            show_default=False,
+        ),
+    ],
     options: CheckOptions,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
 ) -> None:
@@ -26,7 +34,9 @@ def check(
 
     Exit code 1 if they break a rule.
     """
-    result = api.check(trace, **{**vars(options), "progress": choose_progress(quiet=quiet)})
+    trace, cfgs = split_trace_and_cfgs(paths)
+    cfgs = [*map(Path, options.cfg or ()), *cfgs]
+    result = api.check(trace, cfg=cfgs, progress=choose_progress(quiet=quiet))
     counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
     counts += (
         f"; {count_noun(result.tasks, 'task')}, {count_noun(result.rows, 'row')}, {count_noun(result.nodes, 'node')}"

@@ -61,7 +61,7 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("cannot be combined with --json", parameter="--markdown")
-    limit = None if fail_over is None else parse_percent(fail_over)
+    limit = None if fail_over is None else parse_percent(fail_over, "--fail-over")
     sides = split_sides(reports, _BETWEEN)
     progress = choose_progress(quiet=quiet)
     comparison = api.compare(sides, **{**vars(options), "progress": progress})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import typer
 
+from nsys2prv_ng.bundled.job_script import ScriptOptions
+from nsys2prv_ng.cli.completion import make_completer
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, refer_to
 from nsys2prv_ng.options import (
     ALL_OPTIONS,
@@ -24,6 +27,8 @@ from nsys2prv_ng.options import (
 from nsys2prv_ng.text.option import Option
 
 T = TypeVar("T")
+
+_ALL_OPTIONS = (*ALL_OPTIONS, ScriptOptions)
 
 _PARSERS: list[tuple[Any, Callable[[str], Any]]] = [
     (Names, parsing.parse_names),
@@ -115,20 +120,51 @@ def collect_options(options: type[T], typed: Mapping[str, Any]) -> T:
         raise _blame(error, "" if value is None or isinstance(value, bool) else value) from None
 
 
-def spell(error: TranslationError) -> str:
-    """Return the text of an error with the command line's spelling of its parameters, and of what was typed."""
+def spell(error: TranslationError, words: Sequence[str] = ()) -> str:
+    """Return the text of an error with the command line's spelling of its parameters, and of what was typed.
+
+    `words`: those of the command line. An option that they hold is spelled as it is there: -j or --jobs.
+    """
     if not isinstance(error, UsageError) or not error.parameter:
         return escape_unprintable(error.message + refer_to(map(find_flag, error.see)))
-    value = "" if error.value is None else f" {error.value}"
-    return escape_unprintable(f"{find_flag(error.parameter)}{value}: {error.message}")
+    flag, value = _find_typed_words(error.parameter, words)
+    value = value if error.value is None else str(error.value)
+    shown = f"'{value}'" if value.endswith(":") else value
+    return escape_unprintable(f"{flag}{shown and ' '}{shown}: {error.message}")
 
 
 def find_flag(parameter: str) -> str:
     """Return the command line's spelling of a parameter."""
-    for declared in ALL_OPTIONS:
+    option = _find_option(parameter)[1]
+    return option.get_flag(parameter) if option else parameter
+
+
+def _find_option(parameter: str) -> tuple[Any, Option | None]:
+    """Return the type and the description of a parameter of any call."""
+    for declared in _ALL_OPTIONS:
         if parameter in (described := list_options(declared)):
-            return described[parameter][1].get_flag(parameter)
-    return parameter
+            return described[parameter]
+    return None, None
+
+
+def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
+    """Return how an option and its value were typed; the value is empty if there is none, or several."""
+    kind, option = _find_option(parameter)
+    flag = find_flag(parameter)
+    short = option.short if option else ""
+    typed = []
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        if word == "--":
+            break
+        if word and word in (flag, short):
+            typed.append((word, following))
+        elif word.startswith(f"{flag}="):
+            typed.append((flag, word.removeprefix(f"{flag}=")))
+        elif short and word.startswith(short) and not word.startswith("--"):
+            typed.append((short, word.removeprefix(short)))
+    if not typed:
+        return flag, ""
+    return typed[-1][0], "" if kind is bool or len(typed) > 1 else typed[-1][1]
 
 
 def _blame(error: UsageError, typed: object) -> UsageError:
@@ -156,10 +192,23 @@ def _make_parameter(name: str, kind: Any, option: Option, default: Any) -> Param
         *(option.get_flag(name), *([option.short] if option.short else [])),
         metavar=option.metavar or None,
         help=option.help,
-        min=option.minimum if typed in (int, int | None) else None,
+        parser=_make_integer_parser(name, option.minimum) if typed in (int, int | None) else None,
+        autocompletion=make_completer(name, option.metavar),
         show_default=option.default or bool(default),
     )
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[typed, info])
+
+
+def _make_integer_parser(name: str, minimum: int | None) -> Callable[[Any], int]:
+    """Return what reads a number. typer's own errors do not say what was typed, and pass on its libraries' words."""
+
+    def parse(text: Any) -> int:  # also the default, which is a number
+        try:
+            return parsing.parse_integer(str(text), minimum)
+        except UsageError as error:
+            raise UsageError(error.message, parameter=name, value=text) from None
+
+    return parse
 
 
 def _find_typed(kind: Any, option: Option, default: Any) -> tuple[Any, Any]:

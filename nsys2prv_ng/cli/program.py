@@ -63,7 +63,7 @@ def _run(arguments: list[str]) -> int:
         result = app(arguments, prog_name="nsys2prv-ng", standalone_mode=False)
         sys.stdout.flush()
     except TranslationError as error:
-        return _fail(spell(error), error.exit_code)
+        return _fail(spell(error, arguments), error.exit_code)
     except _Terminated as error:
         return error.fail()
     except BrokenPipeError:

@@ -10,6 +10,7 @@ from nsys2prv_ng.errors import UsageError, escape_unprintable
 COMMANDS = tuple(command.callback.__name__ for command in app.registered_commands if command.callback)
 _HELP = ("-h", "--help")
 _VERSION = ("-V", "--version")
+_COMPLETION = ("--install-completion", "--show-completion")
 
 
 def put_command_first(words: list[str]) -> list[str]:
@@ -17,7 +18,7 @@ def put_command_first(words: list[str]) -> list[str]:
 
     A report named like a command is reached as ./check. Raises UsageError for a word that is nearly a command.
     """
-    if not words or words[0] in (*COMMANDS, *_HELP):
+    if not words or words[0].split("=")[0] in (*COMMANDS, *_HELP, *_COMPLETION):
         return words
     if words[0] in _VERSION:
         return ["--version"]

@@ -212,17 +212,18 @@ def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, nodes:
     names = [node.name for node in nodes]
     clocks = sorted({node.clock for node in nodes})
     plain = clocks[0] if len(clocks) == 1 else "exported times"
+    doubt = ", so times of different nodes may be off by milliseconds" if clocks == [SYSTEM] else ""
     connected = {int(domain) for fit in fits for domain in fit.domains}
     alone = [name for domain, name in enumerate(names) if domain not in connected]
     if alone:
         verb = "shares" if len(alone) == 1 else "share"
         warnings.append(
             f"{_join_some(alone)} {verb} no collective with another node, nor enough messages in both directions:"
-            f" aligned by {plain} only"
+            f" aligned by {plain} only{doubt}"
         )
     if len(fits) > 1:
         warnings.append(
-            f"the nodes form {len(fits)} groups that share nothing to align by: {plain} only between the groups"
+            f"the nodes form {len(fits)} groups that share nothing to align by: {plain} only between the groups{doubt}"
         )
     for fit in fits:
         if not fit.held_out and way == AUTO:
@@ -233,7 +234,7 @@ def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, nodes:
             )
     if after.broken:
         warnings.append(
-            f"{after.broken:,} of {after.checked:,} collectives and messages violate causality"
+            f"{after.broken:,} of {after.checked:,} collectives and messages end before they could,"
             f" by up to {after.worst / 1000:,.1f} us; trust the clocks no further than that"
         )
     return warnings

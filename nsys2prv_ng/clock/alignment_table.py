@@ -168,8 +168,8 @@ class Alignment:
         lines = [*self._describe_agreement(), *format_table(rows, text_last=True), *self._compare_clocks()]
         if self.after.checked:
             lines.append(
-                f"causality broken by {self.before.broken:,} of {self.before.checked:,} collectives and messages"
-                f" before, {self.after.broken:,} after"
+                f"{self.after.broken:,} of {self.after.checked:,} collectives and messages end before they could"
+                f" ({self.before.broken:,} by UTC alone)"
             )
         return "\n".join(lines)
 

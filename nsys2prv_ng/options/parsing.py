@@ -74,6 +74,15 @@ def parse_numbers(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def parse_integer(text: str, minimum: int | None) -> int:
+    """Return a number that is not less than `minimum`."""
+    if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
+        raise UsageError("write a whole number")
+    if minimum is not None and int(text) < minimum:
+        raise UsageError(f"must be at least {minimum}")
+    return int(text)
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """Return the names of a list with commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -251,8 +251,10 @@ def _read_time(value: object, how: str, otherwise: str, parse: Callable[[str], o
         how += " and not seconds" if has_seconds else ""
         find_meant = parse if isinstance(value, str) else partial(_find_times, in_seconds=has_seconds)
         raise _refuse(how, value, find_meant, otherwise=f", (from, to){otherwise}") from None
-    if (low or 0) < 0 or (high is not None and high <= (low or 0)):
-        raise UsageError("FROM must be earlier than TO, and neither may be negative")
+    if (low or 0) < 0 or (high or 0) < 0:
+        raise UsageError("FROM and TO must not be negative")
+    if high is not None and high <= (low or 0):
+        raise UsageError("FROM is after TO" if high < (low or 0) else "FROM and TO are the same")
     return low, high
 
 
@@ -287,7 +289,7 @@ def read_steps(value: object, _: Option) -> Limits:
         otherwise = ", (first, last); None is no limit"
         raise _refuse("give two step numbers", value, _find_steps, otherwise=otherwise) from None
     if first is not None and last is not None and first > last:
-        raise UsageError("FIRST must not be greater than LAST")
+        raise UsageError("FIRST is after LAST")
     return first, last
 
 

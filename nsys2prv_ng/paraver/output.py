@@ -28,7 +28,7 @@ class TraceOutput:
         self._final = dict(zip(("pcf", "row", "prv"), list_trace_files(path), strict=True))
         self._temporary: dict[str, Path] = {}
         self._raw: FileIO | None = None
-        check_writable(path, list(self._final.values()), force=force)
+        check_writable(path, list(reversed(self._final.values())), force=force)  # first the one that was typed
 
     def __enter__(self) -> TraceOutput:
         try:

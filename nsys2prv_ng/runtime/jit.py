@@ -91,10 +91,10 @@ class _Listener(event.Listener):
             self._announced[0] = 1
             cache = getattr(event.data["dispatcher"], "_cache", None)
             is_kept = getattr(cache, "cache_path", None) is not None
-            how_often = (
-                "once per installation" if is_kept else "in every run: set NUMBA_CACHE_DIR to a folder to keep it"
+            kept = "kept for later runs" if is_kept else "in every run: set NUMBA_CACHE_DIR to a folder to keep them"
+            self._announce(
+                f"compiling numba kernels that no run needed before ({kept}; at most about 30 s of one core)"
             )
-            self._announce(f"compiling numba kernels on first use ({how_often}; 30 s or more of one core)")
 
     def on_end(self, event: Any) -> None:
         pass

@@ -62,7 +62,11 @@ class BarProgress(LogProgress):
     def step(self, title: str, total: int, unit: str) -> Iterator[Step]:
         from tqdm import tqdm
 
-        with tqdm(total=total, desc=title, unit=unit, unit_scale=total > 9999, leave=False, file=sys.stderr) as bar:
+        # Without the rate: reports and sources take very different times.
+        form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
+        with tqdm(
+            total=total, desc=title, bar_format=form, unit_scale=total > 9999, leave=False, file=sys.stderr
+        ) as bar:
             yield bar
 
     def note(self, message: str) -> None:

@@ -94,8 +94,9 @@ def _find_sources(names: Iterable[str]) -> tuple[Source, ...]:
     wanted = [name.strip() for name in names if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        guesses = [guess for name in unknown for guess in get_close_matches(name, known, n=1)]
-        remedy = f"did you mean {', '.join(guesses)}? " if guesses else ""
+        guesses = [guess for name in unknown for guess in get_close_matches(name.lower(), known, n=1)]
         message = f"no source is called {', '.join(unknown)}; " if unknown else "no source is named; "
-        raise UsageError(f"{message}{remedy}the sources are {', '.join(known)}", parameter="sources")
+        if guesses and len(guesses) == len(unknown):
+            raise UsageError(f"{message}did you mean {', '.join(guesses)}?", parameter="sources")
+        raise UsageError(f"{message}the sources are {', '.join(known)}", parameter="sources")
     return tuple(source for source in SOURCES if source.name in wanted)

@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.job.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
-from nsys2prv_ng.text.formatting import count_noun, format_time, format_utc, format_window
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_utc, format_window
 from nsys2prv_ng.text.tables import format_table
 
 if TYPE_CHECKING:
@@ -200,10 +200,10 @@ class TranslationResult:
         if self.is_wide and self.gpu_time_ns is not None:
             begin, end = self.gpu_time_ns
             lines.append(f"the GPUs work only in {format_window(begin, max(end, begin + 1))}")
-        compressed = f" ({self.file_bytes / 1e6:.1f} MB compressed)" if self.output.endswith(".gz") else ""
+        compressed = f" ({format_bytes(self.file_bytes)} compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
-            f" {self.bytes / 1e6:.1f} MB{compressed} in {self.seconds:.1f} s"
+            f" {format_bytes(self.bytes)}{compressed} in {self.seconds:.1f} s"
         )
         memory = format_memory(self.paraver_memory)
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")

@@ -88,11 +88,13 @@ def test_typed_texts_become_values() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("time", "2s:1s", "--time 2s:1s: FROM must be earlier than TO, and neither may be negative"),
+        ("time", "2s:1s", "--time 2s:1s: FROM is after TO"),
+        ("time", "2s:2s", "--time 2s:2s: FROM and TO are the same"),
         ("time", "2s", "--time 2s: write FROM:TO with units, like 1.5s:2s, :800ms or 2s:, or gpu"),
         ("ranks", "x", "--ranks x: 'x' is not a number or range such as 0-3"),
         ("kernel_names", "long", "--kernel-names long: must be short or demangled"),
         ("stack_depth", 0, "--stack-depth 0: must be at least 1"),
+        ("steps", "5:3", "--steps 5:3: FIRST is after LAST"),
         ("min_duration", ["nvtx"], "--min-duration nvtx: write SOURCE=TIME, like cuda_api=10us"),
         ("memory", "2", "--memory 2: write a size with a unit (K, M, G, T), like 2G"),
     ],
@@ -148,6 +150,46 @@ def test_errors_of_rooms_below_name_the_option() -> None:
     assert spell(UsageError("no domain", parameter="nvtx_domain", value="x\ny")) == "--nvtx-domain x?y: no domain"
     assert spell(UsageError("out.prv: no such folder")) == "out.prv: no such folder"
     assert find_flag("derived") == "--no-derived"
+
+
+@pytest.mark.parametrize(
+    ("error", "typed", "message"),
+    [
+        (UsageError("no", parameter="time"), "--time 9s:", "--time '9s:': no"),
+        (UsageError("no", parameter="time"), "a.sqlite --time=9s:10s o.prv", "--time 9s:10s: no"),
+        (UsageError("no", parameter="jobs", value="0"), "-j 0", "-j 0: no"),
+        (UsageError("no", parameter="jobs"), "-j0", "-j 0: no"),
+        (UsageError("no", parameter="jobs"), "--jobs 0", "--jobs 0: no"),
+        (UsageError("no", parameter="labels"), "--label a", "--label a: no"),
+        (UsageError("no", parameter="ranks", value=9), "--ranks 7-9", "--ranks 9: no"),
+        # Several values, none, and what is no option any more.
+        (UsageError("no", parameter="labels"), "--label a --label b", "--label: no"),
+        (UsageError("no", parameter="strict"), "--strict a.sqlite", "--strict: no"),
+        (UsageError("no", parameter="nodes"), "slurm -- --nodes 3", "--nodes: no"),
+        (UsageError("no", parameter="time_limit"), "slurm --time-limit a", "--time-limit a: no"),
+        (UsageError("no", parameter="reports"), "a.sqlite", "reports: no"),
+    ],
+)
+def test_errors_repeat_what_was_typed(error: UsageError, typed: str, message: str) -> None:
+    assert spell(error, typed.split()) == message
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("translate a b -j 0", "-j 0: must be at least 1"),
+        ("a b --jobs=x", "--jobs x: write a whole number"),
+        ("a b --stack-depth 1.5", "--stack-depth 1.5: write a whole number"),
+        ("slurm --nodes -1", "--nodes -1: must be at least 1"),
+        ("slurm --time-limit a#b", "--time-limit a#b: must be one word, without quotes"),
+        ("merge --part -1 a b", "--part -1: must be at least 0"),
+        ("compare a -- b --fail-over 5", "--fail-over 5: write a percentage, like 5%"),
+        ("summary a --time 200ms:100ms", "--time 200ms:100ms: FROM is after TO"),
+    ],
+)
+def test_the_program_names_the_option_as_it_was_typed(tmp_path: Path, typed: str, message: str) -> None:
+    done = run(*typed.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"nsys2prv-ng: error: {message}\n")
 
 
 def test_remedies_name_the_option_or_the_keyword() -> None:

@@ -90,6 +90,15 @@ def test_check_accepts_it(reference):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("between", [[], ["--cfg"]])
+def test_check_takes_what_a_pattern_of_cfgs_becomes(reference, between):
+    cfgs = [SAMPLES.parent / "cfgs" / "basics" / f"{name}.cfg" for name in ("cuda_api", "kernels", "mpi")]
+    done = run("check", reference[0] / "out.prv", *between, *cfgs)
+    assert done.returncode == 0, done.stderr
+    for cfg in cfgs:
+        assert f"\n{cfg}: " in done.stdout
+
+
 def test_cut_writes_a_part_of_it(reference, tmp_path):
     done = run("cut", reference[0] / "out.prv", tmp_path / "part.prv.gz", "--time", "100ms:200ms", "-j", "1")
     assert done.returncode == 0, done.stderr
@@ -107,8 +116,8 @@ def test_cut_writes_a_part_of_it(reference, tmp_path):
     [
         ((), "nothing to cut: choose a time, ranks, or both (see --time, --ranks)"),
         (("--time", "1s"), "--time 1s: write FROM:TO with units"),
-        (("--time", "900s:"), "--time: starts 900 s into a trace"),
-        (("--ranks", "7"), "--ranks: none of them is in the trace, which holds 0"),
+        (("--time", "900s:"), "--time '900s:': starts 900 s into a trace"),
+        (("--ranks", "7"), "--ranks 7: none of them is in the trace, which holds 0"),
     ],
 )
 def test_cut_refuses_what_it_cannot_cut(reference, tmp_path, words, message):
@@ -168,11 +177,12 @@ def test_version_and_help():
         ([SAMPLE, SAMPLE, "out.prv"], "given twice"),
         ([SAMPLE, "no/folder/out.prv"], "no such folder"),
         ([SAMPLE, "out.prv", "--sources", "kernels,nothing"], "no source is called nothing; the sources are"),
+        ([SAMPLE, "out.prv", "--sources", "Kernel,nvtxx"], "called Kernel, nvtxx; did you mean kernels, nvtx?"),
         ([SAMPLE, "out.prv", "--sources", ""], "no source is named; the sources are"),
         ([SAMPLE, "out.prv", "--align", "magic"], "magic"),
         ([SAMPLE, "out.prv", "--time", "5"], "FROM:TO"),
         ([SAMPLE, "out.prv", "--time", "5:6"], "unit"),
-        ([SAMPLE, "out.prv", "--time", "2s:1s"], "earlier than TO"),
+        ([SAMPLE, "out.prv", "--time", "2s:1s"], "FROM is after TO"),
         ([SAMPLE, "out.prv", "--time", "9999s:"], "into a trace that lasts"),
         ([SAMPLE, "out.prv", "--no-such-option"], "no-such-option"),
     ],
@@ -412,7 +422,7 @@ def test_only_a_first_run_compiles_and_says_so(tmp_path):
         said.append([line for line in done.stderr.splitlines() if "compiling" in line])
     assert lost and all(path.exists() for path in lost)  # it was compiled again
     assert [len(lines) for lines in said] == [1, 0, 0]
-    assert "once per installation" in said[0][0]
+    assert "kept for later runs" in said[0][0]
 
 
 @pytest.mark.slow

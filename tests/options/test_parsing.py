@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.parsing import parse_min_durations, parse_numbers, parse_size, parse_time
+from nsys2prv_ng.options.parsing import parse_integer, parse_min_durations, parse_numbers, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,10 @@ def test_sizes(text, size):
 def test_no_sizes(text):
     with pytest.raises(UsageError, match="write a size with a unit"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "1e3", "0x1", "\u0663", "9" * 19, "1_0"])
+def test_no_integers(text):
+    assert [parse_integer(number, None) for number in ("7", " 12 ", "-3")] == [7, 12, -3]
+    with pytest.raises(UsageError, match="write a whole number"):
+        parse_integer(text, None)

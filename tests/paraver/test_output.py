@@ -86,6 +86,14 @@ def test_permissions_follow_the_umask(tmp_path, monkeypatch):
     assert {path.stat().st_mode for path in tmp_path.iterdir()} == {(tmp_path / "plain").stat().st_mode}
 
 
+def test_the_file_in_the_way_is_the_one_that_was_named(tmp_path):
+    write(tmp_path / "a.prv")
+    with pytest.raises(TranslationError, match=r"a\.prv: exists already"):
+        write(tmp_path / "a.prv")
+    with pytest.raises(TranslationError, match=r"a\.pcf|a\.row"):
+        write(tmp_path / "a.prv.gz")
+
+
 def test_a_link_to_nothing_is_in_the_way_as_well(tmp_path):
     (tmp_path / "a.prv").symlink_to("nothing")
     with pytest.raises(TranslationError, match="exists already"):

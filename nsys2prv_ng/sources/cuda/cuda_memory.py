@@ -174,7 +174,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     if not rows:
         return JoinResult()
     records, merged = compute_levels(*(np.concatenate(column) for column in (rows, kinds, times, changes)))
-    result.drop("another change follows at the same time", merged)
+    result.drop("merged into the next change at the same time, nothing is lost", merged)
     result.records.append(records)
     return JoinResult(accounts={LEVEL: result})
 

@@ -37,6 +37,8 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
 
+_OUTSIDE = "kernel launched outside of NCCL's calls, as by a CUDA graph: no call to take a payload from"
+
 
 def read(reader: ReportReader) -> Result:
     """Write the payloads of the calls that have one, then those of NCCL's kernels."""
@@ -73,7 +75,7 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
     result.read += kernels.place.size
     result.drop("kernel that was dropped", int(no_place.sum()))
     result.drop(f"kernel: {launch_calls.NO_CALL}", int(no_call.sum()))
-    result.drop("kernel launched outside of NCCL's calls", int(outside.sum()))
+    result.drop(_OUTSIDE, int(outside.sum()))
 
     kind = table.groupby(["name", "communicator", "bytes", "operation", "root", "peer"], sort=False).ngroup()
     function = np.array([parse_function(name) for name in calls.names], np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 import numpy.typing as npt
@@ -186,9 +187,24 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
         pattern for pattern in patterns if not any(match_patterns(name, pattern, ignore_case=True) for name in names)
     ]
     if unmatched:
-        known = f"known are {', '.join(names)}" if names else "these reports have no GPU metrics"
-        raise UsageError(f"no metric has such a name; {known}", parameter="metrics", value=",".join(unmatched))
+        if not names:
+            remedy = "these reports have no GPU metrics"
+        elif all(guesses := [_guess(pattern, names) for pattern in unmatched]):
+            remedy = f"did you mean {', '.join(guesses)}?"
+        else:
+            remedy = f"known are {', '.join(names)}"
+        raise UsageError(f"no metric has such a name; {remedy}", parameter="metrics", value=",".join(unmatched))
     return JoinResult()
+
+
+def _guess(pattern: str, names: Sequence[str]) -> str:
+    """Return the pattern that may be meant, in quotes, or an empty text: names have units that nobody types."""
+    text = pattern.strip("*? ").lower()
+    if text and any(text in name.lower() for name in names):
+        return f"'*{text}*'"
+    known = {name.partition(" [")[0].lower(): name for name in names}
+    close = get_close_matches(text, known, n=1)
+    return f"'{known[close[0]].partition(' [')[0]}*'" if close else ""
 
 
 SOURCE = Source(

@@ -8,6 +8,7 @@ import random
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from itertools import pairwise
 from pathlib import Path
 
@@ -180,6 +181,22 @@ def test_choice_of_metrics(patterns: tuple[str, ...], chosen: str, tmp_path: Pat
     expected = expected[expected["name"].isin(names)]
     assert names and set(found["name"]) == names
     assert compare_tables(found, expected, ["gpu", "name", "time", "value"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("SM activ", "SMs Active*"),  # nearly a name
+        ("tensor active", "*tensor active*"),  # without its unit
+        ("sm_issue*", "SM Issue*"),
+    ],
+)
+def test_a_guess_fits_metrics(typed: str, meant: str, tmp_path: Path) -> None:
+    report = SAMPLES / "single-graph.sqlite"
+    options = SourceOptions(metrics=(typed,))
+    with pytest.raises(UsageError, match=re.escape(f"no metric has such a name; did you mean '{meant}'?")):
+        translate_reports([report], tmp_path / "x.prv", "gpu_metrics", options)
+    assert any(fnmatch(name.lower(), meant.lower()) for name in _values([report])["name"])
 
 
 def test_a_pattern_that_fits_nothing(tmp_path: Path) -> None:
