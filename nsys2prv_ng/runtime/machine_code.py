@@ -63,11 +63,17 @@ class MachineCodeCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the code for a signature, or None where there is none that is sound."""
-        return self._cache.load_overload(signature, target_context)
+        try:
+            return self._cache.load_overload(signature, target_context)
+        except Exception:  # unpickling what is damaged raises anything
+            with suppress(OSError):
+                self._cache.flush()
+            return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep the code for a signature, if that is possible."""
-        self._cache.save_overload(signature, result)
+        with suppress(Exception):  # no space, or a damaged index that cannot be replaced
+            self._cache.save_overload(signature, result)
 
 
 class _FunctionCache(FunctionCache):
@@ -80,18 +86,9 @@ class _FunctionCache(FunctionCache):
         self._cache_file.file_stamp = self._impl.locator.get_source_stamp()
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        try:
-            # Numba would load here what only compiling needs, which takes 0.2 s; it loads that later if it has to.
-            rtsys.initialize(target_context)
-            return self._load_overload(signature, target_context)
-        except Exception:  # unpickling what is damaged raises anything
-            with suppress(OSError):
-                self.flush()
-            return None
-
-    def save_overload(self, *arguments: Any) -> None:
-        with suppress(Exception):  # no space, or a damaged index that cannot be replaced
-            super().save_overload(*arguments)
+        # Numba would load here what only compiling needs, which takes 0.2 s; it loads that later if it has to.
+        rtsys.initialize(target_context)
+        return self._load_overload(signature, target_context)
 
 
 class _UserFolder:

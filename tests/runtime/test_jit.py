@@ -183,8 +183,14 @@ def test_what_was_kept_imports_nothing_that_only_compiling_needs(tmp_path):
     assert not {"numba.np.arrayobj", "numba.cpython.unicode"} & set(imported)
 
 
-def test_an_index_that_cannot_be_replaced(module, monkeypatch):
-    """A damaged index on a full disk: the function is compiled in every run."""
+def lack_own_cache(function):
+    raise AttributeError("numba's private parts are others")
+
+
+@pytest.mark.parametrize("own", [machine_code._FunctionCache, lack_own_cache])
+def test_an_index_that_cannot_be_replaced(module, monkeypatch, own):
+    """A damaged index on a full disk: the function is compiled in every run, also with numba's own cache."""
+    monkeypatch.setattr(machine_code, "_FunctionCache", own)
     lines_of(module, INTEGERS)
     (path,) = cached(module, ".nbi")
     path.write_bytes(path.read_bytes()[:200])
