@@ -21,6 +21,9 @@ COMMAND=(python train.py)
 REPORT_PER=rank
 # yes: profile only from cudaProfilerStart() to cudaProfilerStop().
 CAPTURE_RANGE=no
+# Or: seconds after the start of the program at which the profile begins, and its length; empty for all of the program.
+DELAY=
+DURATION=
 # Options of nsys for all tasks, and more options for the first task of each node. An option of the latter that does not
 # work on a node is dropped there.
 PROFILE=(--trace="cuda,nvtx,osrt,mpi" --sample=none --cpuctxsw=none)
@@ -179,6 +182,8 @@ fi
 # --kill=none: if the capture ends before the program, the program continues.
 profile=(${PROFILE[@]+"${PROFILE[@]}"} --kill=none --force-overwrite=true)
 if [ "$CAPTURE_RANGE" = yes ]; then profile+=(--capture-range=cudaProfilerApi --capture-range-end=stop); fi
+if [ -n "$DELAY" ]; then profile+=("--delay=$DELAY"); fi
+if [ -n "$DURATION" ]; then profile+=("--duration=$DURATION"); fi
 export REPORTS REPORT_PER NODE_OPTIONS="${PROFILE_OF_NODE[*]-}"
 
 # A SIGTERM makes nsys write its report and end. It must go to the tasks: if srun receives it, it kills them.

@@ -41,6 +41,19 @@ class ScriptOptions:
     gpus_per_node: Annotated[int, Option("GPUs of each node, with one rank each.", metavar="N", minimum=1)] = 4
     per_node: Annotated[bool, Option("Run one task per node, with one report: the command starts its ranks.")] = False
     capture_range: Annotated[bool, Option("Profile only between cudaProfilerStart and cudaProfilerStop.")] = False
+    delay: Annotated[
+        int | None,
+        Option("Begin the profile so long after the start of the program.", metavar="SECONDS", default="0", minimum=0),
+    ] = None
+    duration: Annotated[
+        int | None,
+        Option(
+            "End the profile after this time; the program continues.",
+            metavar="SECONDS",
+            default="as long as the program",
+            minimum=1,
+        ),
+    ] = None
     dependent: Annotated[bool, Option("Translate in a job of its own, however the first one ends.")] = False
     dask: Annotated[
         bool, Option("Translate on all nodes of the job, by Dask workers that start when the program has ended.")
@@ -84,7 +97,13 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
 
 
 def render_script(job: ScriptOptions) -> str:
-    """Return the script as text. Raises UsageError for what Slurm would not read as one word."""
+    """Return the script as text.
+
+    Raises UsageError for what Slurm would not read as one word, and for two ways to choose the time of the profile.
+    """
+    for name in ("delay", "duration"):
+        if job.capture_range and getattr(job, name) is not None:
+            raise UsageError("cannot be combined with --capture-range", parameter=name)
     tasks = 1 if job.per_node else job.gpus_per_node
     lines = {
         "#SBATCH --nodes=": str(job.nodes),
@@ -94,6 +113,8 @@ def render_script(job: ScriptOptions) -> str:
         "#SBATCH --time=": _check_word("time_limit", job.time_limit),
         "REPORT_PER=": "node" if job.per_node else "rank",
         "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
+        "DELAY=": "" if job.delay is None else str(job.delay),
+        "DURATION=": "" if job.duration is None else str(job.duration),
         "DEPENDENT=": "yes" if job.dependent else "no",
         "DASK=": "yes" if job.dask else "no",
         "VENV=": shlex.quote(str(Path(job.venv).expanduser())) if job.venv else "",

@@ -40,7 +40,7 @@ JOBS = {
         venv="/a b/venv",
         modules=["cuda/12.6", "nsight systems"],
     ),
-    "per node": ScriptOptions(per_node=True),
+    "per node": ScriptOptions(per_node=True, delay=120, duration=30),
     "apptainer": ScriptOptions(container="/images/it's.sif"),
     "odd": ScriptOptions(command=["a\nb", "--", "*", '"', "\\n", "$(rm x)"]),
 }
@@ -97,23 +97,26 @@ def test_it_is_bash(job: ScriptOptions, tmp_path: Path) -> None:
 def test_bash_reads_the_values_that_were_given(job: ScriptOptions, tmp_path: Path) -> None:
     text = render_script(job)
     settings = text[: text.index("# ==== Each task =")]
-    show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "$DASK" "${#MODULES[@]}" "${MODULES[@]}"'
+    show = 'printf "%s\\0" "$VENV" "$CAPTURE_RANGE" "$REPORT_PER" "$DEPENDENT" "$DASK" "$DELAY" "$DURATION"'
+    show += ' "${#MODULES[@]}" "${MODULES[@]}"'
     show += ' "${SRUN_OPTIONS[*]}" "${PREFIX[*]}" "${COMMAND[@]}"'
     done = subprocess.run(["bash", "-c", settings + show], capture_output=True, text=True, check=True, cwd=tmp_path)
     values = done.stdout.split("\0")[:-1]
     container = f"--container-image={job.container} --container-mounts={tmp_path} --container-workdir={tmp_path}"
     is_file = job.container.endswith(".sif")
     modules = list(job.modules or ())
-    assert values[:6] == [
+    assert values[:8] == [
         job.venv,
         "yes" if job.capture_range else "no",
         "node" if job.per_node else "rank",
         "yes" if job.dependent else "no",
         "yes" if job.dask else "no",
+        str(job.delay or ""),
+        str(job.duration or ""),
         str(len(modules)),
     ]
-    assert values[6 : 6 + len(modules)] == modules
-    rest = values[6 + len(modules) :]
+    assert values[8 : 8 + len(modules)] == modules
+    rest = values[8 + len(modules) :]
     assert rest[0] == (container if job.container and not is_file else "")
     assert rest[1] == (f"apptainer exec --nv {job.container}" if is_file else "")
     if job.command:
@@ -143,6 +146,17 @@ def test_command_line() -> None:
     assert run("slurm", *words, *job.command).stdout == render_script(job)
     assert "#SBATCH --ntasks-per-node=1\n" in done.stdout and "#SBATCH --cpus-per-task=64\n" in done.stdout
     assert run("slurm", "--nodes", "0").returncode == 2
+
+
+def test_delay_and_duration() -> None:
+    text = render_script(ScriptOptions(delay=0, duration=30))
+    assert run("slurm", "--delay", "0", "--duration", "30").stdout == text
+    changed = set(text.splitlines()) ^ set(render_script(ScriptOptions()).splitlines())
+    assert changed == {"DELAY=", "DELAY=0", "DURATION=", "DURATION=30"}
+    for name in ("delay", "duration"):
+        line = assert_one_line(run("slurm", "--capture-range", f"--{name}", "5"), 2)
+        assert line.endswith(f"--{name} 5: cannot be combined with --capture-range")
+    assert "--duration 0: must be at least 1" in run("slurm", "--duration", "0").stderr
 
 
 TORCHRUN = ["torchrun", "--nnodes=2", "--nproc-per-node=4"]
@@ -262,9 +276,13 @@ def test_without_dask_the_first_node_translates(cluster: Cluster, expected) -> N
 @pytest.mark.slow
 def test_metrics_that_are_not_permitted(cluster: Cluster, expected) -> None:
     cluster.behave(refuses=["--gpu-metrics-devices", "--gpu-metrics-device"])
-    code, output = cluster.run(two_by_two())
+    code, output = cluster.run(two_by_two(delay=5, duration=2))
     assert code == 0 and cluster.trace() == expected(0, 1, 2, 3)
     assert output.count("profiling without --gpu-metrics-devices=all: Illegal") == 2
+    parts = {
+        tuple(call["options"][name] for name in ("--delay", "--duration", "--kill")) for call in cluster.profiled()
+    }
+    assert parts == {("5", "2", "none")}
     assert [[name for name in call["options"] if "metrics" in name] for call in cluster.profiled()] == [
         ["--nic-metrics"] if rank in (0, 2) else [] for rank in range(4)
     ]
