@@ -150,8 +150,9 @@ def _find_option(parameter: str) -> tuple[Any, Option | None]:
 def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
     """Return how an option and its value were typed; the value is empty if there is none, or several."""
     kind, option = _find_option(parameter)
-    flag = find_flag(parameter)
-    short = option.short if option else ""
+    if option is None:
+        return parameter, ""
+    flag, short = option.get_flag(parameter), option.short
     typed = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         if word == "--":

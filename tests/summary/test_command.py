@@ -225,7 +225,7 @@ def test_reports_that_cannot_be_read(ddp: list[Path], tmp_path: Path) -> None:
         ([], 2, "Missing argument"),
         (["REPORT", "--ranks", "7"], 2, "none of them is in the reports"),
         (["REPORT", "--time", "9"], 2, "write FROM:TO"),
-        (["REPORT", "--time", "900s:"], 2, "--time: starts 900 s into a trace"),
+        (["REPORT", "--time", "900s:"], 2, "--time '900s:': starts 900 s into a trace"),
         (["REPORT", "--nvtx-range", "nothing"], 2, "no NVTX range in any report has this text"),
         (["REPORT", "--align", "somehow"], 2, "--align somehow"),
         (["REPORT", "--memory", "2"], 2, "write a size with a unit"),

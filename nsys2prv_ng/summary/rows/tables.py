@@ -10,6 +10,7 @@ from nsys2prv_ng.summary.model import Bandwidth, JobSummary, RepeatedRange
 from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.path import list_path_rows
+from nsys2prv_ng.summary.rows.siblings import join_siblings
 from nsys2prv_ng.text.formatting import format_bytes, format_time, shorten_range_name
 
 
@@ -31,8 +32,9 @@ def tabulate_ranges(summary: JobSummary) -> NamedTable:
             "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
             "smallest mean of a task) / mean of all, without it"
         )
+    rows = [_make_range_row(repeated) for repeated in join_siblings(summary.ranges)]
     titles = ["NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"]
-    return NamedTable(caption, titles, [_make_range_row(repeated) for repeated in summary.ranges], 2, "ranges")
+    return NamedTable(caption, titles, rows, 2, "ranges")
 
 
 def _make_range_row(repeated: RepeatedRange) -> list[str]:
@@ -57,12 +59,13 @@ def tabulate_memory_operations(summary: JobSummary) -> NamedTable:
             copies.operation,
             f"{copies.count:,}",
             format_bytes(copies.bytes),
+            format_bytes(copies.bytes / copies.count),
             format_time(copies.total_ns),
             format_rate(copies.bytes, copies.rated_ns),
         ]
         for copies in summary.memory_operations
     ]
-    return NamedTable("", ["copies and sets", "count", "size", "time", "rate"], rows, 1, "kinds")
+    return NamedTable("", ["copies and sets", "count", "size", "each", "time", "rate"], rows, 1, "kinds")
 
 
 def tabulate_nccl(summary: JobSummary) -> NamedTable:
