@@ -165,7 +165,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "min_duration: kernel is none of the selected sources"),
         (DDP, "trace.prv", {"kernel_names": "long"}, "kernel_names='long': must be short or demangled"),
         (DDP, "trace.prv", {"align": "mpi"}, "align='mpi': must be one of"),
-        (DDP, "trace.prv", {"time": (2, 1)}, "time=(2, 1): FROM must be earlier than TO"),
+        (DDP, "trace.prv", {"time": (2, 1)}, "time=(2, 1): FROM is after TO"),
         (DDP, "trace.prv", {"time": (0, 0.2)}, "give two integers in ns and not seconds, (0, 200000000)"),
         (DDP, "trace.prv", {"time": "0:200ms"}, "time='0:200ms': give two integers in ns, (0, 200000000)"),
         (DDP, "trace.prv", {"jobs": 0}, "jobs=0: must be at least 1"),

@@ -155,7 +155,7 @@ def _find_typed_words(parameter: str, words: Sequence[str]) -> tuple[str, str]:
     flag, short = option.get_flag(parameter), option.short
     typed = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word == "--":
+        if word == "--" and words[0] != "compare":  # there it stands between sides
             break
         if word and word in (flag, short):
             typed.append((word, following))

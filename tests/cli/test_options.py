@@ -166,6 +166,8 @@ def test_errors_of_rooms_below_name_the_option() -> None:
         (UsageError("no", parameter="labels"), "--label a --label b", "--label: no"),
         (UsageError("no", parameter="strict"), "--strict a.sqlite", "--strict: no"),
         (UsageError("no", parameter="nodes"), "slurm -- --nodes 3", "--nodes: no"),
+        (UsageError("no", parameter="labels"), "compare a -- b --label x", "--label x: no"),
+        (UsageError("no", parameter="--markdown"), "compare --markdown -q", "--markdown: no"),
         (UsageError("no", parameter="time_limit"), "slurm --time-limit a", "--time-limit a: no"),
         (UsageError("no", parameter="reports"), "a.sqlite", "reports: no"),
     ],

@@ -99,7 +99,7 @@ def test_the_same_whatever_the_order_and_the_cores(ddp: list[Path], printed: str
 
 def test_a_time_that_ends_before_it_begins(ddp: list[Path]) -> None:
     done = run("summary", *ddp, "--time", "2s:1s")
-    assert done.returncode == 2 and "--time 2s:1s: FROM must be earlier than TO" in done.stderr
+    assert done.returncode == 2 and "--time 2s:1s: FROM is after TO" in done.stderr
 
 
 @pytest.mark.slow
