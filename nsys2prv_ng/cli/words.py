@@ -18,7 +18,7 @@ def put_command_first(words: list[str]) -> list[str]:
 
     A report named like a command is reached as ./check. Raises UsageError for a word that is nearly a command.
     """
-    if not words or words[0].split("=")[0] in (*COMMANDS, *_HELP, *_COMPLETION):
+    if not words or words[0] in (*COMMANDS, *_HELP) or words[0].startswith(_COMPLETION):
         return words
     if words[0] in _VERSION:
         return ["--version"]

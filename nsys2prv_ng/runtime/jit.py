@@ -91,10 +91,12 @@ class _Listener(event.Listener):
             self._announced[0] = 1
             cache = getattr(event.data["dispatcher"], "_cache", None)
             is_kept = getattr(cache, "cache_path", None) is not None
-            kept = "kept for later runs" if is_kept else "in every run: set NUMBA_CACHE_DIR to a folder to keep them"
-            self._announce(
-                f"compiling numba kernels that no run needed before ({kept}; at most about 30 s of one core)"
+            what = (
+                "that no run needed before (kept for later runs"
+                if is_kept
+                else "(in every run: set NUMBA_CACHE_DIR to a folder to keep them"
             )
+            self._announce(f"compiling numba kernels {what}; all take about 30 s of one core)")
 
     def on_end(self, event: Any) -> None:
         pass

@@ -34,6 +34,9 @@ from tests.cli.program_runs import run
         ("help nothing", "--help"),
         ("-h", "-h"),
         ("-V", "--version"),
+        ("--show-completion bash", "--show-completion bash"),
+        ("--install-completion=fish", "--install-completion=fish"),
+        ("check=1.sqlite o.prv", "translate check=1.sqlite o.prv"),
         ("--version", "--version"),
     ],
 )
