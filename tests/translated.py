@@ -94,9 +94,8 @@ def translated_set(
     selection = selection or Selection()
     source_options = SourceOptions(nvtx_range=selection.nvtx_range)
     chosen = select_sources(sources, derived=derived)
-    summary = translate(
-        reports, output, TranslationPlan(sources=chosen, source_options=source_options, selection=selection)
-    )
+    plan = TranslationPlan(sources=chosen, source_options=source_options, selection=selection, several_jobs=True)
+    summary = translate(reports, output, plan)
     return Translated(summary, read_trace(output).omit_path(), tuple(reports))
 
 
@@ -104,7 +103,7 @@ def bytes_of_trace(reports: Sequence[Path], folder: Path) -> tuple[bytes, bytes,
     """.prv, .pcf and .row; folders differ so that the trace has one name, which is in it."""
     output = folder / "out" / "trace.prv"
     output.parent.mkdir(parents=True)
-    translate(reports, output, TranslationPlan(sources=select_sources(None)))
+    translate(reports, output, TranslationPlan(sources=select_sources(None), several_jobs=True))
     prv, pcf, row = (output.with_suffix(suffix).read_bytes() for suffix in (".prv", ".pcf", ".row"))
     shutil.rmtree(output.parent)
     return prv, pcf, row

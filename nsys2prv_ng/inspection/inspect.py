@@ -21,7 +21,8 @@ from nsys2prv_ng.inspection.model import (
 from nsys2prv_ng.job.read_reports import make_sort_key
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
-from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.paraver.load_cost import warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message

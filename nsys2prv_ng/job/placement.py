@@ -23,7 +23,8 @@ from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
 from nsys2prv_ng.job.spill import change_records, spill_records
 from nsys2prv_ng.job.steps import Steps
-from nsys2prv_ng.objects.tree import ObjectTree, ReportPlaces, build_tree
+from nsys2prv_ng.objects.tasks import ReportPlaces
+from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatched
 from nsys2prv_ng.paraver.event_types import CAPTURE

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng.paraver.checker.trace import check_trace
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.conftest import Unpacked
 from tests.report_truth import Report
@@ -66,7 +67,7 @@ def moved(host: str, seconds: float) -> list[str]:
 def files_of(reports: Sequence[Path], folder: Path, name: str = "trace.prv") -> dict[str, bytes]:
     """Contents of the files of a trace with every kind of event; the files are removed."""
     folder.mkdir(exist_ok=True)
-    translate(reports, folder / name)
+    translate(reports, folder / name, TranslationPlan(several_jobs=True))
     found = {path.name: path.read_bytes() for path in folder.iterdir()}
     for path in folder.iterdir():
         path.unlink()

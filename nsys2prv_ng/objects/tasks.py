@@ -1,0 +1,139 @@
+"""Finds the tasks of a job: its processes, in the order of their ranks, whichever reports they are in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nsys2prv_ng.objects.places import Places, Thread
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata
+
+
+@dataclass(frozen=True, eq=False)
+class ReportPlaces:
+    """A report's part in the tree: its node, and the times (ns, on the common clock) of its first and last record."""
+
+    metadata: Metadata
+    places: Places
+    node: int
+    first: int
+    last: int
+
+
+@dataclass(eq=False)
+class Task:
+    """A process, in one report or (capture ranges of one run) in several; or, without a process, a node itself."""
+
+    node: int
+    name: str
+    process: int | None
+    order: tuple[int, ...]
+    members: list[ReportPlaces] = field(default_factory=list)
+    rank: int | None = None
+    is_rank_certain: bool = False
+    """Whether the job or MPI gave it its rank; NCCL numbers the ranks of each communicator."""
+    parent: int | None = None
+    """Rank of the process that started this one, which has no rank itself."""
+
+    @property
+    def owner(self) -> int | None:
+        """The task's own rank, or that of the process that started it."""
+        return self.parent if self.rank is None else self.rank
+
+
+def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], dict[int, int]]:
+    """Return every process with a call, range or device operation: ranks first, then their children.
+
+    Return warnings as well, and the number of processes of each rank that several have.
+    """
+    applications: list[Task] = []
+    children: list[Task] = []
+    for index, report in enumerate(reports):
+        called = report.places.called
+        ranks = report.places.application & called
+        programs = report.places.instrumented or called
+        processes = sorted(ranks) or (sorted(programs) if len(programs) == 1 else [])
+        for process in sorted(called):
+            name = report.metadata.get_process_name(process)
+            if process not in processes:
+                prefix = f"rank {report.metadata.rank}: " if report.metadata.rank is not None else ""
+                child = Task(report.node, prefix + name, process, (index, process), [report])
+                child.parent = report.metadata.rank
+                children.append(child)
+                continue
+            task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
+            alone = len(processes) == 1
+            task.rank = report.metadata.find_rank(process, alone=alone)
+            task.is_rank_certain = process in report.metadata.ranks or (alone and report.metadata.rank is not None)
+            launcher = report.metadata.rank
+            task.order = (launcher is None, launcher or 0, index, process)
+            applications.append(task)
+    applications = _join_repeats(applications)
+    warnings, claimed_ranks = _name_ranks(applications)
+    applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
+    return _make_names_unique(applications + _join_repeats(children)), warnings, claimed_ranks
+
+
+def _make_names_unique(tasks: list[Task]) -> list[Task]:
+    names = Counter(task.name for task in tasks)
+    for task in tasks:
+        if names[task.name] > 1 and task.process is not None:
+            task.name += f" {task.process & PID_MASK}"
+    return tasks
+
+
+def _join_repeats(tasks: list[Task]) -> list[Task]:
+    """Make one task of a process that has capture ranges in several reports, which do not overlap in time."""
+    joined: list[Task] = []
+    by_identity: dict[tuple[object, ...], list[Task]] = {}
+    for task in sorted(tasks, key=lambda task: task.members[0].first):
+        same = by_identity.setdefault((task.node, task.process, task.name, task.rank), [])
+        before = next((other for other in same if other.members[-1].last < task.members[0].first), None)
+        if before is None:
+            same.append(task)
+            joined.append(task)
+        else:
+            before.members += task.members
+            before.order = min(before.order, task.order)
+    position = {task: i for i, task in enumerate(tasks)}
+    return sorted(joined, key=position.__getitem__)
+
+
+def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
+    """Name tasks by their rank. Where two claim the same, both keep it.
+
+    Return a warning for each such rank, and the number of claims that are certain, where there are several.
+    """
+    warnings = []
+    claimed: dict[int, list[Task]] = {}
+    for task in tasks:
+        if task.rank is not None:
+            claimed.setdefault(task.rank, []).append(task)
+    certain = {rank: sum(task.is_rank_certain for task in claimants) for rank, claimants in claimed.items()}
+    for rank, claimants in sorted(claimed.items()):
+        for task in claimants:
+            task.name = f"rank {rank}"
+        if len(claimants) > 1:
+            warnings.append(f"{len(claimants)} processes say that they are rank {rank}: are these reports of one job?")
+    return warnings, {rank: count for rank, count in certain.items() if count > 1}
+
+
+def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:
+    """Return the globalTids of the threads that only made calls of the operating system, by task.
+
+    The main thread is not among them. What counts are all reports of the task.
+    """
+    idle: dict[Task, set[int]] = {}
+    for task in tasks:
+        threads: set[int] = set()
+        studied: set[int] = set()
+        for places in (member.places for member in task.members):
+            for number, place in enumerate(places.all):
+                if isinstance(place, Thread) and place.process == task.process:
+                    if number in places.studied or place.global_tid & PID_MASK == place.process & PID_MASK:
+                        studied.add(place.global_tid)
+                    elif number not in places.only_observed:
+                        threads.add(place.global_tid)
+        idle[task] = threads - studied
+    return idle
