@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, Losses
 from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task, quote_name
-from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.rows.efficiency import NamedWindow, PartOfTime, choose_window, find_main_range, list_losses
 from nsys2prv_ng.summary.rows.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.verdict_model import Verdict
 from nsys2prv_ng.summary.wait_reasons import NOT_SELECTED, ON_HOST, UNKNOWN
+from nsys2prv_ng.summary.waits_model import RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun
 
 _LEAST_SHARE = 0.05

@@ -18,7 +18,7 @@ from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.summary.model import Bandwidth
+from nsys2prv_ng.summary.waits_model import Bandwidth
 
 _ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
 """Functions that record the size of one of n ranks."""

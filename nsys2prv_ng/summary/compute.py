@@ -42,15 +42,16 @@ from nsys2prv_ng.summary.model import (
     GpuNumbers,
     JobSummary,
     KernelNumbers,
+    MemoryKindNumbers,
     MemoryOperationNumbers,
     MpiNumbers,
     NcclNumbers,
     RangeOfTask,
     RepeatedRange,
-    WaitNumbers,
 )
 from nsys2prv_ng.summary.own_time import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.waits import compute_waits
+from nsys2prv_ng.summary.waits_model import WaitNumbers
 
 
 class _ReportSums(NamedTuple):
@@ -152,8 +153,13 @@ def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> l
 
 
 def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperationNumbers]:
-    rows = _iterate_sorted(totals.add_up(parts, ["operation"]), "bytes")
-    return [MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns) for r in rows]
+    by_memory = totals.add_up(parts, ["operation", "source", "destination"])
+    kinds: dict[str, list[MemoryKindNumbers]] = {}
+    for r in _iterate_sorted(by_memory, "bytes"):
+        part = MemoryKindNumbers(r.source, r.destination, r.count, r.bytes, r.ns, r.rated_ns)
+        kinds.setdefault(r.operation, []).append(part)
+    rows = _iterate_sorted(totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"]), "bytes")
+    return [MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns, kinds[r.operation]) for r in rows]
 
 
 def _list_nccl(parts: Sequence[pd.DataFrame]) -> list[NcclNumbers]:

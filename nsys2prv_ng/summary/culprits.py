@@ -19,8 +19,8 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.host_costs import measure_host_costs
-from nsys2prv_ng.summary.model import Culprit, LateCost, LongestWait
 from nsys2prv_ng.summary.wait_reasons import NOT_SELECTED
+from nsys2prv_ng.summary.waits_model import Culprit, LateCost, LongestWait
 
 _NOT_SELECTED = 0
 _TEXTS = {_NOT_SELECTED: NOT_SELECTED, **types.LATE_REASONS}

@@ -9,7 +9,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.report.schema_version import describe_payload_remedy
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.nccl.calls import WITHOUT_PAYLOAD
-from nsys2prv_ng.summary.model import WaitNumbers
+from nsys2prv_ng.summary.waits_model import WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun
 
 NO_PAYLOAD = "its NCCL call has no payload"

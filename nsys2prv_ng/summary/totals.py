@@ -104,12 +104,23 @@ def _sum_by_type(
 
 
 def sum_memory_operations(report: ReportRecords, store: Store, windows: Windows) -> pd.DataFrame:
-    """Return copies and sets by `operation`; `bytes` and the time `rated_ns` cover those that no window cut."""
+    """Return copies and sets by `operation` and the kinds of memory `source` and `destination` (empty: not known).
+
+    `bytes` and the time `rated_ns` cover those that no window cut.
+    """
     events = load_opened_events(report, "memory_operations", store)
-    value, whole = events.get_values(types.MEMORY_OPERATION), events.mark_whole(windows)
+    whole = events.mark_whole(windows)
     moved = _fill_absent(events.get_values(types.MEMORY_BYTES)) * whole
-    table = _group({"operation": value}, events.length, bytes=moved, rated_ns=events.length * whole)
-    return _name_values(table, "operation", events.get_names(types.MEMORY_OPERATION))
+    named = {
+        "operation": types.MEMORY_OPERATION,
+        "source": types.MEMORY_SOURCE_KIND,
+        "destination": types.MEMORY_DESTINATION_KIND,
+    }
+    keys = {name: events.get_values(event_type) for name, event_type in named.items()}
+    table = _group(keys, events.length, bytes=moved, rated_ns=events.length * whole)
+    for name, event_type in named.items():
+        table = _name_values(table, name, {ABSENT: "", **events.get_names(event_type)})
+    return table
 
 
 # ---- communication ---------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from nsys2prv_ng.summary.layout import MOST_ROWS, count_more, make_table, name_task, wrap
-from nsys2prv_ng.summary.model import JobSummary, MpiWaits, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.rows.late import LateRow, find_main_reasons, group_costs
 from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
+from nsys2prv_ng.summary.waits_model import MpiWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import format_time
 
 _Row = TypeVar("_Row")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from nsys2prv_ng.summary.layout import name_task, quote_name
-from nsys2prv_ng.summary.model import JobSummary, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.rows.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.verdict_model import Verdict
 from nsys2prv_ng.summary.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
+from nsys2prv_ng.summary.waits_model import RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import format_time, format_window
 
 _MOST_VERDICTS = 3

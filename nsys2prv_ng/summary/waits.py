@@ -26,8 +26,8 @@ from nsys2prv_ng.summary.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.covered_time import CoveredTime, find_intervals, join_intervals
 from nsys2prv_ng.summary.culprits import Blamed, WaitsForTasks, sum_culprits
 from nsys2prv_ng.summary.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
-from nsys2prv_ng.summary.model import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.rows.late import find_main_reasons, group_costs
+from nsys2prv_ng.summary.waits_model import MpiWaits, RankWaits, WaitNumbers
 
 _MATCHING = nccl.SOURCE.name
 """The source without which kernels of NCCL are not matched over ranks."""

@@ -12,7 +12,8 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.model import Culprit, JobSummary, LateCost, LongestWait, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.waits_model import Culprit, LateCost, LongestWait, RankWaits, WaitNumbers
 
 MS = 10**6
 WINDOW = 100 * MS

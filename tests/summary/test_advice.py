@@ -16,18 +16,11 @@ from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.summary import advice
 from nsys2prv_ng.summary.advice import make_advice
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, Losses
-from nsys2prv_ng.summary.model import (
-    JobSummary,
-    LateCost,
-    LongestWait,
-    MemoryOperationNumbers,
-    MpiWaits,
-    NcclNumbers,
-    WaitNumbers,
-)
+from nsys2prv_ng.summary.model import JobSummary, MemoryOperationNumbers, NcclNumbers
 from nsys2prv_ng.summary.rows.efficiency import PARTS, WHOLE_GRAPHS
 from nsys2prv_ng.summary.text import format_tables
 from nsys2prv_ng.summary.wait_reasons import DEVICE, LAUNCH, UNKNOWN
+from nsys2prv_ng.summary.waits_model import LateCost, LongestWait, MpiWaits, WaitNumbers
 from tests.analysis.waits_truth import find_truth
 from tests.conftest import Unpacked
 from tests.summary.made import overview_of

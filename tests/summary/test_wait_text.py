@@ -15,19 +15,10 @@ from hypothesis import strategies as st
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.options.parsing import parse_window
 from nsys2prv_ng.summary.covered_time import CoveredTime
-from nsys2prv_ng.summary.model import (
-    Bandwidth,
-    Culprit,
-    JobSummary,
-    LateCost,
-    LongestWait,
-    MpiWaits,
-    RangeOfTask,
-    RankWaits,
-    WaitNumbers,
-)
+from nsys2prv_ng.summary.model import JobSummary, RangeOfTask
 from nsys2prv_ng.summary.own_time import choose_slowest
 from nsys2prv_ng.summary.text import format_tables
+from nsys2prv_ng.summary.waits_model import Bandwidth, Culprit, LateCost, LongestWait, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import format_window
 from tests.examples import examples
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.model import JobSummary, WaitNumbers
+from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.waits_model import WaitNumbers
 from tests.analysis import waits_truth
 from tests.analysis.waits_truth import Kernel
 from tests.conftest import Unpacked, slow_but

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.model import Bandwidth
+from nsys2prv_ng.summary.waits_model import Bandwidth
 from nsys2prv_ng.text.formatting import format_bytes
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
-from nsys2prv_ng.summary.model import Culprit, LateCost, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.wait_reasons import ON_HOST
+from nsys2prv_ng.summary.waits_model import Culprit, LateCost, RankWaits, WaitNumbers
 
 
 class LateRow(NamedTuple):

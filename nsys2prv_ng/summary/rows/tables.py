@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.summary.layout import format_percent, format_rate
-from nsys2prv_ng.summary.model import Bandwidth, JobSummary, RepeatedRange
+from nsys2prv_ng.summary.model import JobSummary, MemoryKindNumbers, MemoryOperationNumbers, RepeatedRange
 from nsys2prv_ng.summary.path_model import PathNumbers
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.path import list_path_rows
 from nsys2prv_ng.summary.rows.siblings import join_siblings
+from nsys2prv_ng.summary.waits_model import Bandwidth
 from nsys2prv_ng.text.formatting import format_bytes, format_time, shorten_range_name
+
+_HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
+"""Kinds of memory that make copies slow or fast: pageable and pinned."""
 
 
 class NamedTable(NamedTuple):
@@ -52,19 +57,24 @@ def _make_range_row(repeated: RepeatedRange) -> list[str]:
     ]
 
 
-def tabulate_memory_operations(summary: JobSummary) -> NamedTable:
-    """Return copies and sets by kind, those with most bytes first."""
-    rows = [
-        [
-            copies.operation,
-            f"{copies.count:,}",
-            format_bytes(copies.bytes),
-            format_bytes(copies.bytes / copies.count),
-            format_time(copies.total_ns),
-            format_rate(copies.bytes, copies.rated_ns),
-        ]
-        for copies in summary.memory_operations
+def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbers) -> list[str]:
+    return [
+        name,
+        f"{copies.count:,}",
+        format_bytes(copies.bytes),
+        format_bytes(copies.bytes / copies.count),
+        format_time(copies.total_ns),
+        format_rate(copies.bytes, copies.rated_ns),
     ]
+
+
+def tabulate_memory_operations(summary: JobSummary) -> NamedTable:
+    """Return copies and sets by kind, those with most bytes first, and copies of the host by its kind of memory."""
+    rows = []
+    for copies in summary.memory_operations:
+        rows.append(_make_copies_row(copies.operation, copies))
+        if any(_HOST_MEMORY.intersection((part.source, part.destination)) for part in copies.by_memory):
+            rows += [_make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory]
     return NamedTable("", ["copies and sets", "count", "size", "each", "time", "rate"], rows, 1, "kinds")
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, StepNumbers
-from nsys2prv_ng.summary.model import Bandwidth, Cause, JobSummary
+from nsys2prv_ng.summary.model import Cause, JobSummary
 from nsys2prv_ng.summary.path_model import PathName, PathNumbers, PathOfRank, PathPart
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.causes import list_causes
 from nsys2prv_ng.summary.rows.efficiency import EfficiencyRow, list_parts, make_efficiency_table
 from nsys2prv_ng.summary.rows.late import list_stragglers
 from nsys2prv_ng.summary.rows.path import list_path_rows
+from nsys2prv_ng.summary.waits_model import Bandwidth
 from tests.summary.made import overview_of
 from tests.summary.made_summary import make_losses, make_summary
 

@@ -1,0 +1,140 @@
+"""Numbers on who waits for whom. Times are ns, sizes bytes, both integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MpiWaits:
+    """MPI calls of a task that carry out collectives and messages: their time, and its parts, as in RankWaits."""
+
+    mpi_ns: int
+    wait_ns: int
+    transfer_ns: int
+    unsplit_ns: int
+    collectives: int
+    last: int
+    caused_wait_ns: int
+    caused_in_messages_ns: int
+
+
+@dataclass(frozen=True)
+class LongestWait:
+    """The stretch of time in which others waited for a task without a break, of which they waited longest."""
+
+    ns: int
+    """Waiting of all others in it."""
+    from_ns: int
+    """Its limits as the option `time` takes them: from the start of the trace of all time."""
+    to_ns: int
+
+
+@dataclass(frozen=True)
+class RankWaits:
+    """Time of a task in NCCL kernels: waiting, moving and not split add up to it."""
+
+    rank: int | None
+    task: str
+    nccl_ns: int
+    wait_ns: int
+    exposed_wait_ns: int | None
+    """Waiting while its GPU computes nothing; None where the activity of GPUs was not read."""
+    transfer_ns: int
+    unsplit_ns: int
+    collectives: int
+    """Collectives that it takes part in."""
+    last: int
+    """Collectives in which others waited for it."""
+    caused_wait_ns: int
+    """Time that others waited for it."""
+    caused_in_messages_ns: int
+    """The part of it in sends and receives."""
+    reason: str | None
+    """Why it was late, by what cost most; None if nobody waited for it."""
+    longest_wait: LongestWait | None
+    """In NCCL and in MPI; None if nobody waited for it."""
+    mpi: MpiWaits | None
+
+    @property
+    def all_caused_ns(self) -> int:
+        """Time that others waited for it, in NCCL and in MPI."""
+        return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
+
+    @property
+    def all_caused_in_messages_ns(self) -> int:
+        """The part of it in sends and receives."""
+        return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Why a task was late, how often, and how long others waited for it.
+
+    `range` and `call` are what its thread was in for most of the time, or where it launched what was late. `operation`
+    is what ended late on the GPU. They are empty where there is none. `origin_task` is the task that delayed it:
+    for which it had waited itself, directly or through others. It is empty where there is none or it is not known.
+    """
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
+    origin_rank: int | None
+    origin_task: str
+    times: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class LateCost:
+    """How long others waited for what a task was in at each time: as Culprit, but each part of a wait by itself.
+
+    The costs of a task add up to the time that others waited for it.
+    """
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    call: str
+    operation: str
+    ns: int
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Collectives of one size in a communicator; rates by the time `ns` in which they moved data."""
+
+    function: str
+    communicator: str
+    ranks: int
+    bytes: int
+    count: int
+    ns: int
+    algorithm_bytes_per_s: int
+    bus_bytes_per_s: int
+
+
+@dataclass(frozen=True)
+class WaitNumbers:
+    """Who waits for whom. `split`, `below_uncertainty` and `not_split`, by reason, count kernels and calls."""
+
+    operations: int
+    """Collectives and messages between ranks."""
+    nccl_collectives: int
+    mpi_collectives: int
+    split: int
+    below_uncertainty: int
+    """Their wait is below the uncertainty of the clocks: all of them counts as moving."""
+    not_split: dict[str, int]
+    reports_without_payload: int
+    """Reports in which calls of NCCL have no payload."""
+    ranks: list[RankWaits]
+    culprits: list[Culprit]
+    costs: list[LateCost]
+    bandwidth: list[Bandwidth]
+    payload_remedy: str = ""
+    """How to export the reports without payload with it; empty if there are none."""
