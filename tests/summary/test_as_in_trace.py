@@ -22,6 +22,7 @@ from tests.trace_reader import Trace, pair_intervals, read_trace
 pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, BYTES, ACTIVITY = 63000006, 63000007, 63000008, 63000001, 63000002, 63000400
+MEMORY_KINDS = 63000210, 63000211
 CHOICES = {
     "all": Selection(),
     "time": Selection(window=parse_window("1.3s:1.8s")),
@@ -103,6 +104,18 @@ def test_kernels_and_copies_are_the_intervals_of_the_trace(both: Both) -> None:
         told[kernel.name, "count"] += kernel.count
         told[kernel.name, "ns"] += kernel.total_ns
     assert told == kernels
+    names = both.trace.names["TASK"]
+    of_task: Counter[tuple[str, str]] = Counter()
+    for event_type in (KERNEL, NCCL_KERNEL):
+        found = pair_intervals(both.trace, event_type)
+        tasks = [names[both.trace.task_of_row[row] - 1] for row in found["row"]]
+        labels = both.trace.get_labels(event_type, found["value"])
+        for name, task, length in zip(labels, tasks, found["end"] - found["begin"], strict=True):
+            of_task[name, task] += length
+    for kernel in both.found.kernels:
+        if told[kernel.name, "count"] == kernel.count:  # of one class
+            assert kernel.busiest_ns == of_task[kernel.name, kernel.busiest_task]
+            assert kernel.busiest_ns == max(ns for (name, _), ns in of_task.items() if name == kernel.name)
 
     found = pair_intervals(both.trace, MEMORY)
     found["bytes"] = found["line"].map(both.trace.get_attribute(BYTES))
@@ -112,6 +125,16 @@ def test_kernels_and_copies_are_the_intervals_of_the_trace(both: Both) -> None:
         name: (len(part), int(part["ns"].sum()), int(part["bytes"].sum())) for name, part in found.groupby("name")
     }
     assert {m.operation: (m.count, m.total_ns, m.bytes) for m in both.found.memory_operations} == expected
+    kinds = {1: "Pageable", 2: "Pinned", 3: "Device", 5: "Managed", 6: "Device static", None: ""}
+    by_memory: Counter[tuple[str, str, str]] = Counter()
+    source, destination = (both.trace.get_attribute(event_type) for event_type in MEMORY_KINDS)
+    for line, name, moved in found[["line", "name", "bytes"]].itertuples(index=False):
+        by_memory[name, kinds[source.get(line)], kinds[destination.get(line)]] += moved
+    told = {(m.operation, k.source, k.destination): k.bytes for m in both.found.memory_operations for k in m.by_memory}
+    assert told == by_memory
+    for operation in both.found.memory_operations:
+        assert operation.count == sum(part.count for part in operation.by_memory)
+        assert operation.total_ns == sum(part.total_ns for part in operation.by_memory)
 
 
 def test_idle_time_has_causes_also_in_windows(both: Both) -> None:

@@ -74,7 +74,9 @@ def tabulate_memory_operations(summary: JobSummary) -> NamedTable:
     for copies in summary.memory_operations:
         rows.append(_make_copies_row(copies.operation, copies))
         if any(_HOST_MEMORY.intersection((part.source, part.destination)) for part in copies.by_memory):
-            rows += [_make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory]
+            rows += [
+                _make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory
+            ]
     return NamedTable("", ["copies and sets", "count", "size", "each", "time", "rate"], rows, 1, "kinds")
 
 
