@@ -120,7 +120,8 @@ def _zoom(run: Callable[..., str], timeline: str, main: str) -> None:
     for word in ("mousemove --window {} 145 100", "mousedown 1", "mousemove --window {} 240 100", "mouseup 1"):
         run("xdotool", *word.format(timeline).split())
         time.sleep(1)
-    run("xdotool", "windowraise", main)
+    run("xdotool", "windowraise", main, "windowsize", main, "500", "575")  # wide enough for names of properties
+    time.sleep(1)
     run("xdotool", "mousemove", "--window", main, "68", "382", "click", "1")
     time.sleep(3)
 
