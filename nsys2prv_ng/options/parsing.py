@@ -16,13 +16,13 @@ MOST_NUMBERS = 10**6
 """More numbers than a job has ranks."""
 
 _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-_TIME = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|ms|s)")
+_TIME = re.compile(r"(\d+|\d{1,3}(?:,\d{3})+)(?:\.(\d*))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])i?B?", re.IGNORECASE)
 
 
 def parse_time(text: str) -> int:
-    """Return the nanoseconds of a time with a unit, like 1.5s; 0 needs no unit."""
+    """Return the nanoseconds of a time with a unit, like 1.5s, or 78,267.77 us as wxParaver shows it; 0 needs none."""
     match = _TIME.fullmatch(text.strip())
     if text.strip() == "0":
         return 0
@@ -30,7 +30,7 @@ def parse_time(text: str) -> int:
         raise UsageError(f"'{text}' is not a time with a unit (ns, us, ms, s), like 250ms")
     unit = _TIMES[match[3]]
     fraction = match[2] or ""
-    return int(match[1]) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
+    return int(match[1].replace(",", "")) * unit + int(fraction or 0) * unit // 10 ** len(fraction)
 
 
 def parse_window(text: str) -> tuple[int | None, int | None]:

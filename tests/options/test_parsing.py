@@ -10,7 +10,16 @@ from nsys2prv_ng.options.parsing import parse_integer, parse_min_durations, pars
 
 @pytest.mark.parametrize(
     ("text", "ns"),
-    [("0ns", 0), ("15ns", 15), ("1.5us", 1500), ("250ms", 250_000_000), ("2.s", 2 * 10**9), ("0.1s", 10**8)],
+    [
+        ("78,267.77 us", 78_267_770),
+        ("1,800,000.5 ms", 1_800_000_500_000),
+        ("0ns", 0),
+        ("15ns", 15),
+        ("1.5us", 1500),
+        ("250ms", 250_000_000),
+        ("2.s", 2 * 10**9),
+        ("0.1s", 10**8),
+    ],
 )
 def test_times(text, ns):
     assert parse_time(text) == ns

@@ -28,8 +28,8 @@ KEYS = {
     "": """version start_utc reports nodes ranks tasks start_utc_ns duration_ns windows_ns gpus ranges kernels
         memory_operations nccl mpi absent chosen skipped warnings waits critical_path
         efficiency steps facts gpu_time_ns gpu_metrics""",
-    "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns whole_graph_ns idle_ns gaps
-        longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
+    "gpus": """node gpu name ranks tasks span_ns busy_ns compute_ns communication_ns overlap_ns memory_ns
+        whole_graph_ns idle_ns gaps longest_gap_ns longest_gap_at_ns idle_causes peak_memory_bytes peak_memory_at_ns""",
     "ranges": "domain name depth tasks slowest_task",
     "kernels": "name kernel_class count total_ns min_ns max_ns busiest_task busiest_ns",
     "memory_operations": "operation count bytes total_ns rated_ns by_memory",
