@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from nsys2prv_ng.summary.efficiency_text import describe_efficiency
 from nsys2prv_ng.summary.layout import (
@@ -107,7 +108,7 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     gpus = [gpu for gpu in gpus if gpu.span_ns]
     if not gpus:
         return []
-    listed = _select_most_idle(gpus)
+    listed = _select_outliers(gpus)
     kinds = dict(_GPU_KINDS)
     about = "overlap: compute and communication at once"
     if any(gpu.whole_graph_ns for gpu in gpus):
@@ -119,12 +120,14 @@ def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
         rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu], kinds)
     if len(gpus) > 1:
         rows += _gpu_rows("sum of the GPUs", "", gpus, kinds)
+    if len(gpus) > len(listed):
+        rows += _spread_rows(gpus, kinds)
     titles = ["GPU", "span", *kinds.values()]
     caption = f"From the first to the last operation of each GPU ({about}):"
     return [
         *wrap(caption, width),
         *make_table(titles, rows, width, gap=" "),
-        *count_more(len(gpus) - len(listed), " that are less idle"),
+        *count_more(len(gpus) - len(listed), " whose idle time is nearer to the median"),
     ]
 
 
@@ -149,17 +152,31 @@ def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable
     ]
 
 
-def _select_most_idle(gpus: Sequence[GpuNumbers]) -> list[GpuNumbers]:
-    """Return the GPUs with the largest share of idle time, at most _MOST_GPUS, in their own order."""
-    by_idle = sorted(gpus, key=lambda gpu: -gpu.idle_ns / max(1, gpu.span_ns))[:_MOST_GPUS]
-    return [gpu for gpu in gpus if gpu in by_idle]
+def _spread_rows(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[str]]:
+    """Return the lowest, median and highest share of each kind of time over all GPUs."""
+    shares = [[getattr(gpu, f"{kind}_ns") / gpu.span_ns for gpu in gpus] for kind in kinds]
+    spans = [gpu.span_ns for gpu in gpus]
+    return [
+        [f"  {name} of {len(gpus):,}", format_time(pick(spans)), *(format_percent(pick(own), 1) for own in shares)]
+        for name, pick in (("lowest", min), ("median", median), ("highest", max))
+    ]
+
+
+def _select_outliers(gpus: Sequence[GpuNumbers]) -> list[GpuNumbers]:
+    """Return the GPUs whose share of idle time is furthest from the median, at most _MOST_GPUS, in their own order."""
+    if len(gpus) <= _MOST_GPUS:
+        return list(gpus)
+    share = [gpu.idle_ns / max(1, gpu.span_ns) for gpu in gpus]
+    middle = median(share)
+    furthest = sorted(range(len(gpus)), key=lambda i: (-abs(share[i] - middle), i))[:_MOST_GPUS]
+    return [gpus[i] for i in sorted(furthest)]
 
 
 def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
     has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
     if not has_memory and not any(gpu.gaps for gpu in gpus):
         return []
-    listed = _select_most_idle(gpus)
+    listed = _select_outliers(gpus)
     rows = []
     for gpu in listed:
         gaps = (

@@ -33,18 +33,23 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
 
 
 @pytest.mark.slow
-def test_of_many_gpus_the_most_idle_are_shown(found: JobSummary) -> None:
-    one = found.gpus[0]
-    gpus = [replace(one, gpu=n, busy_ns=one.span_ns - n * 1000, idle_ns=n * 1000) for n in range(40)]
+def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> None:
+    span = 10**9
+    idle = [500_000_000 + n for n in range(100)]  # ns; the median is that of n = 49.5
+    idle[3], idle[70] = 0, 900_000_000
+    one = replace(found.gpus[0], span_ns=span, compute_ns=0)
+    gpus = [replace(one, gpu=n, busy_ns=span - ns, idle_ns=ns) for n, ns in enumerate(idle)]
     shown = (
         format_tables(replace(found, gpus=gpus, waits=None, critical_path=None, efficiency=None, steps=None))
         .split("\n\n")[1]
         .splitlines()
     )
-    assert [line.split()[2] for line in shown if line.startswith("gpunode")] == [str(n) for n in range(24, 40)]
-    assert shown[-1] == "  and 24 more that are less idle (the JSON has all)"
-    whole = sum(gpu.idle_ns for gpu in gpus)
-    assert shown[-3].split()[-2:] == format_time(whole).split()
+    furthest = sorted(range(100), key=lambda n: -abs(idle[n] - 500_000_049.5))[:16]
+    listed = [int(line.split()[2]) for line in shown if line.startswith("gpunode")]
+    assert listed == sorted(furthest) and {3, 70} < set(listed)
+    assert shown[-1] == "  and 84 more whose idle time is nearer to the median (the JSON has all)"
+    assert [line.split()[-1] for line in shown[-4:-1]] == ["0.0%", "50.0%", "90.0%"]
+    assert shown[-6].split()[-2:] == format_time(sum(idle)).split()
 
 
 @pytest.mark.slow
