@@ -12,10 +12,12 @@ from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, make_steps
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 
@@ -48,6 +50,22 @@ def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, sto
     ]
     intervals, names = _collect_intervals(parts, threads)
     return Layer(flatten(*intervals), names)
+
+
+def find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int]:
+    """Return the main thread of the process of each thread (places), where the report shows it."""
+    places = report.places.all
+    main = {
+        place.process: number
+        for number, place in enumerate(places)
+        if isinstance(place, Thread) and place.global_tid & PID_MASK == place.process & PID_MASK
+    }
+    processes = {number: places[number] for number in threads.tolist()}
+    return {
+        number: main[place.process]
+        for number, place in processes.items()
+        if isinstance(place, Thread) and place.process in main
+    }
 
 
 def _collect_intervals(

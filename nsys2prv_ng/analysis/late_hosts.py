@@ -7,15 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.host_activity import load_calls, load_ranges
+from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_ranges
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.runtime.jit import compiled
 
 _EVER = np.iinfo(np.int64).min
@@ -54,7 +52,7 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
     Where a thread is in no range, the range of the main thread of its process counts. Where a thread waits for another
     one, the call of the main thread counts.
     """
-    main_threads = _find_main_threads(report, threads)
+    main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
     ranges = load_ranges(report, needed, store)
     calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
@@ -65,22 +63,6 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
         steps = [layer.get_steps(place) for layer in (ranges, calls) for place in (thread, main)]
         activities[thread] = _join_steps(steps, hands_over)
     return HostActivity(activities, ranges.names, calls.names)
-
-
-def _find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int]:
-    """Return the main thread of the process of each thread (places), where the report shows it."""
-    places = report.places.all
-    main = {
-        place.process: number
-        for number, place in enumerate(places)
-        if isinstance(place, Thread) and place.global_tid & PID_MASK == place.process & PID_MASK
-    }
-    processes = {number: places[number] for number in threads.tolist()}
-    return {
-        number: main[place.process]
-        for number, place in processes.items()
-        if isinstance(place, Thread) and place.process in main
-    }
 
 
 def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadActivity:

@@ -37,6 +37,15 @@ def make_steps(begin: IntArray, end: IntArray, value: IntArray) -> StepFunction:
     return StepFunction(time[last], values[last])
 
 
+def fill_steps(steps: StepFunction, other: StepFunction) -> StepFunction:
+    """Return the step function that has the values of another one where NOTHING is in force."""
+    time = np.union1d(steps.time, other.time)
+    own, others = (
+        np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in (steps, other)
+    )
+    return StepFunction(time, np.where(own == NOTHING, others, own))
+
+
 def split_at_steps(begin: IntArray, end: IntArray, steps: StepFunction) -> Pieces:
     """Cut intervals, begin < end (ns), where a step function changes."""
     first = np.searchsorted(steps.time, begin, "right")

@@ -99,6 +99,11 @@ def expected(objects: Objects) -> list[Found]:
                 if (index, tid) in objects.thread_row:
                     hosts[objects.thread_row[index, tid]] = Host(of_thread)
     nothing = Host(pd.DataFrame({"begin": [], "end": [], "name": []}))
+    mask = (1 << 24) - 1
+    main_row = {
+        row: objects.thread_row.get((index, tid & ~mask | tid >> 24 & mask))
+        for (index, tid), row in objects.thread_row.items()
+    }
     nodes = graph_nodes(objects)
     found = []
     for _, of_gpu in operations.groupby("gpu_row"):
@@ -121,11 +126,17 @@ def expected(objects: Objects) -> list[Found]:
                 continue
             calls_now = in_calls.get(thread, nothing).within(low, high)
             ranges_now = in_ranges.get(thread, nothing).within(low, high)
-            limits = {low, high}.union(*((b, e) for b, e, _ in calls_now + ranges_now))
+            ranges_of_main = in_ranges.get(main_row[thread], nothing).within(low, high)
+            limits = {low, high}.union(*((b, e) for b, e, _ in calls_now + ranges_now + ranges_of_main))
             steps = sorted(limit for limit in limits if low <= limit <= high)
             for begin, end in itertools.pairwise(steps):
                 outer = min(((b, -e, n) for b, e, n in calls_now if b <= begin and e >= end), default=(0, 0, ""))
-                inner = max(((b, -e, n) for b, e, n in ranges_now if b <= begin and e >= end), default=(0, 0, ""))
+                # A thread without a range of its own works for the main thread.
+                inner, of_main = (
+                    max(((b, -e, n) for b, e, n in now if b <= begin and e >= end), default=(0, 0, ""))
+                    for now in (ranges_now, ranges_of_main)
+                )
+                inner = inner if inner[2] else of_main
                 add(("host", inner[2], outer[2]), begin, end, low)
         found.append({key: (ns, len(where[key])) for key, ns in times.items()})
     return found
