@@ -43,7 +43,7 @@ operation = st.tuples(st.lists(part, min_size=1, max_size=6), st.integers(0, 4).
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=examples(300))
+@settings(deadline=None, max_examples=examples(150))
 @given(st.one_of(st.lists(operation, max_size=12), st.lists(operation, min_size=40, max_size=150)))
 def test_differences_by_their_definition(operations: list[tuple[list[tuple[int, int, int]], bool]]) -> None:
     """`part`: node, begin, duration."""

@@ -136,12 +136,13 @@ def gpu_time(reports):
 @pytest.mark.parametrize("ranks", [None, frozenset({2})])
 def test_the_time_of_the_gpus(ddp, tmp_path, ranks):
     low, high = gpu_time(ddp if ranks is None else ddp[2:3])
-    summary, trace = translated(ddp, tmp_path, only_gpus=True, ranks=ranks)
+    some = ["kernels", "memory_operations", "nvtx", "os_runtime"]
+    summary, trace = translated(ddp, tmp_path, some, only_gpus=True, ranks=ranks)
     assert summary.start_utc_ns == low - 2, "a ns before the window, which begins a ns before the operation"
     assert summary.duration_ns == high - low + 3
     assert summary.gpu_time_ns == (2, 2 + high - low) and "the GPUs work" not in summary.text()
     (tmp_path / "whole").mkdir()
-    whole, _ = translated(ddp, tmp_path / "whole", ranks=ranks)
+    whole, _ = translated(ddp, tmp_path / "whole", some, ranks=ranks)
     assert whole.gpu_time_ns == (low - whole.start_utc_ns, high - whole.start_utc_ns)
     for duration, says in ((2 * (high - low), False), (2 * (high - low) + 1, True)):
         assert ("the GPUs work only in" in replace(whole, duration_ns=duration).text()) == says
