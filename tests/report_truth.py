@@ -383,6 +383,15 @@ class Objects:
 # ---- events of several reports ---------------------------------------------------------------------------------------
 
 
+def find_main_rows(objects: Objects) -> dict[int, int | None]:
+    """Return the row of the main thread of the process of each thread, by row; None where it has none."""
+    mask = (1 << 24) - 1
+    return {
+        row: objects.thread_row.get((index, tid & ~mask | tid >> 24 & mask))
+        for (index, tid), row in objects.thread_row.items()
+    }
+
+
 def list_operations(objects: Objects) -> pd.DataFrame:
     """Return the device operations of all reports: row, task, the columns of `Report`; begin and end are UTC."""
     keys = ("process", "device", "context", "stream", "lane")

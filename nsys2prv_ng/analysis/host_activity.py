@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
-from nsys2prv_ng.intervals.step_functions import StepFunction, make_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_steps
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
@@ -39,6 +39,30 @@ def load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> Layer
     push_pop = [nvtx for nvtx in events.list_types("nvtx") if nvtx.number == families.make_nvtx_range("").number]
     intervals, names = _collect_intervals([(events, push_pop)], threads)
     return Layer(flatten_innermost(*intervals), names)
+
+
+class ThreadRanges(NamedTuple):
+    """The range that each thread (place) was in over time, as an index into `names`."""
+
+    steps: dict[int, StepFunction]
+    names: list[str]
+
+
+def load_thread_ranges(report: ReportRecords, threads: IntArray, store: Store) -> ThreadRanges:
+    """Return the innermost range of each thread (places) over time; where it is in none, that of the main thread.
+
+    Libraries launch from threads of their own, as PyTorch does in backward passes, which have no ranges of the program.
+    The main thread is that of the same process.
+    """
+    main_threads = find_main_threads(report, threads)
+    needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
+    ranges = load_ranges(report, needed, store)
+    steps = {}
+    for thread in np.unique(threads).tolist():
+        steps[thread] = ranges.get_steps(thread)
+        if main_threads.get(thread, thread) != thread:
+            steps[thread] = fill_steps(steps[thread], ranges.get_steps(main_threads[thread]))
+    return ThreadRanges(steps, ranges.names)
 
 
 def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> Layer:

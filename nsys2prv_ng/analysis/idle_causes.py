@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.analysis.gpu_activity import Devices, Gaps
-from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_ranges
+from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import fill_steps, split_at_steps
+from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -143,22 +143,14 @@ def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Ga
 
 
 def _attribute_to_host(host: Host, gaps: Gaps, store: Store) -> pd.DataFrame:
-    """Attribute the parts of gaps to what the thread of each gap was in.
-
-    Libraries launch from threads of their own, as PyTorch does in backward passes, which have no ranges of the program.
-    Where a thread is in no range, the range of the main thread of its process counts.
-    """
+    """Attribute the parts of gaps to what the thread of each gap was in."""
     threads = np.unique(host.thread)
-    main_threads = find_main_threads(host.report, threads)
-    needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
-    ranges, calls = load_ranges(host.report, needed, store), load_calls(host.report, host.calls, threads, store)
+    ranges = load_thread_ranges(host.report, threads, store)
+    calls = load_calls(host.report, host.calls, threads, store)
     parts = []
     for number in threads.tolist():
         own_gaps = np.flatnonzero(host.thread == number)
-        steps = ranges.get_steps(number)
-        if number in main_threads:
-            steps = fill_steps(steps, ranges.get_steps(main_threads[number]))
-        in_ranges = split_at_steps(gaps.begin[own_gaps], gaps.end[own_gaps], steps)
+        in_ranges = split_at_steps(gaps.begin[own_gaps], gaps.end[own_gaps], ranges.steps[number])
         in_calls = split_at_steps(in_ranges.begin, in_ranges.end, calls.get_steps(number))
         parts.append(
             pd.DataFrame(

@@ -1,7 +1,8 @@
 """When each GPU was idle for which cause: the causes of analysis/idle_causes.py as pieces of time, not as sums.
 
 The pieces of a gap follow each other without a break, so that any part of a gap has its causes to the ns. Only what the
-host was in cuts a gap into several pieces: each is attributed to the innermost NVTX push/pop range of the thread.
+host was in cuts a gap into several pieces: each is attributed to the innermost NVTX push/pop range of the thread, else
+to that of the main thread.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis import idle_causes
 from nsys2prv_ng.analysis.gpu_activity import NO_GAPS, Devices, Gaps
-from nsys2prv_ng.analysis.host_activity import load_ranges
+from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
@@ -68,12 +69,12 @@ def _keep_whole(gaps: Gaps, cause: int) -> _Columns:
 def _split_by_range(host: idle_causes.Host, gaps: Gaps, names: dict[str, int], store: Store) -> _Columns:
     """Split gaps by the ranges that the thread of each was in; number new `names`."""
     threads = np.unique(host.thread)
-    ranges = load_ranges(host.report, threads, store)
+    ranges = load_thread_ranges(host.report, threads, store)
     number = np.array([*(names.setdefault(name, len(names)) for name in ranges.names), NOTHING], np.int64)
     parts: list[_Columns] = [_keep_whole(NO_GAPS, _HOST)]
     for place in threads.tolist():
         own = gaps.take(np.flatnonzero(host.thread == place))
-        pieces = split_at_steps(own.begin, own.end, ranges.get_steps(place))
+        pieces = split_at_steps(own.begin, own.end, ranges.steps[place])
         row, cause = own.row[pieces.interval], np.full(pieces.begin.size, _HOST, np.int64)
         parts.append((row, pieces.begin, pieces.end, cause, number[pieces.value]))
     row, begin, end, cause, in_range = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -20,6 +20,7 @@ from tests.report_truth import (
     START_END,
     Objects,
     Report,
+    find_main_rows,
     list_calls,
     list_gpu_operations,
     list_launch_lines,
@@ -360,6 +361,7 @@ def list_idle_pieces(truth: Truth) -> list[IdlePiece]:
     lines = list_launch_lines(objects)
     returned = list_calls(objects).groupby(["row", "begin"])["end"].max().to_dict()
     ranges = _list_ranges_of_rows(objects)
+    main_row = find_main_rows(objects)
     nodes = _find_graph_nodes(truth.reports)
     operations = list_gpu_operations(objects)
     names = {
@@ -378,12 +380,17 @@ def list_idle_pieces(truth: Truth) -> list[IdlePiece]:
             elif returned[launches[high]] <= low:
                 pieces.append(IdlePiece(gpu, low, high, "queued"))
             else:
-                inside = ranges.get(launches[high][0], [])
-                inside = [(begin, end, name) for begin, end, name in inside if begin < high and end > low]
-                limits = sorted({low, high, *(min(max(t, low), high) for b, e, _ in inside for t in (b, e))})
+                thread = launches[high][0]
+                inside = [  # a thread without a range of its own works for the main thread
+                    (row == thread, begin, end, name)
+                    for row in {thread, main_row[thread]}
+                    for begin, end, name in ranges.get(row, [])
+                    if begin < high and end > low
+                ]
+                limits = sorted({low, high, *(min(max(t, low), high) for _, b, e, _ in inside for t in (b, e))})
                 for begin, end in pairwise(limits):
-                    around = [(b, -e, name) for b, e, name in inside if b <= begin and e >= end]
-                    pieces.append(IdlePiece(gpu, begin, end, "host", max(around, default=(0, 0, ""))[2]))
+                    around = [(own, b, -e, name) for own, b, e, name in inside if b <= begin and e >= end]
+                    pieces.append(IdlePiece(gpu, begin, end, "host", max(around, default=(0, 0, 0, ""))[3]))
     return pieces
 
 

@@ -99,11 +99,7 @@ def expected(objects: Objects) -> list[Found]:
                 if (index, tid) in objects.thread_row:
                     hosts[objects.thread_row[index, tid]] = Host(of_thread)
     nothing = Host(pd.DataFrame({"begin": [], "end": [], "name": []}))
-    mask = (1 << 24) - 1
-    main_row = {
-        row: objects.thread_row.get((index, tid & ~mask | tid >> 24 & mask))
-        for (index, tid), row in objects.thread_row.items()
-    }
+    main_row = truth.find_main_rows(objects)
     nodes = graph_nodes(objects)
     found = []
     for _, of_gpu in operations.groupby("gpu_row"):
