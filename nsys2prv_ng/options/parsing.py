@@ -16,9 +16,11 @@ MOST_NUMBERS = 10**6
 """More numbers than a job has ranks."""
 
 _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
-_TIME = re.compile(r"(\d+|\d{1,3}(?:,\d{3})+)(?:\.(\d*))? ?(ns|us|ms|s)")
+_DIGITS = "[0-9]{1,18}"
+"""What is longer fits no 64 bits, and Python reads no number of 4,300 digits."""
+_TIME = re.compile(rf"({_DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT])i?B?", re.IGNORECASE)
+_SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)([KMGT])i?B?", re.IGNORECASE)
 
 
 def parse_time(text: str) -> int:
@@ -53,7 +55,7 @@ def parse_job_time(text: str) -> tuple[int | None, int | None] | str:
 
 def parse_steps(text: str) -> tuple[int | None, int | None]:
     """Return the first and last step of FIRST:LAST, or of one number; a limit that is not typed is None."""
-    match = re.fullmatch(r"\s*(\d*)(?:(:)\s*(\d*))?\s*", text)
+    match = re.fullmatch(rf"\s*({_DIGITS})?(?:(:)\s*({_DIGITS})?)?\s*", text)
     if not match or not (match[1] or match[3]):
         raise UsageError("write FIRST:LAST with the numbers of steps, like 3:8, 3:, :8 or 3")
     first, last = (int(limit) if limit else None for limit in (match[1], match[3]))
@@ -64,7 +66,7 @@ def parse_numbers(text: str) -> frozenset[int]:
     """Return the numbers of a list like 0-3,8."""
     numbers: set[int] = set()
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(rf"\s*({_DIGITS})(?:-({_DIGITS}))?\s*", part)
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise UsageError(f"'{part}' is not a number or range such as 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
@@ -76,7 +78,7 @@ def parse_numbers(text: str) -> frozenset[int]:
 
 def parse_integer(text: str, minimum: int | None) -> int:
     """Return a number that is not less than `minimum`."""
-    if not re.fullmatch(r"\s*-?[0-9]{1,18}\s*", text):
+    if not re.fullmatch(rf"\s*-?{_DIGITS}\s*", text):
         raise UsageError("write a whole number")
     if minimum is not None and int(text) < minimum:
         raise UsageError(f"must be at least {minimum}")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.parsing import parse_integer, parse_min_durations, parse_numbers, parse_size, parse_time
+from nsys2prv_ng.options.parsing import (
+    parse_integer,
+    parse_min_durations,
+    parse_numbers,
+    parse_size,
+    parse_steps,
+    parse_time,
+    parse_window,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +71,21 @@ def test_no_integers(text):
     assert [parse_integer(number, None) for number in ("7", " 12 ", "-3")] == [7, 12, -3]
     with pytest.raises(UsageError, match="write a whole number"):
         parse_integer(text, None)
+
+
+@pytest.mark.parametrize("digits", ["9" * 19, "9" * 5000, "\u0663"])
+def test_numbers_that_no_computer_reads(digits):
+    """Python refuses to read 5,000 digits, and decimals of 400 are infinite."""
+    for parse, text in [
+        (parse_time, f"{digits}s"),
+        (parse_time, f"1.{digits}s"),
+        (parse_window, f"{digits}s:"),
+        (parse_size, f"{digits}G"),
+        (parse_size, f"1.{digits}G"),
+        (parse_steps, f"{digits}:"),
+        (parse_steps, f":{digits}"),
+        (parse_numbers, digits),
+        (parse_numbers, f"0-{digits}"),
+    ]:
+        with pytest.raises(UsageError):
+            parse(text)
