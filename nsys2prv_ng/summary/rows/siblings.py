@@ -9,7 +9,8 @@ from nsys2prv_ng.summary.model import RangeOfTask, RepeatedRange
 
 _FEW = 3
 """Siblings that are shown one by one."""
-_LAST_NUMBER = re.compile(r"[0-9]+(?=[^0-9]*$)")
+_LAST_NUMBER = re.compile(r"(?<![0-9])[0-9]+(?![0-9])(?=[^0-9]*$)")
+"""It is looked for at the begins of numbers only: names may be long."""
 
 
 def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_a_task_is_slowest_if_it_is_in_each() -> None:
 )
 def test_others_are_shown_one_by_one(ranges: list[RepeatedRange]) -> None:
     assert join_siblings(ranges) == ranges
+
+
+def test_long_numbers_cost_no_more_than_their_length() -> None:
+    """A search from each of their digits would take minutes."""
+    ranges = [make("1" * 100_000 + f"a{i}b" + "c" * 100_000, 9) for i in range(4)]
+    begin = time.process_time()
+    (one,) = join_siblings(ranges)
+    assert one.name == "1" * 100_000 + "a*b" + "c" * 100_000
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.slow
