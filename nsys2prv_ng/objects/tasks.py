@@ -32,7 +32,7 @@ class Task:
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
     is_rank_certain: bool = False
-    """Whether the job or MPI gave it its rank; NCCL numbers the ranks of each communicator."""
+    """Whether the launcher or MPI gave it its rank, and they agree; NCCL numbers the ranks of each communicator."""
     parent: int | None = None
     """Rank of the process that started this one, which has no rank itself."""
 
@@ -65,8 +65,10 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
             task = Task(report.node, f"{name} {process & PID_MASK}", process, (), [report])
             alone = len(processes) == 1
             task.rank = report.metadata.find_rank(process, alone=alone)
-            task.is_rank_certain = process in report.metadata.ranks or (alone and report.metadata.rank is not None)
             launcher = report.metadata.rank
+            # A program that its launcher did not connect to MPI is rank 0 there, whatever the launcher calls it.
+            known = {report.metadata.ranks.get(process), launcher if alone else None} - {None}
+            task.is_rank_certain = len(known) == 1
             task.order = (launcher is None, launcher or 0, index, process)
             applications.append(task)
     applications = _join_repeats(applications)
