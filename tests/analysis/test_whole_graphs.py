@@ -107,6 +107,7 @@ def test_without_nccl_a_graph_computes(tmp_path: Path) -> None:
     assert REMEDY not in text and "whole CUDA graphs" not in text
 
 
+@pytest.mark.slow
 def test_nccl_of_another_report_counts(tmp_path: Path) -> None:
     """What a process captured into a graph may be all that it does with NCCL."""
     other = Capture(1, 2)
@@ -170,6 +171,7 @@ def write_ranks(folder: Path, *, whole: Sequence[int] = ()) -> list[Path]:
     return reports
 
 
+@pytest.mark.slow
 def test_kernels_of_graphs_match_by_order_if_none_is_hidden(tmp_path: Path) -> None:
     with opened(write_ranks(tmp_path / "nodes"), tmp_path) as job:
         waits = find_waits(job)
@@ -178,6 +180,7 @@ def test_kernels_of_graphs_match_by_order_if_none_is_hidden(tmp_path: Path) -> N
         assert job.warnings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [2, 0])
 def test_nobody_is_late_where_a_rank_hides_its_kernels(tmp_path: Path, hidden: int) -> None:
     reports = write_ranks(tmp_path / "mixed", whole=[hidden])
@@ -193,6 +196,7 @@ def test_nobody_is_late_where_a_rank_hides_its_kernels(tmp_path: Path, hidden: i
     ]
 
 
+@pytest.mark.slow
 def test_mixed_tracing_is_one_line_in_every_command(tmp_path: Path) -> None:
     reports = write_ranks(tmp_path / "mixed", whole=[0, 1])
     whole = "nsys traced CUDA graphs by node in 1 report and as a whole in 2, where their kernels are not known"
@@ -205,14 +209,15 @@ def test_mixed_tracing_is_one_line_in_every_command(tmp_path: Path) -> None:
     _, result = translate_reports(reports, tmp_path / "x.prv", SOURCES)
     assert sum(REMEDY in line for line in result.warnings) == 1
     page, paths = tmp_path / "x.html", [str(report) for report in reports]
-    ran = CliRunner().invoke(app, ["summary", *paths, "--html", str(page)])
+    ran = CliRunner().invoke(app, ["summary", *paths, "--html", str(page), "-j", "1"])
     assert ran.exit_code == 0 and f"{whole}: capture" in page.read_text()
-    ran = CliRunner().invoke(app, ["compare", *paths, "--", *paths])
+    ran = CliRunner().invoke(app, ["compare", *paths, "--", *paths, "-j", "1"])
     assert ran.exit_code == 0 and "traced by node and as a whole: capture every rank with" in " ".join(
         ran.output.split()
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [(), (0, 1, 2)])
 def test_one_way_of_tracing_is_no_warning(tmp_path: Path, whole: tuple[int, ...]) -> None:
     reports = write_ranks(tmp_path / "alike", whole=whole)
