@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,20 +29,20 @@ class CauseRow(NamedTuple):
     ns: int
     gaps: int
     mostly_on: str
-    """The GPU, by its rank, that has most of the time, and its share; empty if none has."""
+    """The GPU that has most of the time, by its rank where that has no other, and its share; empty if none has."""
 
 
 def list_causes(gpus: Sequence[GpuNumbers]) -> list[CauseRow]:
     """Return the causes of the idle time, summed over all GPUs, the longest first."""
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     parts: dict[tuple[str, str, str], dict[str, int]] = {}
-    for gpu in gpus:
+    for gpu, name in zip(gpus, _name_gpus(gpus), strict=True):
         for part in gpu.idle_causes or ():
             key = part.cause, part.range, part.call
             ns, gaps = sums.get(key, (0, 0))
             sums[key] = ns + part.ns, gaps + part.gaps
             of_gpu = parts.setdefault(key, {})
-            of_gpu[name_gpu(gpu)] = of_gpu.get(name_gpu(gpu), 0) + part.ns
+            of_gpu[name] = of_gpu.get(name, 0) + part.ns
     count = len([gpu for gpu in gpus if gpu.idle_causes])
     rows = [
         CauseRow(cause, *_label(cause, range_, call), ns, gaps, name_largest(parts[cause, range_, call], ns, count))
@@ -50,9 +51,13 @@ def list_causes(gpus: Sequence[GpuNumbers]) -> list[CauseRow]:
     return sorted(rows, key=lambda row: -row.ns)
 
 
-def name_gpu(gpu: GpuNumbers) -> str:
-    """Return how a cell names a GPU: by its only rank, or else by its node and number."""
-    return f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 else f"{gpu.node} GPU {gpu.gpu}"
+def _name_gpus(gpus: Sequence[GpuNumbers]) -> list[str]:
+    """Return how cells name GPUs: by the rank where each has only the other, else by node and number."""
+    times = Counter(rank for gpu in gpus for rank in gpu.ranks)
+    return [
+        f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 and times[gpu.ranks[0]] == 1 else f"{gpu.node} GPU {gpu.gpu}"
+        for gpu in gpus
+    ]
 
 
 def _label(cause: str, range_: str, call: str) -> tuple[str, str]:

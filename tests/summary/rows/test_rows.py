@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, StepNumbers
-from nsys2prv_ng.summary.model import Cause, JobSummary
+from nsys2prv_ng.summary.model import Cause, GpuNumbers, JobSummary
 from nsys2prv_ng.summary.path_model import PathName, PathNumbers, PathOfRank, PathPart
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
 from nsys2prv_ng.summary.rows.causes import list_causes
@@ -57,6 +57,29 @@ def test_labels_of_causes(found: JobSummary) -> None:
         ("(cut by the window)", ""),
         ("(outside NVTX ranges)", "(own code)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shown"),
+    [
+        (([0], [1], [2]), ["rank 1: 90.0%", "", "rank 0: 100.0%"]),
+        (([0], [0], [0]), ["n GPU 1: 90.0%", "", "n GPU 0: 100.0%"]),  # the rank says nothing if it has all of them
+        (([0, 3], [1], [2]), ["rank 1: 90.0%", "", "n GPU 0: 100.0%"]),
+        (([], [1], [0, 1]), ["n GPU 1: 90.0%", "", "n GPU 0: 100.0%"]),
+    ],
+)
+def test_the_gpu_that_has_most_of_a_cause(ranks: tuple[list[int], ...], shown: list[str]) -> None:
+    times = ((5, 50, 20), (90, 50, 0), (5, 50, 0))
+    gpus = [
+        make_gpu(i, own, [Cause("host", name, "", ns, 1) for name, ns in zip("fgh", parts, strict=True)])
+        for i, (own, parts) in enumerate(zip(ranks, times, strict=True))
+    ]
+    rows = {row.range: row.mostly_on for row in list_causes(gpus)}
+    assert [rows[name] for name in "fgh"] == shown
+
+
+def make_gpu(number: int, ranks: list[int], causes: list[Cause]) -> GpuNumbers:
+    return GpuNumbers("n", number, "", ranks, [], 1, 1, 1, 0, 0, 0, 0, 0, 0, None, causes, None, None)
 
 
 # ---- efficiencies ----------------------------------------------------------------------------------------------------
