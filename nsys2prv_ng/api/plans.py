@@ -73,7 +73,7 @@ def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> No
         field.name for field in fields(EventOptions) if getattr(options, field.name) != getattr(defaults, field.name)
     ]
     if chosen and find_shards(reports):
-        message = f"{reports[0]} holds reports that were read without it; nsys2prv-ng shard has this option"
+        message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
 
 

@@ -169,7 +169,7 @@ class Alignment:
         if self.after.checked:
             lines.append(
                 f"{self.after.broken:,} of {self.after.checked:,} collectives and messages end before they could"
-                f" ({self.before.broken:,} by UTC alone)"
+                f" ({self.before.broken:,} without correction)"
             )
         return "\n".join(lines)
 

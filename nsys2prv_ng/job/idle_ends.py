@@ -18,6 +18,7 @@ from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.columns import select
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.sources.host import cpu_samples
 from nsys2prv_ng.sources.shared.result import Result, Unended
 
 _WORTH = 0.1
@@ -49,10 +50,14 @@ def cut_idle_ends(reports: Sequence[ReportRecords], tree: ObjectTree, store: Sto
 
 
 def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
-    """Return the last time (ns, common clock) of the events on some places; None without any."""
+    """Return the last time (ns, common clock) of the events on some places, and of samples of any; None without any."""
     first, last = report.spans()
     used = places & (first <= last)
-    return int(last[used].max()) if used.any() else None
+    times = [int(last[used].max())] if used.any() else []
+    if samples := report.results.get(cpu_samples.SOURCE.name):  # a thread that is sampled runs, whatever it calls
+        for run in samples.runs:
+            times.append(run.facts.last if run.on_common_clock else report.clock.at(run.facts.last))
+    return max(times, default=None)
 
 
 def _ends_later(report: ReportRecords, result: Result, places: BoolArray, last: int) -> bool:

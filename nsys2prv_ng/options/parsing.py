@@ -18,7 +18,8 @@ MOST_NUMBERS = 10**6
 _TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _DIGITS = "[0-9]{1,18}"
 """What is longer fits no 64 bits, and Python reads no number of 4,300 digits."""
-_TIME = re.compile(rf"({_DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}})(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
+# Commas only where a blank follows, as in wxParaver: in 1,500s it may be a decimal one.
+_TIME = re.compile(rf"({_DIGITS}|[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,5}}(?=[.0-9]* ))(?:\.([0-9]{{0,18}}))? ?(ns|us|ms|s)")
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)([KMGT])i?B?", re.IGNORECASE)
 

@@ -136,6 +136,9 @@ GPU_WAITS_EXPOSED = EventType(
 GPU_MOVES_MEMORY = EventType(63000444, "GPU runs memory operations", "overview", unit="% of the step", precision=2)
 GPU_IDLES = EventType(63000445, "GPU is idle between operations", "overview", unit="% of the step", precision=2)
 MEAN_IN_FLIGHT = EventType(63000446, "Kernels in flight, mean", "overview", precision=2)
+GPU_RUNS_GRAPHS = EventType(
+    63000447, "GPU runs whole graphs and does not compute", "overview", unit="% of the step", precision=2
+)
 
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})

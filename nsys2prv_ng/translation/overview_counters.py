@@ -36,6 +36,7 @@ SHARES = (
     types.GPU_MOVES_MEMORY,
     types.GPU_IDLES,
     types.MEAN_IN_FLIGHT,
+    types.GPU_RUNS_GRAPHS,
 )
 """The types of what GPUs do, in the order of the columns of values."""
 _DIGITS = 5
@@ -137,10 +138,13 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
         sum_activity(bits & MEMORY > 0),
         sum_activity(bits == IDLE),
     ]
-    shares = [np.rint(part / length * 10_000) for part in ns]
-    values = np.stack([*shares, np.rint(in_flight / length * 100)], axis=2).astype(np.int64)
+    of_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
+    shares = [np.rint(part / length * 10_000) for part in (*ns, of_graphs)]
+    in_flight = np.rint(in_flight / length * 100)
+    values = np.stack([*shares[:-1], in_flight, shares[-1]], axis=2).astype(np.int64)
     is_known = np.ones(values.shape, np.bool_)
     is_known[:, :, SHARES.index(types.GPU_WAITS_EXPOSED)] = known[:, None]
+    is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (of_graphs.sum(axis=1) > 0)[:, None]
     return _write_changes(rows, edges, values, is_known, np.array([own.number for own in SHARES]))
 
 

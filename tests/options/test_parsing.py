@@ -33,7 +33,7 @@ def test_times(text, ns):
     assert parse_time(text) == ns
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 h", "1e3s", "1.2.3s", "1,80us", "1  ms", ",100us"])
+@pytest.mark.parametrize("text", ["", "5", "s", "-1s", "1 h", "1e3s", "1.2.3s", "1,80us", "1,500s", "1  ms", ",100us"])
 def test_no_times(text):
     with pytest.raises(UsageError):
         parse_time(text)

@@ -128,6 +128,7 @@ TYPES = {
     63000444: "GPU runs memory operations [% of the step]",
     63000445: "GPU is idle between operations [% of the step]",
     63000446: "Kernels in flight, mean",
+    63000447: "GPU runs whole graphs and does not compute [% of the step]",
     66000000: "OpenACC other",
     66000001: "OpenACC data",
     66000002: "OpenACC launch",
@@ -567,7 +568,7 @@ def test_numbers_and_labels_of_types() -> None:
     assert {event_type.number: event_type.title for event_type in types} == TYPES
     assert len(types) == len(TYPES)
     precise = {event_type.number: event_type.precision for event_type in types if event_type.precision}
-    assert precise == dict.fromkeys(range(63000440, 63000447), 2)
+    assert precise == dict.fromkeys(range(63000440, 63000448), 2)
 
 
 def test_values() -> None:

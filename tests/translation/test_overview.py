@@ -22,7 +22,7 @@ DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
 ACTIVITY, IN_FLIGHT, WITH_WAITS = 63000400, 63000402, 63000413
 PART, RANK, REASON, STEP = 63000410, 63000411, 63000412, 63000430
-COMPUTES, COMMUNICATES, EXPOSED, WAITS_EXPOSED, MEMORY, IDLE, MEAN_IN_FLIGHT = range(63000440, 63000447)
+COMPUTES, COMMUNICATES, EXPOSED, WAITS_EXPOSED, MEMORY, IDLE, MEAN_IN_FLIGHT, GRAPHS = range(63000440, 63000448)
 ALWAYS_DECLARED = 63000007
 SOURCES = ["kernels", "memory_operations", "nccl", "cuda_api", "nvtx", "gpu_metrics", "os_runtime"]
 SMALL = 150_000
@@ -174,7 +174,7 @@ def _get_counter(trace: Trace, event_type: int, row: int, step: int, bins: int) 
     """Return the value of a counter in each bin: it holds until the next."""
     events = trace.events[(trace.events["type"] == event_type) & (trace.events["row"] == row)]
     values, at = [0] * bins, dict(zip(events["time"], events["value"], strict=True))
-    assert all(time % step == 0 for time in at)
+    assert all(time % step == 0 or time == trace.duration for time in at)
     for number in range(bins):
         values[number] = at.get(number * step, values[number - 1] if number else 0)
     return values
@@ -209,6 +209,25 @@ def test_counters_are_the_shares_of_each_step(traces: Traces, which: str) -> Non
                 assert abs(value - 10_000 * measure(row, number) / length) <= 0.5, (event_type, row, number)
                 nonzero += value > 0
         assert nonzero, event_type
+
+
+def test_whole_graphs_have_a_share(shared_reports: Path, tmp_path: Path) -> None:
+    reports = sorted(shared_reports.glob("exercises/tpgraph-1x4.rank[01].sqlite"))
+    options = {"sources": ["kernels", "cuda_graphs", "memory_operations", "nccl"]}
+    whole, _ = translate_into(tmp_path / "whole", reports, **options)
+    trace, result = translate_into(tmp_path / "overview", reports, overview_trace=True, **options)
+    assert result.overview is not None
+    step = result.overview.counter_step_ns
+    activity = split_by_bin(hold_values(whole, ACTIVITY), step)
+    shares: dict[int, int] = {}
+    for row in {row for row, _ in activity}:
+        shown = _get_counter(trace, GRAPHS, row, step, -(-whole.duration // step))
+        for number, value in enumerate(shown):
+            length = min(whole.duration, (number + 1) * step) - number * step
+            ns = sum(ns for kind, ns in activity[row, number].items() if kind & 17 == 16)
+            assert abs(value - 10_000 * ns / length) <= 0.5, (row, number)
+            shares[row] = shares.get(row, 0) + value
+    assert sorted(value > 0 for value in shares.values()) == [False, True], "rank 0 shows the nodes of its graphs"
 
 
 @pytest.mark.parametrize("which", ["overview", "small"])

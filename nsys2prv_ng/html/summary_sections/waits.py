@@ -16,7 +16,7 @@ from nsys2prv_ng.summary.layout import format_percent, name_task
 from nsys2prv_ng.summary.model import JobSummary
 from nsys2prv_ng.summary.pictures_model import Pictures
 from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
-from nsys2prv_ng.summary.rows.causes import list_causes
+from nsys2prv_ng.summary.rows.causes import CauseRow, list_causes
 from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
 from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
 from nsys2prv_ng.summary.wait_text import describe_limits
@@ -133,13 +133,12 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     blocks: list[Block] = [Table(caption, titles, rows, texts=2, below=count_rest(shown, gpus, "GPU"))]
     causes = list_causes(summary.gpus)
     if causes:
-        blocks.append(_tabulate_causes(summary))
+        blocks.append(_tabulate_causes(causes))
     lead = f"{WHOLE} A gap is a stretch in which nothing runs on a GPU, between two operations."
     return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
 
 
-def _tabulate_causes(summary: JobSummary) -> Table:
-    whole = list_causes(summary.gpus)
+def _tabulate_causes(whole: Sequence[CauseRow]) -> Table:
     sum_ns = sum(cause.ns for cause in whole)
     rows: list[list[Cell]] = [
         [
@@ -148,13 +147,18 @@ def _tabulate_causes(summary: JobSummary) -> Table:
             format_time(cause.ns),
             format_percent(cause.ns, sum_ns),
             f"{cause.gaps:,}",
+            cause.mostly_on,
             make_bar([("share", get_css(PARTS_OF_TIME["host_ns"]), cause.ns)], sum_ns),
         ]
         for cause in whole[:MOST_ROWS]
     ]
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation"
     return Table(
-        caption, ["NVTX range", "call", "time", "share", "gaps", ""], rows, texts=2, below=count_rest(rows, whole)
+        caption,
+        ["NVTX range", "call", "time", "share", "gaps", "mostly on", ""],
+        rows,
+        texts=2,
+        below=count_rest(rows, whole),
     )
 
 
