@@ -19,6 +19,13 @@ _CORES_PER_GPU = 8
 _DEFAULT_PER_NODE = ("torchrun", "train.py")
 _STARTS_NODE = ("torchrun", "accelerate", "deepspeed")
 """Programs that start the ranks of one node."""
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+"""The same as modules: python -m torch.distributed.run."""
 _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "jsrun", "aprun")
 """Programs that start the ranks of all nodes."""
 _TORCHRUN_OPTIONS = {
@@ -81,7 +88,7 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
     """
     if not job.command:
         return job, ""
-    launcher = Path(job.command[0]).name
+    launcher, _ = _find_launcher(job.command)
     tasks = job.nodes * (1 if job.per_node else job.gpus_per_node)
     if launcher in _STARTS_ALL and tasks > 1:
         raise UsageError(
@@ -94,6 +101,24 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
     if launcher != "torchrun" and job.nodes > 1:
         note += f"; with {job.nodes} nodes, see that {launcher} gets the number of its node, or use torchrun"
     return replace(job, per_node=True), note
+
+
+def _find_launcher(command: Sequence[str]) -> tuple[str, int]:
+    """Return the name of the program that a command starts, and the number of words up to it.
+
+    Skips the variables that `env` sets. A launcher that python starts as a module has its own name.
+    """
+    first = 0
+    if Path(command[0]).name == "env":
+        first = 1 + sum(1 for _ in takewhile(lambda word: re.match(r"\w+=", word), command[1:]))
+    if first == len(command):
+        return "env", first
+    name = Path(command[first]).name
+    if name.startswith("python") and "-m" in command[first:-1]:
+        module = command.index("-m", first) + 1
+        if all(word.startswith("-") for word in command[first + 1 : module]) and command[module] in _MODULES:
+            return _MODULES[command[module]], module + 1
+    return name, first + 1
 
 
 def render_script(job: ScriptOptions) -> str:
@@ -146,10 +171,11 @@ def _check_word(name: str, value: str) -> str:
 
 def _quote_command(command: Sequence[str], gpus: int) -> str:
     """Return the words of a command for bash; torchrun gets what it must know on each node."""
-    if Path(command[0]).name != "torchrun":
+    launcher, length = _find_launcher(command)
+    if launcher != "torchrun":
         return shlex.join(command)
     # What follows the program is its own. torchrun reads - and _ alike.
-    own = list(takewhile(lambda word: not word.endswith(".py") and word not in ("-m", "--module"), command[1:]))
+    own = list(takewhile(lambda word: not word.endswith(".py") and word not in ("-m", "--module"), command[length:]))
     given = {word.split("=")[0].lstrip("-").replace("_", "-") for word in own if word.startswith("--")}
     wanted = {name: value for name, value in _TORCHRUN_OPTIONS.items() if name not in given}
     if given.intersection(_OWN_MEETING):
@@ -157,4 +183,4 @@ def _quote_command(command: Sequence[str], gpus: int) -> str:
     if "standalone" in given:
         wanted.pop("nnodes", None)
     added = [f"--{name}={value.format(gpus=gpus)}" for name, value in wanted.items()]
-    return " ".join([shlex.quote(command[0]), *added, *map(shlex.quote, command[1:])])
+    return " ".join([shlex.join(command[:length]), *added, *map(shlex.quote, command[length:])])

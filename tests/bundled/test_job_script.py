@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -181,6 +182,15 @@ MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=first:20007", "--rdzv-id=7"]
         ),
         ("torchrun -m a --nnodes 9", [*TORCHRUN, *MEETING, "-m", "a", "--nnodes", "9"]),
         ("torchrun --standalone a.py", ["torchrun", "--nproc-per-node=4", "--standalone", "a.py"]),
+        (
+            "python3 -u -m torch.distributed.run a.py -m b",
+            ["python3", "-u", "-m", "torch.distributed.run", *TORCHRUN[1:], *MEETING, "a.py", "-m", "b"],
+        ),
+        (
+            "env A=1 B_2= torchrun --nnodes=2 a.py",
+            ["env", "A=1", "B_2=", "torchrun", "--nproc-per-node=4", *MEETING, "--nnodes=2", "a.py"],
+        ),
+        ("python -m accelerate.commands.launch a.py", ["python", "-m", "accelerate.commands.launch", "a.py"]),
         ("accelerate launch $HOME/a.py", ["accelerate", "launch", "$HOME/a.py"]),
         ("deepspeed a.py", ["deepspeed", "a.py"]),
     ],
@@ -188,7 +198,8 @@ MEETING = ["--rdzv-backend=c10d", "--rdzv-endpoint=first:20007", "--rdzv-id=7"]
 def test_launchers_of_a_node_run_once_per_node(typed: str, words: list[str]) -> None:
     """What bash makes of the command, where Slurm has set its variables."""
     job, note = choose_form(ScriptOptions(command=typed.split()))
-    launcher = Path(words[0]).name
+    launcher = next(name for name in ("torchrun", "accelerate", "deepspeed", "torch.distributed") if name in typed)
+    launcher = launcher.replace("torch.distributed", "torchrun")
     assert note.startswith(f"{launcher} starts the ranks of its node: the script runs one task per node")
     assert ("use torchrun" in note) == (launcher != "torchrun")
     text = render_script(job)
@@ -198,6 +209,16 @@ def test_launchers_of_a_node_run_once_per_node(typed: str, words: list[str]) -> 
     done = subprocess.run(["bash", "-c", settings], capture_output=True, text=True, check=True, env=slurm)
     assert done.stdout.split("\0")[:-1] == words
     assert choose_form(job) == (job, ""), "nothing to say of what was chosen"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["python a.py -m torch.distributed.run", "python -m a", "python -c -m", "env", "env A=1", "env A=1 ./torchrun.sh"],
+)
+def test_what_is_no_launcher_runs_once_per_rank(typed: str) -> None:
+    job = ScriptOptions(command=typed.split())
+    assert choose_form(job) == (job, "")
+    assert f"\nCOMMAND=({shlex.join(typed.split())})\n" in render_script(job)
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun", "/usr/bin/mpiexec"])
