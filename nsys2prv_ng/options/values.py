@@ -38,6 +38,8 @@ _MOST = 2**62
 """Times are computed with 64 bits, from 1970 on."""
 _SHORTEST_NS = 1e6
 """Whole decimal numbers from here on are ns and no seconds: 2e9."""
+_LEAST_NS = 1000
+"""A time within so many ns from the start shows nothing of a job: (0, 2) is meant as seconds."""
 
 
 class _AsWritten:
@@ -255,6 +257,9 @@ def _read_time(value: object, how: str, otherwise: str, parse: Callable[[str], o
         raise UsageError("FROM and TO must not be negative")
     if high is not None and high <= (low or 0):
         raise UsageError("FROM is after TO" if high < (low or 0) else "FROM and TO are the same")
+    if 0 < (high or low or 0) < _LEAST_NS:
+        meant = partial(_find_times, in_seconds=True)
+        raise _refuse(f"{how} and not seconds", value, meant, otherwise=f", (from, to){otherwise}")
     return low, high
 
 
