@@ -28,6 +28,7 @@ from nsys2prv_ng.report.table_reader import (
 )
 
 _MAGIC = b"SQLite format 3\x00"
+_TRACE_START = b"#Paraver"
 _TABLE_STARTS = (b"PAR1", b"ARROW1", b"\xff\xff\xff\xff")
 """First bytes of a file of one table: Parquet, Arrow, Arrow as a stream."""
 _BLOCK_ROWS = 1 << 16
@@ -174,6 +175,8 @@ def _check_file(path: Path) -> None:
             f"{path}: not a whole export; if it is a table of one, name the folder that it is in,"
             " else make one with: nsys export --type parquetdir REPORT.nsys-rep"
         )
+    if start.startswith(_TRACE_START):
+        raise ReportError(f"{path}: is a Paraver trace; name the reports that it was made of")
     if start != _MAGIC:
         raise ReportError(f"{path}: not an SQLite database; make one with: nsys export --type sqlite REPORT.nsys-rep")
     for suffix in ("-wal", "-journal"):

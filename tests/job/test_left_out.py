@@ -136,6 +136,9 @@ def test_nothing_left_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.sqlite").write_text("no database")
     line = assert_one_line(run(tmp_path / "b.sqlite", tmp_path / "a.sqlite", tmp_path / "out.prv"), 1)
     assert "b.sqlite: not an SQLite database" in line
+    (tmp_path / "b.sqlite").write_text("#Paraver (23/11/2026 at 10:00):9_ns:1(1):1:1(1:1)\n")
+    line = assert_one_line(run("summary", tmp_path / "b.sqlite"), 1)
+    assert line.endswith("b.sqlite: is a Paraver trace; name the reports that it was made of")
     assert files(tmp_path) == ["a.sqlite", "b.sqlite"]
 
 
