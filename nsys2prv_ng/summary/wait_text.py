@@ -13,6 +13,8 @@ from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
 from nsys2prv_ng.summary.waits_model import MpiWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import format_time
 
+_LAST_AND_CAUSED = "last: collectives in which the others waited for it; caused: how long all others waited for it"
+
 _Row = TypeVar("_Row")
 
 
@@ -22,9 +24,11 @@ def describe_waits(summary: JobSummary, width: int) -> list[list[str]]:
     if waits is None:
         return []
     rows = group_costs(waits.costs, waits.culprits)
-    ranks = [_tabulate_ranks(waits, rows, width), _tabulate_mpi(waits, width)] if waits.split else []
+    ranks = _tabulate_ranks(waits, rows, width) if waits.split else []
+    mpi = _tabulate_mpi(waits, width, has_nccl=bool(ranks)) if waits.split else []
     return [
-        *ranks,
+        ranks,
+        mpi,
         _tabulate_reasons(rows, width),
         _tabulate_bandwidth(waits, width),
         *(wrap(text, width) for text in describe_limits(waits)),
@@ -55,14 +59,13 @@ def _tabulate_ranks(waits: WaitNumbers, late: Sequence[LateRow], width: int) -> 
     parts = ["waiting", "exposed", "moving", *(["not split"] if has_unsplit else [])]
     titles = ["", "late because of", "in NCCL", *parts, "last", "caused"]
     caption = (
-        "Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; last: collectives in "
-        "which the others waited for it; caused: how long all others waited for it):"
+        f"Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; {_LAST_AND_CAUSED}):"
     )
     table = make_table(titles, rows, width, texts=2, gap=" ")
     return [*wrap(caption, width), *table, *_describe_more(len(ranks) - len(listed))]
 
 
-def _tabulate_mpi(waits: WaitNumbers, width: int) -> list[str]:
+def _tabulate_mpi(waits: WaitNumbers, width: int, *, has_nccl: bool) -> list[str]:
     ranks = [(rank, rank.mpi) for rank in waits.ranks if rank.mpi is not None]
     if not ranks:
         return []
@@ -70,7 +73,8 @@ def _tabulate_mpi(waits: WaitNumbers, width: int) -> list[str]:
     has_unsplit = any(mpi.unsplit_ns for _, mpi in ranks)
     rows = [[name_task(rank.rank, rank.task), *_format_mpi(mpi, has_unsplit=has_unsplit)] for rank, mpi in listed]
     titles = ["", "in MPI", "waiting", "moving", *(["not split"] if has_unsplit else []), "last", "caused"]
-    caption = "Time of each rank in MPI calls that carry out collectives and messages (columns as for NCCL):"
+    columns = "columns as for NCCL" if has_nccl else _LAST_AND_CAUSED
+    caption = f"Time of each rank in MPI calls that carry out collectives and messages ({columns}):"
     return [*wrap(caption, width), *make_table(titles, rows, width), *_describe_more(len(ranks) - len(listed))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -131,6 +132,14 @@ def test_one_task_has_no_imbalance() -> None:
     lines = describe_path(sum_path(path._replace(row=np.zeros(path.row.size, np.int64))), 1, 120)
     assert lines[0][1].split() == ["critical", "path", "operation", "or", "call", "NVTX", "range", "time", "share"]
     assert lines[1] == []
+
+
+def test_a_job_without_gpus_has_no_imbalance() -> None:
+    path = sum_path(make_path())
+    path = replace(path, names=[replace(name, imbalance_ns=None) for name in path.names])
+    [table, *_] = describe_path(path, 2, 120)
+    assert table[0].endswith("what can be gained by it:")
+    assert table[1].split()[-2:] == ["share", "tasks"]
 
 
 def test_the_tables() -> None:

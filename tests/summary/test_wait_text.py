@@ -236,12 +236,14 @@ def test_tables_of_mpi_and_of_what_is_not_split(found: JobSummary) -> None:
     text = "\n\n".join(sections(found, replace(waits, not_split={"this": 2, "that": 1_000})))
     assert "\nrank 1  9.00 ms  2.00 ms  6.00 ms    1.00 ms     3  4.00 ms" in text
     assert "Time of each rank in NCCL" not in text
+    assert "messages (last: collectives in which the others waited for it; caused: how" in " ".join(text.split())
     assert "\nNot split into waiting and moving: 1,002 of 1,642 calls: 1,000 (that), 2 (this)" in text
     assert "below the uncertainty" not in text
     nothing = "\n\n".join(sections(found, replace(waits, split=0, not_split={"this": 1})))
     assert "carry out" not in nothing and "1 of 1 calls: 1 (this)" in nothing
     waits = replace(waits_of(rank_of(0, 0), rank_of(1, 0, 0, mpi)), below_uncertainty=60)
     text = "\n\n".join(sections(found, waits))
+    assert "messages (columns as for NCCL):" in " ".join(text.split())
     assert "\nWait below the uncertainty of the clocks: 60 of 700 kernels and calls, which count as moving" in text
     assert "Not split" not in text
 

@@ -140,16 +140,21 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> NamedTable:
 
 def tabulate_path(path: PathNumbers, *, has_several: bool) -> NamedTable:
     """Return what the critical path was in, the longest first; `has_several`: with columns on the tasks of the job."""
-    rows = []
-    for row in list_path_rows(path):
+    rows, path_rows = [], list_path_rows(path)
+    has_imbalance = has_several and any(row.imbalance_ns is not None for row in path_rows)
+    for row in path_rows:
         share = format_percent(row.ns, path.window_ns)
         cells = [row.path_class, row.operation, row.range, format_time(row.ns), share]
+        if has_imbalance:
+            cells.append("-" if row.imbalance_ns is None else format_time(row.imbalance_ns))
         if has_several:
-            cells += ["-" if row.imbalance_ns is None else format_time(row.imbalance_ns), row.tasks]
+            cells.append(row.tasks)
         rows.append(cells)
     titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
     caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
-    if has_several:
-        titles += ["imbalance", "tasks"]
+    if has_imbalance:
+        titles.append("imbalance")
         caption += " (imbalance: time on the path above the mean time on a GPU)"
+    if has_several:
+        titles.append("tasks")
     return NamedTable(caption, titles, rows, 3, "")
