@@ -65,7 +65,9 @@ def _advise(summary: JobSummary, window: NamedWindow) -> str:
             return _describe_compute(losses, whole, window)
         own = [part for part in list_losses(losses) if part.key not in _OF_THE_CAPTURE]
         largest = [part for part in own[:1] if part.ns >= _LEAST_SHARE * whole]
-        return "".join(_describe_loss(summary, part, whole, window) for part in largest)
+        if not largest:
+            return _describe_ends(losses, whole, window)
+        return _describe_loss(summary, largest[0], whole, window)
     return "" if host is None else _describe_host(host, window)
 
 
@@ -101,6 +103,14 @@ def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: Na
     whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
     lost = f"{format_percent(part.ns, whole)} of {whose} time in {window.name} is lost {part.clause}"
     return f"{where or what}: {lost}{more}{_name_preset(preset)}"
+
+
+def _describe_ends(losses: Losses, whole: int, window: NamedWindow) -> str:
+    """Return that the GPUs work in a small part of the capture; nothing of steps and of a time that was chosen."""
+    ends = losses.before_first_ns + losses.after_last_ns
+    if window.title != "capture" or ends <= _HALF * whole:
+        return ""
+    return f"the time in which the GPUs work (time `gpu`): {format_percent(ends, whole)} of {window.name} is around it"
 
 
 def _name_preset(preset: str) -> str:

@@ -98,6 +98,15 @@ def test_the_largest_loss(losses: Losses, says: str) -> None:
     assert advise(make_summary(losses)) == says
 
 
+def test_a_capture_that_is_mostly_around_the_work() -> None:
+    """Not of steps, nor of a time that the user chose."""
+    losses = make_losses(compute=1, before_first=50, after_last=46, host=3)
+    says = "Look first at the time in which the GPUs work (time `gpu`): 96.0% of the capture is around it"
+    assert advise(make_summary(losses, in_steps=False)) == says
+    assert advise(make_summary(losses)) == advise(make_summary(losses, in_steps=False, is_chosen=True)) == ""
+    assert advise(make_summary(make_losses(compute=50, before_first=30, after_last=20), in_steps=False)) == ""
+
+
 OF_THE_CAPTURE = ["cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns"]
 """Where the capture or the chosen time ends."""
 OF_THE_PROGRAM = [part for part in PARTS if part not in (*OF_THE_CAPTURE, WHOLE_GRAPHS)]
