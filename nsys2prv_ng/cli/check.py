@@ -25,6 +25,7 @@ def check(
             metavar="OUT.prv [FILE.cfg...]",
             help="A trace (.prv or .prv.gz), and Paraver cfgs to check against it.",
             show_default=False,
+            readable=False,
         ),
     ],
     options: CheckOptions,

@@ -15,7 +15,9 @@ from nsys2prv_ng.runtime.progress import choose_progress
 
 @with_options(CutOptions)
 def cut(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE.prv", help="A trace: .prv or .prv.gz.", show_default=False)],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE.prv", help="A trace: .prv or .prv.gz.", show_default=False, readable=False)
+    ],
     output: Annotated[
         Path, typer.Argument(metavar="OUT.prv", help="The trace to write: .prv or .prv.gz.", show_default=False)
     ],

@@ -50,8 +50,10 @@ ReportsArgument = Annotated[
         metavar="REPORT...",
         help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir).",
         show_default=False,
+        readable=False,
     ),
 ]
+"""`readable=False` here and in other arguments leaves it to the commands to say what cannot be read, and what helps."""
 
 
 def parse_path(text: str) -> Path:

@@ -24,6 +24,7 @@ def shard(
             metavar="REPORT... FOLDER",
             help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir), then the folder to read them into.",
             show_default=False,
+            readable=False,
         ),
     ],
     options: ShardOptions,

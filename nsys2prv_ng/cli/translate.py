@@ -23,6 +23,7 @@ def translate(
             help="Reports (.nsys-rep) or their exports (.sqlite, _pqtdir, _arwdir) in any order, then the trace"
             " (.prv or .prv.gz).",
             show_default=False,
+            readable=False,
         ),
     ],
     options: TranslateOptions,

@@ -94,6 +94,19 @@ def test_what_may_not_be_read_is_an_error_before_anything_is_read(tmp_path: Path
     assert "secret.sqlite: no permission to read it" in line
 
 
+@pytest.mark.parametrize("command", ["translate", "summary", "inspect", "compare", "shard", "check", "cut"])
+def test_commands_say_themselves_what_may_not_be_read(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser of the command line would refuse it first, without a remedy. Root may read what this user may not."""
+    path = tmp_path / "secret.sqlite"
+    path.write_bytes(b"")
+    more = {"compare": ["--", path], "shard": [tmp_path / "to"], "summary": [], "inspect": [], "check": []}
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    line = run(command, path, *more.get(command, [tmp_path / "out.prv"])).stderr.splitlines()[-1]
+    assert line.startswith("nsys2prv-ng: error: ") and "Invalid value" not in line
+
+
 @pytest.mark.slow
 def test_a_table_that_is_damaged_deep_inside(tmp_path: Path) -> None:
     """A report of which much has been read, and put away, before the damage is met."""
