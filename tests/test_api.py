@@ -162,7 +162,12 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         (["a\0.sqlite"], "trace.prv", {}, "is no name of a file"),
         ("", "trace.prv", {}, "reports='': must not be empty"),
         (DDP, "trace.prv", {"sources": ["nvtx"], "metrics": ["SM*"]}, "metrics: needs the source gpu_metrics"),
-        (DDP, "trace.prv", {"min_duration": {"kernel": 5}}, "min_duration: kernel is none of the selected sources"),
+        (
+            DDP,
+            "trace.prv",
+            {"min_duration": {"kernel": 5}},
+            "kernel is none of the selected sources; did you mean kernels?",
+        ),
         (DDP, "trace.prv", {"kernel_names": "long"}, "kernel_names='long': must be short or demangled"),
         (DDP, "trace.prv", {"align": "mpi"}, "align='mpi': must be one of"),
         (DDP, "trace.prv", {"time": (2, 1)}, "time=(2, 1): FROM is after TO"),

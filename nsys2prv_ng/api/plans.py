@@ -169,5 +169,8 @@ def _check_sources(selected: Sequence[Source], options: SourceOptions, selection
             raise UsageError(f"needs the source {source}, which is not selected", parameter=parameter)
     for source in selection.shortest:
         if source not in names:
-            known = ", ".join(names)
-            raise UsageError(f"{source} is none of the selected sources: {known}", parameter="min_duration")
+            from difflib import get_close_matches
+
+            guess = get_close_matches(source, names, n=1)
+            remedy = f"; did you mean {guess[0]}?" if guess else f": {', '.join(names)}"
+            raise UsageError(f"{source} is none of the selected sources{remedy}", parameter="min_duration")
