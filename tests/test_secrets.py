@@ -48,7 +48,7 @@ def test_nothing_of_the_environment_gets_out(tmp_path: Path, options: tuple[str,
     reports = [with_secrets(SAMPLES / name, folder / name) for name in REPORTS]
     cut = folder / "cut.sqlite"
     cut.write_bytes(reports[0].read_bytes()[: reports[0].stat().st_size // 2])
-    side_files = ("--stats", out / "s.json", "--align-report", out / "c.toml", "--verbose")
+    side_files = ("--stats", out / "s.json", "--align-report", out / "c.toml", "--verbose", "--several-jobs")
     done = run(*reports, cut, out / "out.prv", *side_files, *options)
     assert done.returncode == {"--no-such-option": 2, "--ranks": 2}.get((*options, "")[0], 0), done.stderr
     assert SECRET not in done.stdout + done.stderr

@@ -101,7 +101,17 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
     """Return the corrections of all domains of the sets in a chain: that of the set after that within the set."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
-    names = ("domains", "offset", "drift", "offset_error", "drift_error", "bound", "own_error", "operations")
+    names = (
+        "domains",
+        "offset",
+        "drift",
+        "offset_error",
+        "drift_error",
+        "bound",
+        "own_error",
+        "suggested",
+        "operations",
+    )
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts]) for name in (*names, "median")
     }
@@ -119,7 +129,8 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
 def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
     """Return the fit of the i-th set of a chain, relative to the reference of the chain and its middle of time."""
     one = slice(i, i + 1)
-    names = ("offset", "drift", "offset_error", "drift_error", "bound", "own_error", "operations", "median")
+    errors = ("offset_error", "drift_error", "bound", "own_error")
+    names = ("offset", "drift", *errors, "suggested", "operations", "median")
     own = {name: getattr(chain, name)[one] for name in (*names, "percentile_95")}
     if not isinstance(members, ClockFit):
         return replace(chain, domains=np.array([members], np.int64), **own)
@@ -133,6 +144,7 @@ def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
         drift_error=members.drift_error + np.nan_to_num(own["drift_error"]),
         bound=members.bound + own["bound"],
         own_error=members.own_error + own["own_error"],
+        suggested=members.suggested + own["suggested"],
         operations=members.operations + own["operations"],
         median=np.maximum(members.median, own["median"]),
         percentile_95=np.maximum(members.percentile_95, own["percentile_95"]),

@@ -34,8 +34,8 @@ HOST_API = SKY_BLUE
 SYNCHRONISATION = VERMILLION
 MPI = YELLOW
 OPERATING_SYSTEM = GREY
-WHOLE_GRAPH = (94, 60, 153)
-"""Indigo: it may be the blue of compute or the rust of waiting."""
+WHOLE_GRAPH = (135, 0, 225)
+"""Violet: it may be the blue of compute or the rust of waiting."""
 
 
 def shade(colour: Colour, step: int) -> Colour:

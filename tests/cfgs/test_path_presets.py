@@ -17,7 +17,7 @@ from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # compiles the evaluator of presets
 
-END, KINDS = 5000, 12
+END, KINDS = 5000, 13
 KERNEL, NCCL_KERNEL, PATH = 63000006, 63000007, 63000420
 TASK_OF_ROW = (0, 0, 0, 1, 1)
 TITLES = {KERNEL: "CUDA kernel", NCCL_KERNEL: "NCCL kernel", PATH: "Critical path"}

@@ -125,8 +125,8 @@ def test_exposed_communication_of_ranks_and_gpus(made: tuple[Trace, Values]) -> 
     expected = count_time(highest, *range(3, 9))
     assert (of_ranks.cells * 1_000_000).round(3).tolist() == expected
     for row in ROWS:
-        share = [100 * (values[ACTIVITY][row] == value).sum() / END for value in range(1, 10)]
-        assert of_gpus.cells[row].tolist() == pytest.approx(share if row in GPUS else [0] * 9)
+        share = [100 * (values[ACTIVITY][row] == value).sum() / END for value in range(1, 11)]
+        assert of_gpus.cells[row].tolist() == pytest.approx(share if row in GPUS else [0] * 10)
 
 
 def test_activity_of_gpus_over_time(made: tuple[Trace, Values]) -> None:

@@ -149,13 +149,19 @@ class Same:
     efficiency: EfficiencyNumbers
 
 
+def list_sources(reports: Sequence[Path]) -> list[str]:
+    """Return the sources of BasicAnalysis that the reports have events of."""
+    copies = [Report(path).count("CUPTI_ACTIVITY_KIND_MEMCPY") for path in reports]
+    return SOURCES if any(copies) else [source for source in SOURCES if source != "memory_operations"]
+
+
 def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, int] | None = None) -> Same:
     """Translate reports as for BasicAnalysis, and sum up the same time: that of the trace.
 
     Times count from the first record that is read, so those of the summary are shifted. The trace of a chosen time
     begins a ns before it.
     """
-    made = nsys2prv_ng.translate(reports, output, sources=SOURCES, time=time)
+    made = nsys2prv_ng.translate(reports, output, sources=list_sources(reports), time=time)
     first = nsys2prv_ng.summarize(reports).start_utc_ns
     begin = made.start_utc_ns - first
     summary = nsys2prv_ng.summarize(reports, time=(begin + (time is not None), begin + made.duration_ns))
@@ -234,7 +240,7 @@ def test_further_copies_are_not_seen(unpacked: Unpacked, tmp_path: Path, name: s
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4"])
 def test_calls_of_host_rows_are_those_of_all_threads(name: str, tmp_path: Path) -> None:
     reports = sorted(SAMPLES.glob(f"{name}.rank*.sqlite"))
-    nsys2prv_ng.translate(reports, tmp_path / "trace.prv", sources=SOURCES)
+    nsys2prv_ng.translate(reports, tmp_path / "trace.prv", sources=list_sources(reports))
     trace = Analysed(tmp_path / "trace.prv")
     found = [measure(trace.list_open(CUDA_CALL, row)) for row in trace.hosts]
     expected = []

@@ -55,7 +55,12 @@ def translate_reports(
     result = translate(
         reports,
         output,
-        TranslationPlan(sources=select_sources(sources), source_options=options, selection=Selection(window=window)),
+        TranslationPlan(
+            sources=select_sources(sources),
+            source_options=options,
+            selection=Selection(window=window),
+            several_jobs=True,
+        ),
     )
     assert check_trace(output).problems == []
     for source in result.sources:

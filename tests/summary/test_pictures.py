@@ -75,7 +75,7 @@ def test_the_step(drawn: Drawn) -> None:
     step = pictures.step
     assert step is not None and summary.steps is not None and pictures.pace is not None
     assert step.rows == pictures.heat_maps[0].rows
-    assert step.values.max() <= len(step.activities) == 9
+    assert step.values.max() <= len(step.activities) == 10
     for value, activity in enumerate(step.activities, 1):
         assert palette.ACTIVITIES[activity.key] == palette.GPU_WAITS[value]
         assert activity.label == types.GPU_WAITS[value]

@@ -52,7 +52,7 @@ def test_cores_and_memory(tmp_path, options):
 
 def test_clocks_that_drift(tmp_path):
     (tmp_path / "clocks.toml").write_text(DRIFTING)
-    drifting = replace(ALL, align=tmp_path / "clocks.toml")
+    drifting = replace(ALL, align=tmp_path / "clocks.toml", several_jobs=True)
     expected = written(tmp_path, drifting, Resources(1, 10**9))
     assert expected[0][0] != written(tmp_path, ALL, Resources(1, 10**9))[0][0]
     for resources in SCARCE:

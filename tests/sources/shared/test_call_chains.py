@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,15 @@ from hypothesis import strategies as st
 from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import NO_REPORTS, REPORTS
-from tests.sources.host.host_reports import UTC, make_tid, number_thread_rows, translate_sources, write_small_report
+from tests.sources.host.host_reports import (
+    UTC,
+    cut_idle_calls,
+    find_idle_threads,
+    make_tid,
+    number_thread_rows,
+    translate_sources,
+    write_small_report,
+)
 from tests.sources.host.test_cpu_samples import ShownLabels, shown
 from tests.trace_reader import Trace
 
@@ -63,8 +72,11 @@ def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int
     connection.text_factory = lambda text: text.decode(errors="replace")
     utc = connection.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()[0]
     calls = connection.execute(
-        """SELECT rowid, start, globalTid FROM OSRT_API WHERE eventClass = 27 AND "end" - start >= ?""", (shortest,)
+        """SELECT rowid, start, "end", globalTid FROM OSRT_API WHERE eventClass = 27 AND "end" - start >= ?""",
+        (shortest,),
     ).fetchall()
+    every = pd.DataFrame(calls, columns=["call", "begin", "end", "tid"])
+    calls = cut_idle_calls(every, find_idle_threads(path))[0][["call", "begin", "tid"]].itertuples(index=False)
     frames = connection.execute(
         """SELECT o.rowid, stackDepth, s.value, m.value, unresolved FROM OSRT_API o
         JOIN OSRT_CALLCHAINS c ON c.id = o.callchainId JOIN StringIds s ON s.id = symbol
@@ -75,7 +87,7 @@ def test_callers_of_a_report_are_all_there(path: Path, depth: int, shortest: int
     labels: dict[int, ShownLabels] = {}
     for call, level, symbol, module, unresolved in frames:
         labels.setdefault(call, {})[CALLER + level] = shown(symbol, module, unresolved)
-    rows = number_thread_rows(thread for _, _, thread in calls)
+    rows = number_thread_rows(every["tid"])
     expected = [(rows[thread], time, labels[call]) for call, time, thread in calls if call in labels]
     assert expected
 
