@@ -111,7 +111,7 @@ def _describe_origin(rank: RankWaits, waits: WaitNumbers) -> str:
     if ns < _SOME * rank.all_caused_ns:
         return ""
     part = _name_share(ns, rank.all_caused_ns)
-    return f"{part} because {name_task(rank.rank, rank.task)} had waited for {name_task(*origin)} itself"
+    return f"{part} because {name_task(rank.rank, rank.task)} itself had waited for {name_task(*origin)}"
 
 
 def _describe_longest(rank: RankWaits) -> str:

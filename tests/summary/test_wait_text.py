@@ -140,8 +140,8 @@ def test_a_verdict_counts_the_collectives_of_its_rank(found: JobSummary) -> None
     ("origins", "says"),
     [
         ([(None, 7)], None),
-        ([(2, 7)], "all of it because rank 0 had waited for rank 2 itself"),
-        ([(2, 1), (3, 2), (2, 2), (None, 2)], "3.00 s of the 7.00 s because rank 0 had waited for rank 2 itself"),
+        ([(2, 7)], "all of it because rank 0 itself had waited for rank 2"),
+        ([(2, 1), (3, 2), (2, 2), (None, 2)], "3.00 s of the 7.00 s because rank 0 itself had waited for rank 2"),
         ([(2, 0.6), (None, 6.4)], None),
     ],
 )
