@@ -108,6 +108,10 @@ SECOND = 10**9
 YEAR = 365 * 86400 * SECOND
 
 
+OFTEN = ("DYNAMIC_", "NVTX_EXPORT", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_GRAPH", "CUDA_GRAPH", "OSRT_API")
+"""Starts of the names of tables that are damaged more often than others: a few among many that nothing depends on."""
+
+
 class Report:
     """An export to SQLite under damage: its connection, its tables, and its random generator."""
 
@@ -132,6 +136,9 @@ class Report:
     def choose_table(self, *having: str) -> str:
         """Choose one of the tables that have all these columns; return the empty string if there is none."""
         tables = [name for name in self.list_tables() if set(having) <= set(self.list_columns(name))]
+        often = [name for name in tables if name.startswith(OFTEN)]
+        if often and self.rng.random() < 0.3:
+            tables = often
         return self.rng.choice(tables) if tables else ""
 
     def list_columns(self, table: str) -> list[str]:
@@ -289,7 +296,7 @@ def set_other_metadata(report: Report) -> str:
         name
         for name in report.list_tables()
         if name.startswith(("TARGET_INFO", "META_DATA", "MPI_RANKS", "MPI_COMM", "ThreadN", "PROCESSES", "ANALYSIS"))
-        or name.startswith(("NVTX_PAYLOAD", "GENERIC_EVENT"))
+        or name.startswith(("NVTX_PAYLOAD", "NVTX_EXPORT", "NVTX_EVENTS_", "GENERIC_EVENT"))
     ]
     table = report.rng.choice(tables)
     column = report.rng.choice(report.list_columns(table))
@@ -412,6 +419,17 @@ def make_overlapping(report: Report) -> str:
     return table
 
 
+def outlast_all_else(report: Report) -> str:
+    """Make calls of the operating system end long after everything else, in all threads or in one."""
+    if "OSRT_API" not in report.list_tables() or not {"end", "globalTid"} <= set(report.list_columns("OSRT_API")):
+        return "none"
+    thread = f'"globalTid" = (SELECT "globalTid" FROM OSRT_API WHERE rowid = {1 + report.rng.randrange(100)})'
+    where = report.rng.choice((thread, thread, "rowid % 50 = 0", "1"))
+    longer = report.rng.choice((SECOND, 60 * SECOND, YEAR, 2**62))
+    _set(report, "OSRT_API", "end", f'"end" + {longer}', where)
+    return f"{longer} ns longer where {where}"
+
+
 def set_one_time(report: Report) -> str:
     """Make thousands of rows with one time."""
     column = report.rng.choice(("start", "timestamp"))
@@ -458,6 +476,7 @@ def change_names(report: Report) -> str:
         "TARGET_INFO_SYSTEM_ENV": ["value"],
         "NVTX_PAYLOAD_SCHEMA_ENTRIES": ["name", "description"],
         "NVTX_PAYLOAD_SCHEMAS": ["name"],
+        "NVTX_EXPORT_TRANSLATION": ["originalName", "sanitizedName"],
     }
     pairs = [
         (t, c)
@@ -503,6 +522,21 @@ def change_payloads(report: Report) -> str:
     return f"{column} = {value[:60]}"
 
 
+def rename_payload_table(report: Report) -> str:
+    """Give a table of payloads to another process, domain or schema, or to none."""
+    tables = [name for name in report.list_tables() if name.startswith("DYNAMIC_")]
+    if not tables:
+        return "none"
+    table = report.rng.choice(tables)
+    fields = table.split("_")
+    i = report.rng.choice((-3, -2, -1))
+    others = [name.split("_")[i] for name in tables]
+    fields[i] = report.rng.choice((*others, *map(str, NUMBERS), "9" * 20, "9" * 30, "", "x", "1_1"))
+    new = "_".join(fields)
+    report.sql.execute(f"ALTER TABLE {quote(table)} RENAME TO {quote(new)}")
+    return f"{table} to {new}"
+
+
 def quote(name: str) -> str:
     """Return a name as SQL has it, in quotes."""
     return '"' + name.replace('"', '""') + '"'
@@ -532,12 +566,14 @@ WAYS_OF_TABLES: tuple[Callable[[Report], str], ...] = (
     change_times,
     swap_begin_and_end,
     make_overlapping,
+    outlast_all_else,
     set_one_time,
     change_clock,
     change_names,
     change_names,
     make_names_equal,
     change_payloads,
+    rename_payload_table,
 )
 
 
@@ -600,7 +636,7 @@ def write_damaged_copy(report: Path, folder: Path, rng: random.Random) -> tuple[
     copy = folder / report.name
     shutil.copyfile(report, copy)
     done = []
-    kind = rng.choice(("tables", "tables", "tables", "tables", "bytes", "both"))
+    kind = rng.choice((*("tables",) * 8, "bytes", "both"))  # most damage of bytes ends in an error
     if kind != "bytes":
         damaged = Report(copy, rng)
         with closing(damaged.sql):

@@ -23,6 +23,8 @@ from typing import Any
 
 from tests.conftest import REPORTS, SAMPLES
 from tests.damage import write_damaged_copy, write_trimmed
+from tests.damage_numbers import look_into
+from tests.sources.nccl.payload_tables import BYTES, NAMES, NUMBERS, rewrite_payloads
 from tests.sources.node.node_reports import write_node_reports
 
 SECONDS = 120
@@ -39,10 +41,33 @@ def _write_node_reports() -> list[Path]:
     return write_node_reports(folder)
 
 
+@cache
+def _write_payload_reports() -> list[list[Path]]:
+    """Write reports with payloads in each form that nsys exports: no others exist with tables of payloads."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, True)
+    groups = []
+    for form in (NUMBERS, NAMES, BYTES):
+        groups.append([folder / f"{form}-{path.name}" for path in _DDP])
+        for path, copy in zip(_DDP, groups[-1], strict=True):
+            rewrite_payloads(path, copy, form)
+    return groups
+
+
+_DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
+
+
 def list_bases(kind: str) -> list[list[Path]]:
     """Return groups of reports to damage, each of one job."""
     if kind == "nodes":
         return [_write_node_reports()]
+    if kind == "payloads":
+        return _write_payload_reports()
+    if kind == "exercises":
+        names = sorted({path.name.partition(".")[0] for path in REPORTS.glob("exercises/*.sqlite")})
+        graphs = [name for name in names if name.startswith("tpgraph")]  # a quarter of the cases
+        others = [name for name in names if name not in graphs]
+        return [sorted(REPORTS.glob(f"exercises/{name}.*")) for name in [*graphs * max(len(others) // 3, 1), *others]]
     if kind == "samples":
         return [sorted(SAMPLES.glob(f"{name}*.sqlite")) for name in ("mpi-4.", "ddp-2x2.", "single-graph")]
     jobs = (
@@ -108,6 +133,15 @@ def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
     return Case(reports, folder / "out" / name, options, rng.choice((1, 64)), options["force"], done)
 
 
+UNLIKE = {
+    "sources": ("min_duration", "nvtx_range", "nvtx_domain", "metrics", "metrics_changes"),
+    "time": ("metrics_changes", "steps", "skip_warmup"),
+    "steps": ("metrics_changes", "skip_warmup"),
+    "skip_warmup": ("metrics_changes",),
+}
+"""Options that mostly are an error beside this one, which tests little."""
+
+
 def _choose_options(rng: random.Random, folder: Path) -> dict[str, Any]:
     def sometimes(probability: float, *values: object) -> object:
         return rng.choice(values) if rng.random() < probability else None
@@ -117,23 +151,35 @@ def _choose_options(rng: random.Random, folder: Path) -> dict[str, Any]:
         "sources": sometimes(0.1, ["kernels", "nvtx"], ["mpi"], ["cuda_api"], ["gpu_metrics", "os_runtime"], ["nccl"]),
         "derived": sometimes(0.1, False),
         "align": sometimes(0.3, "utc", "collectives", "collectives", "none", str(folder / "clocks.toml")),
-        "time": sometimes(0.15, (ms, 50 * ms), (None, 100 * ms), (0, None), (10 * ms, 10 * ms + 1), (5000 * ms, None)),
-        "nvtx_range": sometimes(0.1, "*", "step*", "*e*"),
-        "ranks": sometimes(0.1, [0], [0, 1], [3], [-1, 2]),
-        "gpus": sometimes(0.05, [0], [1, 2]),
+        "time": sometimes(0.25, "gpu", "gpu", (ms, 50 * ms), (None, 100 * ms), (0, None), (10 * ms, 10 * ms + 1)),
+        "steps": sometimes(0.05, (1, 2), (None, 3), (2, None)),
+        "skip_warmup": sometimes(0.1, True),
+        "step": sometimes(0.02, "step", "x"),
+        "nvtx_range": sometimes(0.05, "*", "step*", "*e*"),
+        "ranks": sometimes(0.05, [0], [0, 1], [3], [-1, 2]),
+        "gpus": sometimes(0.03, [0], [1, 2]),
         "min_duration": sometimes(0.1, {"kernels": 2000}, {"cuda_api": 10**5, "nvtx": 1000}, {"mpi": 1}),
         "nvtx_domain": sometimes(0.05, ["default"], ["N*"], ["nothing"]),
         "kernel_names": sometimes(0.2, "demangled"),
-        "metrics": sometimes(0.05, ["SM*"], ["*"]),
-        "metrics_changes": sometimes(0.1, True),
+        "metrics": sometimes(0.02, ["SM*"], ["*"]),
+        "metrics_changes": sometimes(0.05, True),
         "osrt_min": sometimes(0.3, 0, 1, 10**7),
-        "labels_from": sometimes(0.05, folder / "other.pcf"),
+        "stack_depth": sometimes(0.2, 3, 100),
+        "wait_lines": sometimes(0.2, 0, 1, 2**62),
+        "fold_threads": sometimes(0.25, True),
+        "overview_trace": sometimes(0.25, True),
+        "several_jobs": sometimes(0.85, True),
+        "labels_from": sometimes(0.1, folder / "other.pcf"),
         "memory": sometimes(0.3, 1, 1 << 16, 1 << 20),
         "strict": sometimes(0.05, True),
         "stats": sometimes(0.3, folder / "out" / "stats.json"),
         "align_report": sometimes(0.3, folder / "out" / "clocks.toml"),
+        "summary": sometimes(0.1, True),
     }
     chosen = {name: value for name, value in some.items() if value is not None}
+    for name, others in UNLIKE.items():
+        if name in chosen and rng.random() < 0.9:
+            chosen = {other: value for other, value in chosen.items() if other not in others}
     jobs = rng.choice((1, 1, 1, 2))
     return {**chosen, "jobs": jobs, "force": rng.random() < 0.15}
 
@@ -249,6 +295,8 @@ def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
             wrong = run_case(case)
             if not wrong and random.Random(seed).random() < 0.07:
                 wrong = compare_bytes(case)
+            if not wrong and seed % 10 == 0:
+                wrong = look_into(case.reports, Path(folder) / "pages", case.options, case.done)
         except Exception:
             wrong = traceback.format_exc()
         wrong = wrong or capture.read_text()
