@@ -100,6 +100,8 @@ class Case:
     options: dict[str, Any]
     pages: int
     """Least number of pages of the tables that are read without sqlite3."""
+    overview: int
+    """Most bytes of an overview."""
     old: bool
     """Whether a trace of the same name exists before."""
     done: list[str] = field(default_factory=list)
@@ -130,7 +132,9 @@ def make_case(kind: str, seed: int, whole: Path, folder: Path) -> Case:
     rng.shuffle(reports)
     done.append(f"options {options}")
     name = rng.choice(("out.prv", "out.prv", "out.prv", "out.prv.gz"))
-    return Case(reports, folder / "out" / name, options, rng.choice((1, 64)), options["force"], done)
+    return Case(
+        reports, folder / "out" / name, options, rng.choice((1, 64)), rng.choice(OVERVIEWS), options["force"], done
+    )
 
 
 UNLIKE = {
@@ -138,6 +142,7 @@ UNLIKE = {
     "time": ("metrics_changes", "steps", "skip_warmup"),
     "steps": ("metrics_changes", "skip_warmup"),
     "skip_warmup": ("metrics_changes",),
+    "nvtx_range": ("metrics_changes",),
 }
 """Options that mostly are an error beside this one, which tests little."""
 
@@ -184,6 +189,8 @@ def _choose_options(rng: random.Random, folder: Path) -> dict[str, Any]:
     return {**chosen, "jobs": jobs, "force": rng.random() < 0.15}
 
 
+OVERVIEWS = (10**8, 10**6, 200_000, 50_000)
+"""Bytes of an overview: as large as users have it, and so small that it cannot hold all of these reports."""
 HOST = "gpunode02"
 CLOCKS = '[node."{}"]\noffset_us = {}\ndrift_ppm = {}\nsince_utc_ns = 0\n'
 
@@ -220,8 +227,10 @@ def run_case(case: Case) -> str:
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.report import pages
+    from nsys2prv_ng.translation import overview_budget
 
     pages.SMALL = case.pages
+    overview_budget.MOST_BYTES = case.overview
     out = case.output.parent
     if case.old:
         for suffix in ("prv", "pcf", "row"):
