@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import change_records
-from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.arrays.types import BoolArray
+from nsys2prv_ng.sources.shared.result import Result
 
 ON_FOLDED_THREAD = "on a folded thread"
 
 
-def drop_folded_events(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine) -> None:
-    """Drop the events of folded threads.
+def has_folded_events(result: Result, folded: BoolArray) -> bool:
+    """Return whether events of a result are on folded threads. `folded`: mask by place."""
+    places = np.flatnonzero(folded)
+    return any(run.facts.has_events_on(places) for run in result.runs)
 
-    Expects no unended intervals, and the limits of the trace, and the first and last time of the events on each place,
-    to be known. Leaves the records of these results on the common clock, and the states that the events ask for.
-    """
 
-    changes = [
-        (result, report.clock, folded >= 0)
-        for report, folded in zip(reports, tree.folded, strict=True)
-        for result in report.results.values()
-        if any(run.facts.has_events_on(np.flatnonzero(folded >= 0)) for run in result.runs)
-    ]
-    change_records(changes, lambda result, folded: result.drop_places(folded, ON_FOLDED_THREAD), store, engine)
+def take_folded(result: Result, folded: BoolArray) -> Result:
+    """Move the records on folded threads to a result of their own; return it. `folded`: mask by place."""
+    taken = Result()
+    for i, records in enumerate(result.records):
+        is_folded = folded[records.place]
+        result.records[i] = records.take(np.flatnonzero(~is_folded))
+        taken.records.append(records.take(np.flatnonzero(is_folded)))
+    return taken
+
+
+def drop_folded(result: Result, taken: Result) -> None:
+    """Count the events of `taken` as dropped: those that it still holds are on folded threads."""
+    for reason, count in taken.dropped.items():
+        result.drop(reason, count)
+    result.drop(ON_FOLDED_THREAD, taken.written)

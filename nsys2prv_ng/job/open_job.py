@@ -17,7 +17,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.job.accounts import SkippedReport
-from nsys2prv_ng.job.folding import drop_folded_events
 from nsys2prv_ng.job.idle_ends import cut_idle_ends
 from nsys2prv_ng.job.join import join_sources, store_joined
 from nsys2prv_ng.job.one_job import refuse_several_jobs
@@ -186,8 +185,7 @@ def _place_reports(
         selection = replace(selection, skips_warmup=False)
     zero = limits.first
     windows = choose_windows(reports, whole, selection, steps, limits)
-    rewrite_records(reports, selection, windows, store, engine)
-    drop_folded_events(reports, whole, store, engine)
+    rewrite_records(reports, whole, selection, windows, store, engine)
     if windows:
         limits = Limits(max(limits.first, windows[0][0]), min(limits.last, windows[-1][1]))
 

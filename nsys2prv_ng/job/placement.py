@@ -18,6 +18,7 @@ from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets,
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.job.folding import ON_FOLDED_THREAD, drop_folded, has_folded_events, take_folded
 from nsys2prv_ng.job.join import JoinPart
 from nsys2prv_ng.job.read_reports import ReadReport, ReportRecords
 from nsys2prv_ng.job.selection import Selection, cut_result, drop_short, find_windows
@@ -207,6 +208,7 @@ def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tupl
 
 def rewrite_records(
     reports: Sequence[ReportRecords],
+    tree: ObjectTree,
     selection: Selection,
     windows: Sequence[tuple[int, int]],
     store: Store,
@@ -214,24 +216,36 @@ def rewrite_records(
 ) -> None:
     """Change the records that cannot be changed one by one as they are written.
 
-    It puts them on a clock that drifts, drops what is too short for the user, and cuts them to the windows. Expects no
-    unended intervals, and the limits, and the first and last time of the events on each place, to be known: the trace
-    begins, ends and has states as if what is too short were there. Raises UsageError if no record is left.
+    It puts them on a clock that drifts, drops what is too short for the user, cuts them to the windows, and then drops
+    the events of folded threads. Expects no unended intervals, and the limits, and the first and last time of the
+    events on each place, to be known: the trace begins, ends and has states as if what is dropped here were there.
+    Raises UsageError if no record is left, unless there were some on folded threads.
     """
 
-    def rewrite(result: Result, name: str) -> None:
-        if name in selection.shortest:
-            drop_short(result, selection.shortest[name])
-        if windows:
-            cut_result(result, windows)
+    def rewrite(result: Result, known: tuple[str, BoolArray | None]) -> None:
+        name, folded = known
+        # On their own, as a window may cut an event into pieces, of which nobody knows which event they are of.
+        taken = None if folded is None else take_folded(result, folded)
+        for part in (result, taken):
+            if part is not None and name in selection.shortest:
+                drop_short(part, selection.shortest[name])
+            if part is not None and windows:
+                cut_result(part, windows)
+        if taken is not None:
+            drop_folded(result, taken)
 
     changes = [
-        (result, report.clock, name)
-        for report in reports
+        (result, report.clock, (name, folded if is_folded else None))
+        for report, folded in zip(reports, (threads >= 0 for threads in tree.folded), strict=True)
         for name, result in report.results.items()
-        if report.clock.drift or windows or name in selection.shortest
+        if (is_folded := has_folded_events(result, folded))
+        or report.clock.drift
+        or windows
+        or name in selection.shortest
     ]
     change_records(changes, rewrite, store, engine)
+    if any(ON_FOLDED_THREAD in result.dropped for report in reports for result in report.results.values()):
+        return
     if not any(report.limits() for report in reports):
         remedy = "a longer or another one" if windows else "shorter intervals"
         where = "in the chosen time" if windows else "left in the trace"

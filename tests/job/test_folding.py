@@ -206,3 +206,20 @@ def test_capture_ranges_of_one_process(tmp_path: Path) -> None:
     assert (account.written, account.dropped) == (2, {"on a folded thread": 4})
     states = trace.states[trace.states["row"] == 2]
     assert states["begin"].min() == 9_000 and states["end"].max() == 10_059_000
+
+
+def test_calls_in_several_windows_are_counted_once(tmp_path: Path) -> None:
+    """Each ends on the idle threads in the second of two windows, and begins in the first, or before both."""
+    capture = Capture()
+    capture.call("cudaFree", 1_000, 2_000)
+    for begin in (100_000, 300_000):
+        capture.range("shown", begin, begin + 100_000)
+    for thread in (1, 2, 3):
+        capture.system_call("poll", 150_000, 350_000, thread)
+        capture.system_call("read", 210_000, 290_000, thread)
+    capture.system_call("poll", 50_000, 350_000, 4)
+    report = capture.write(tmp_path / "x.sqlite")
+    _, result = translate_into(tmp_path / "folded", [report], fold_threads=True, nvtx_range="shown")
+    account = next(account for account in result.sources if account.name == "os_runtime")
+    assert (account.read, account.written) == (7, 0)
+    assert account.dropped == {"outside the chosen time": 3, "on a folded thread": 4}
