@@ -12,7 +12,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, GRAPH, locate
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -88,7 +88,7 @@ def _add_creations(reader: ReportReader, result: Result, columns: Columns) -> No
     """Add a point for each row of a table of created graphs or nodes."""
     result.read += columns.rows
     no_thread = columns["globalTid"] == NULL
-    no_time = ~no_thread & (columns["start"] == NULL)
+    no_time = ~no_thread & lacks_time(columns["start"])
     result.drop(NO_THREAD, int(no_thread.sum()))
     result.drop(NO_TIME, int(no_time.sum()))
     rows = np.flatnonzero(~no_thread & ~no_time)

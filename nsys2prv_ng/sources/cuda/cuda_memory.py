@@ -21,7 +21,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
 from nsys2prv_ng.sources.cuda import cuda_contexts as contexts
 from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import NO_BYTES, NO_PROCESS, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -84,7 +84,7 @@ def _select_sound_events(result: Result, columns: Columns, size: IntArray) -> In
     is_sound = np.ones(columns.rows, np.bool_)
     for reason, mask in (
         (NO_PROCESS, columns["globalPid"] == NULL),
-        (NO_TIME, columns["start"] == NULL),
+        (NO_TIME, lacks_time(columns["start"])),
         ("neither allocation nor free", ~np.isin(columns["memoryOperationType"], (_ALLOCATION, _FREE))),
         (NO_BYTES, size == NULL),
     ):

@@ -14,6 +14,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources.shared.reasons import lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -30,7 +31,7 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     tag, context, time, gpu, pid = (columns[name] for name in ("tag", "contextId", "timestamp", "gpuId", "globalPid"))
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
-    unknown = is_limit & ((context == NULL) | (time == NULL) | (gpu == NULL))
+    unknown = is_limit & ((context == NULL) | lacks_time(time) | (gpu == NULL))
     result.drop("no context, GPU or time", int(unknown.sum()))
     result.drop("a step of the switch itself", int((~is_limit).sum()))
     rows = np.flatnonzero(is_limit & ~unknown)

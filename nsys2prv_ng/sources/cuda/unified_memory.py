@@ -15,7 +15,7 @@ from nsys2prv_ng.paraver.value_tables import ACCESSES
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times
+from nsys2prv_ng.sources.shared.reasons import NO_PROCESS, NO_TIME, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import EventRows, Source
@@ -69,7 +69,7 @@ def _add_cpu_faults(reader: ReportReader, result: Result) -> None:
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
     no_process = pid == NULL
-    rows = result.drop_rows({NO_PROCESS: no_process, NO_TIME: (begin == NULL) & ~no_process})
+    rows = result.drop_rows({NO_PROCESS: no_process, NO_TIME: lacks_time(begin) & ~no_process})
     if not rows.size:
         return
     process = get_process(pid[rows])

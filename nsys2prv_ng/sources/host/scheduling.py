@@ -16,7 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import NO_THREAD, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import NO_END, Result
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Source
@@ -46,7 +46,7 @@ def read(reader: ReportReader) -> Result:
     is_sound = np.ones(columns.rows, np.bool_)
     for reason, mask in (
         (NO_THREAD, thread == NULL),
-        (NO_TIME, time == NULL),
+        (NO_TIME, lacks_time(time)),
         ("no core", (core < 0) | (core >= MAX_TYPE)),
         ("neither in nor out", is_in == NULL),
     ):

@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, TABLE, WARNING, join_text
-from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE
+from nsys2prv_ng.sources.shared.reasons import NO_TIME, OUTSIDE_TRACE, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
@@ -66,7 +66,7 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     for part, messages in shared:
         result.read += messages.time.size
         row = part.rows[messages.place]
-        known = messages.time != NULL
+        known = ~lacks_time(messages.time)
         result.drop(NO_TIME, int((~known).sum()))
         time = part.clock(messages.time[known])
         value = np.array([values[label].number for label in messages.labels], np.int64)[messages.label[known]]

@@ -24,7 +24,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, make_block
@@ -112,7 +112,8 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     columns = reader.columns(CONGESTION.name)
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
-    no_time, no_switch = time == NULL, (device == NULL) & (time != NULL)
+    no_time = lacks_time(time)
+    no_switch = (device == NULL) & ~no_time
     result.drop(NO_TIME, int(no_time.sum()))
     result.drop(NO_DEVICE, int(no_switch.sum()))
     rows = np.flatnonzero(~no_time & ~no_switch)

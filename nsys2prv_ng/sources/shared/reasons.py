@@ -25,14 +25,22 @@ NOT_SELECTED = "outside the selected ranks and GPUs"
 """On a row that the user did not select."""
 
 
+_FAR = FARTHEST - 2 * LONGEST_TRACE_NS
+"""Times (ns) beyond it, and before its negative, are damage: they could overflow on another clock."""
+
+
+def lacks_time(time: IntArray) -> BoolArray:
+    """Return a mask of the n points that cannot be shown: they have no time (ns), or one that is damage."""
+    return (time > _FAR) | (time < -_FAR)  # as NULL is
+
+
 def find_unsound_times(begin: IntArray, end: IntArray) -> dict[str, BoolArray]:
     """Return masks of the n intervals that cannot be shown, by reason; the masks do not overlap. Times are in ns."""
     null = (begin == NULL) | (end == NULL)
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
-    # Compared so that nothing overflows, here or where they are put on another clock: such times are damage.
-    far = FARTHEST - 2 * LONGEST_TRACE_NS
-    endless = ~null & ((begin > far) | (begin < -far) | (end > np.minimum(begin, far) + LONGEST_TRACE_NS))
+    # Compared so that nothing overflows.
+    endless = ~null & (lacks_time(begin) | (end > np.minimum(begin, _FAR) + LONGEST_TRACE_NS))
     return {
         "longer than Paraver can show": endless & ~backward,
         "no start or end": null,

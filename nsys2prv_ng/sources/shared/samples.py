@@ -18,7 +18,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Int32Array, Records, pack_tie
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.result import Result
 
@@ -153,7 +153,7 @@ def select_sound(
     `what`: name of the values, for the warnings that list dropped ones; `is_real`: mask of the metrics whose values
     `scale_values` returned.
     """
-    has_no_time = samples.time == NULL
+    has_no_time = lacks_time(samples.time)
     has_no_device = ~has_no_time & (samples.device < 0)
     result.drop(NO_TIME, int(has_no_time.sum()))
     result.drop(no_device, int(has_no_device.sum()))
