@@ -202,6 +202,7 @@ def test_rows_that_cannot_be_shown(tmp_path: Path) -> None:
     rows = [
         _event(20, 1, 8, process=None),
         _event(None, 2, 8),
+        _event(2**63 - 1, 2, 8),
         _event(30, 3, 8, 7),
         _event(30, 3, 8, None),
         _event(40, 4, None),
@@ -214,7 +215,7 @@ def test_rows_that_cannot_be_shown(tmp_path: Path) -> None:
     )
     assert get_account(summary, "cuda_memory").dropped == {
         "no process": 1,
-        "no time": 1,
+        "no time": 2,
         "neither allocation nor free": 2,
         "no number of bytes": 2,
     }

@@ -42,6 +42,7 @@ def test_turns(tmp_path: Path) -> None:
         (END, 1, 14, PROCESS, 1),
         (BEGIN, 4, 60, None, 0),  # lasts
         (BEGIN, 5, 52, PROCESS, None),
+        (BEGIN, 5, 2**63 - 1, PROCESS, 0),
     )
     processes = (("globalPid", "name"), [(PROCESS, "/usr/bin/train"), (OTHER, "other")])
     tables = {"GPU_CONTEXT_SWITCH_EVENTS": (COLUMNS, table), "PROCESSES": processes}
@@ -75,13 +76,13 @@ def test_turns(tmp_path: Path) -> None:
         ("Metrics GPU1", 12, 14, "train (77), context 1"),
     ]
     account = get_account(summary, "gpu_contexts")
-    assert (account.read, account.written, account.closed_at_end) == (10, 5, 1)
+    assert (account.read, account.written, account.closed_at_end) == (11, 5, 1)
     assert account.dropped == {
         "a step of the switch itself": 1,
         "start of a turn without its end": 1,
         "end of a turn without its start": 1,
         "partly overlaps another turn on its GPU": 1,
-        "no context, GPU or time": 1,
+        "no context, GPU or time": 2,
     }
 
 

@@ -52,6 +52,7 @@ def test_faults(tmp_path: Path) -> None:
                 (70, PROCESS, 1, None, None),
                 (80, None, 1, 0, 1),
                 (None, PROCESS, 1, 0, 1),
+                (2**63 - 1, PROCESS, 1, 0, 1),
             ],
         ),
         # The process calls GPU 3 its device 0.
@@ -73,8 +74,8 @@ def test_faults(tmp_path: Path) -> None:
         (70, "process 77", {FUNCTION: "(no name)", CPU_ADDRESS: 1}),
     ]
     account = get_account(summary, "unified_memory")
-    assert (account.read, account.written) == (9, 5)
-    assert account.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 1}
+    assert (account.read, account.written) == (10, 5)
+    assert account.dropped == {"no start or end": 1, "no process or device": 1, "no process": 1, "no time": 2}
 
 
 @pytest.mark.slow

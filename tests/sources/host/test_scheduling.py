@@ -102,6 +102,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
         (600, 1, 0, main),
         (700, 11, 1, main),  # on until the end
         (None, 1, 1, main),
+        (2**63 - 1, 1, 1, main),
         (800, None, 1, main),
         (800, -1, 1, main),
         (800, 2**31 - 1, 1, main),  # Paraver labels no value above
@@ -115,7 +116,7 @@ def test_switches_that_have_no_partner(tmp_path: Path) -> None:
     scheduling = get_account(summary, "scheduling")
     assert scheduling.dropped == {
         "no thread": 1,
-        "no time": 1,
+        "no time": 2,
         "no core": 3,
         "neither in nor out": 1,
         "no start (taken off a core without having been put on one)": 2,

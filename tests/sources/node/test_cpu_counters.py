@@ -96,8 +96,20 @@ def test_components_have_names(tmp_path: Path) -> None:
 def test_counters_of_the_pmu(tmp_path: Path) -> None:
     """An event of a core has several values, found by an id."""
     tables: dict[str, Rows] = {
-        "PMU_EVENTS": (PMU, [(10, 20, 1, 0, 100), (10, 20, 1, 1, 101), (20, 30, 1, 0, 102), (30, 40, 1, 0, None)]),
-        "PMU_EVENT_COUNTERS": (PMU_VALUES, [(100, 0, 5), (100, 1, 6), (101, 1, 7), (999, 0, 1), (None, 0, 1)]),
+        "PMU_EVENTS": (
+            PMU,
+            [
+                (10, 20, 1, 0, 100),
+                (10, 20, 1, 1, 101),
+                (20, 30, 1, 0, 102),
+                (30, 40, 1, 0, None),
+                (2**63 - 1, 0, 1, 0, 103),
+            ],
+        ),
+        "PMU_EVENT_COUNTERS": (
+            PMU_VALUES,
+            [(100, 0, 5), (100, 1, 6), (101, 1, 7), (103, 0, 1), (999, 0, 1), (None, 0, 1)],
+        ),
         "PMU_EVENT_REQUESTS": (PMU_NAMES, [(0, 17, 1, 1, "cpu-cycles"), (1, 18, 1, 1, None)]),
     }
     trace, summary = translate_reports([export(tmp_path / "a.sqlite", [], tables)], tmp_path / "x.prv", NAME)
@@ -107,7 +119,7 @@ def test_counters_of_the_pmu(tmp_path: Path) -> None:
     ]
     told = get_account(summary, NAME)
     # The values of no event have neither time nor core: they are one sample.
-    assert (told.read, told.dropped) == (5, {"no values": 2, "no time": 1})
+    assert (told.read, told.dropped) == (6, {"no values": 2, "no time": 2})
 
 
 def test_metrics_of_the_system_on_chip(tmp_path: Path) -> None:

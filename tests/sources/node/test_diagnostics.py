@@ -54,6 +54,7 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
         (99, TARGET, WARNING, "f"),
         (201, TARGET, WARNING, "g"),
         (None, TARGET, WARNING, "h"),
+        (2**63 - 1, TARGET, WARNING, "h"),
     )
     report = export(tmp_path / "a.sqlite", ["cudaFree"], told)
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_api,diagnostics")
@@ -68,10 +69,10 @@ def test_messages_of_the_time_of_the_trace(tmp_path: Path) -> None:
     # The trace is what it is without them, but for their row.
     assert (summary.start_utc_ns, summary.duration_ns) == (UTC + 100, 100) == (alone.start_utc_ns, alone.duration_ns)
     assert trace.names["TASK"] == [*without.names["TASK"], "host"]
-    assert get_account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 1}
-    assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (7, 2, 1)
-    assert summary.to_dict()["messages"] == {"warnings": 7, "errors": 2, "reports": 1, "lost": 2}
-    assert "nsys gave 7 warnings and 2 errors in 1 report; 2 report lost data" in summary.text()
+    assert get_account(summary, "diagnostics").dropped == {"outside the time of the trace": 3, "no time": 2}
+    assert (summary.messages.warnings, summary.messages.errors, summary.messages.reports) == (8, 2, 1)
+    assert summary.to_dict()["messages"] == {"warnings": 8, "errors": 2, "reports": 1, "lost": 2}
+    assert "nsys gave 8 warnings and 2 errors in 1 report; 2 report lost data" in summary.text()
 
 
 def test_information_makes_no_row(tmp_path: Path) -> None:

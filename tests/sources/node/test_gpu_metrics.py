@@ -238,6 +238,7 @@ def test_missing_values_times_and_names(tmp_path: Path) -> None:
         (150, None, GPU_TYPE, 7, 8),
         (200, 200, GPU_TYPE, 1, None),
         (None, None, GPU_TYPE, 0, 1),
+        (300, 2**63 - 1, GPU_TYPE, 0, 1),
         (300, 300, None, 0, 1),
         (400, 400, GPU_TYPE, None, 1),
         (500, 500, GPU_TYPE, 1, "text"),
@@ -252,7 +253,7 @@ def test_missing_values_times_and_names(tmp_path: Path) -> None:
         ("Metrics GPU0", 500, {"A [%]": 1 << 40}),
     ]
     told = get_account(summary, "gpu_metrics")
-    assert (told.read, told.dropped) == (8, {"no time": 1, "no GPU": 1, "no value": 3})
+    assert (told.read, told.dropped) == (9, {"no time": 2, "no GPU": 1, "no value": 3})
     assert summary.reports[0].warnings == ["4 values of GPU metrics are NULL and dropped"]
 
 
