@@ -9,15 +9,13 @@ import numpy as np
 from nsys2prv_ng.analysis.gpu_activity import list_runs
 from nsys2prv_ng.analysis.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits import Waits
-from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.records.columns import Records, count_events
-from nsys2prv_ng.records.runs import Run, load_records, store_records
+from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.translation.overview_budget import LineSizes
-from nsys2prv_ng.translation.step_records import STEPS
+from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps, store_steps
 from nsys2prv_ng.translation.wait_records import WAITS, make_waiting, select_shown
 
 
@@ -56,23 +54,21 @@ class FirstSteps(NamedTuple):
 
 def choose_steps(job: Job, sizes: LineSizes, budget: int) -> FirstSteps:
     """Return the steps of all rows, or of the first rows, whose steps take at most `budget` bytes."""
-    runs = list_runs(job, STEPS)
-    parts = [load_records(run, job.store) for run in runs]
     lines = np.zeros(job.tree.model.row_count, np.int64)
-    for records in parts:
-        lines += np.bincount(records.place, minlength=lines.size)
+    for run in list_runs(job, STEPS):
+        lines += np.bincount(load_records(run, job.store).place, minlength=lines.size)
     with_steps = np.flatnonzero(lines)
     fits = np.cumsum(lines[with_steps]) * sizes.count_event(_DIGITS) <= budget
     kept = with_steps[fits]
-    if kept.size < with_steps.size:
-        parts = [_take_rows(records, kept) for records in parts]
-        runs = [run for records in parts for run in store_records(records, job.store, on_common_clock=True)]
-    return FirstSteps(runs, sum(map(count_events, parts)), kept.size, with_steps.size)
+    whole = [joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts]
+    if job.steps is not None and kept.size < with_steps.size:
+        # Made again, as windows may cut a step into pieces, of which nobody knows which step they are of.
+        steps = list_steps(job, job.steps)
+        is_kept = np.isin(steps.row, kept)
+        whole = [store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]]
+    runs = [run for result in whole for run in result.runs]
+    return FirstSteps(runs, sum(result.written for result in whole), kept.size, with_steps.size)
 
 
 _DIGITS = 10
 """Most digits of the value of a step."""
-
-
-def _take_rows(records: Records, rows: IntArray) -> Records:
-    return records.take(np.flatnonzero(np.isin(records.place, rows)))

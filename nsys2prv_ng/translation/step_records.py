@@ -6,6 +6,7 @@ These are the windows in which `summary` measures each step: histograms of Parav
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,23 +27,42 @@ STEPS = "steps"
 
 def derive_steps(job: Job, labels: Labels) -> JoinResult:
     """Make and store the records of the steps of a job, if there are some, and declare their type in `labels`."""
-    joined = JoinResult()
     steps = job.steps
     if steps is None or not job.finds_waits:
-        return joined
+        return JoinResult()
+    joined = store_steps(job, list_steps(job, steps))
+    if joined.accounts[STEPS].written:
+        texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
+        labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
+    return joined
+
+
+class StepsOnRows(NamedTuple):
+    """n steps on rows of the trace, in no order, whatever time was chosen: row, begin and end (ns), value."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    value: IntArray
+
+
+def list_steps(job: Job, steps: Steps) -> StepsOnRows:
+    """Return the steps of a job on main threads and on GPUs."""
     values = _number_values(steps)
     rows = np.append(job.new_row, -1)[steps.row]
     on_threads = np.flatnonzero(rows >= 0)
     parts = [(rows[on_threads], *(column[on_threads] for column in (steps.begin, steps.end, values[steps.step])))]
     parts += _list_on_gpus(job, steps, values)
-    row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    pair = Pair(STEP.number, value)
-    records = [make_intervals(row, begin, end, [pair], [STEP.number])]
-    joined.accounts[STEPS] = Result(read=row.size, records=records)
+    return StepsOnRows(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def store_steps(job: Job, steps: StepsOnRows) -> JoinResult:
+    """Store the records of steps, cut to the chosen time."""
+    joined = JoinResult()
+    pair = Pair(STEP.number, steps.value)
+    records = [make_intervals(steps.row, steps.begin, steps.end, [pair], [STEP.number])]
+    joined.accounts[STEPS] = Result(read=steps.row.size, records=records)
     store_derived(joined, job)
-    if joined.accounts[STEPS].written:
-        texts = zip(values.tolist(), steps.number.tolist(), strict=True)
-        labels.declare(replace(STEP, values={value: f"{steps.name} {number}" for value, number in texts}))
     return joined
 
 

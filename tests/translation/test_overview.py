@@ -348,6 +348,21 @@ def test_more_steps_than_fit(tmp_path: Path) -> None:
     assert f"steps of the first {len(kept)} of {every['row'].nunique()} rows are shown" in result.text()
 
 
+@pytest.mark.parametrize(("most", "rows"), [(100_000_000, 2), (18_000, 1)])
+def test_steps_in_several_windows_are_counted_once(tmp_path: Path, most: int, rows: int) -> None:
+    """A step lasts from the first to the last of the ranges within it, with time between them that is not shown."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overview_budget, "MOST_BYTES", most)
+        options = {"sources": ["nvtx"], "nvtx_range": "co*"}
+        trace, result = translate_into(tmp_path / "small", MPI_4[:2], overview_trace=True, **options)
+    found = pair_intervals(trace, STEP)
+    assert found["row"].nunique() == rows and len(found) > rows * 8  # in pieces
+    account = next(account for account in result.sources if account.name == "steps")
+    dropped = {"more steps than an overview takes": (2 - rows) * 8}
+    assert (account.read, account.written) == (16, rows * 8)
+    assert account.dropped == {reason: count for reason, count in dropped.items() if count}
+
+
 def test_nothing_to_show(tmp_path: Path) -> None:
     """Samples alone have neither states nor counters: no trace is written."""
     with pytest.raises(TranslationError, match="overview of these reports is empty"):
