@@ -101,7 +101,7 @@ def test_a_folder_takes_reports_that_are_read_alike(tmp_path):
 def test_options_of_what_was_read_are_refused(tmp_path):
     nsys2prv_ng.shard(GRAPH, tmp_path / "parts", sources=["kernels"])
     for name, value in {"sources": ["nvtx"], "osrt_min": 0, "derived": False, "stack_depth": 3}.items():
-        with pytest.raises(UsageError, match=f"^{name}.*shard has this option"):
+        with pytest.raises(UsageError, match=f"^{name}.*give that command this option"):
             nsys2prv_ng.translate(tmp_path / "parts", tmp_path / "a.prv", **{name: value})
 
 
