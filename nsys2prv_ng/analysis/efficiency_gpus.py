@@ -43,7 +43,6 @@ from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.sources.cuda import device_activity
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
@@ -135,7 +134,6 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
     Of kernels that run at a time, that counts which began first, of several the longest. Graphs as a whole are among
     them if no NCCL can be in them.
     """
-    hides_nccl = may_hide_nccl(report.metadata for report in job.reports)
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
         report = job.reports[index]
@@ -143,7 +141,7 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
         of_kernels = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
         kernel_class = events.get_values(types.KERNEL_CLASS)[of_kernels] - 1
         graphs = load_opened_events(report, "cuda_graphs", job.store)
-        of_graphs = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not hides_nccl))
+        of_graphs = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
         is_graph = np.full(of_graphs.size, KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for own, lines, kind in ((events, of_kernels, kernel_class), (graphs, of_graphs, is_graph)):
             row = devices.rows_of_reports[index][own.place[lines]]

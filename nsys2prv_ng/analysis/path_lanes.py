@@ -24,7 +24,6 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Place, Stream, Thread
 from nsys2prv_ng.operations.parts import OTHER, TO_ROOT
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.report.graph_tracing import may_hide_nccl
 from nsys2prv_ng.report.metadata import PID_MASK
 
 
@@ -109,8 +108,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
 
 def _name_kinds(job: Job, kind: IntArray) -> IntArray:
     """Return the kinds of operations: graphs as a whole compute if no NCCL can be in them."""
-    hides_nccl = may_hide_nccl(report.metadata for report in job.reports)
-    return kind if hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
+    return kind if job.hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
 
 
 def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:

@@ -44,7 +44,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import describe_lost_data
-from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
+from nsys2prv_ng.report.graph_tracing import may_hide_nccl, warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
@@ -111,6 +111,11 @@ class Job:
         shown = np.flatnonzero(self.new_row >= 0)
         tasks[self.whole.task_of_row[shown]] = self.tree.task_of_row[self.new_row[shown]]
         return tasks
+
+    @cached_property
+    def hides_nccl(self) -> bool:
+        """Whether kernels of NCCL may be in CUDA graphs that were traced as a whole."""
+        return may_hide_nccl(report.metadata for report in self.reports)
 
     @property
     def start_utc(self) -> int:

@@ -47,13 +47,13 @@ def read_exported_times(database: Database, utc_of_start: int | None, settings: 
     start, `utc_of_start`. `settings`: what the export records of itself.
     """
     shift = settings.get("EXPORT_PARAM_TIME_SHIFT", settings.get("EXPORT_CONFIG_TIME_SHIFT", ""))
-    shifted_by = (parse_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
+    shifted_by = (read_time(int(shift)) or 0) if re.fullmatch(r"-?[0-9]{1,19}", shift) else 0
     if is_normalised(settings):
         version = parse_schema_version(settings.get("EXPORT_SCHEMA_VERSION", ""))
         may_be_virtual = version is None or version >= FIRST_WITH_VCLOCK
         start = None if utc_of_start is None else utc_of_start + shifted_by
         return ExportedTimes(-shifted_by, _find_clock(database, start) if may_be_virtual else SYSTEM)
-    return ExportedTimes(None if utc_of_start is None else parse_time(utc_of_start - shifted_by), SYSTEM)
+    return ExportedTimes(None if utc_of_start is None else read_time(utc_of_start - shifted_by), SYSTEM)
 
 
 def is_normalised(settings: Mapping[str, str | None]) -> bool:
@@ -71,7 +71,7 @@ def _find_clock(database: Database, start: int | None) -> str:
         return VCLOCK
     columns = database.read_objects(DIAGNOSTICS, ["timestamp", "timestampType", "text"])
     messages = zip(columns["timestamp"], columns["timestampType"], columns["text"], strict=True)
-    started = [parse_time(time) for time, kind, text in messages if text == _STARTED and kind in (_ON_TARGET, None)]
+    started = [read_time(time) for time, kind, text in messages if text == _STARTED and kind in (_ON_TARGET, None)]
     return SYSTEM if started == [start] and start is not None else NORMALISED
 
 
@@ -87,13 +87,13 @@ def names_vclock(database: Database) -> bool:
     return any(_NAME.search(text) for texts in (options, messages) for text in texts)
 
 
-def parse_time(value: object) -> int | None:
+def read_time(value: object) -> int | None:
     """Return a time in ns; None for a value that cannot be one."""
-    time = parse_integer(value)
+    time = read_integer(value)
     return time if time is not None and abs(time) < FARTHEST else None
 
 
-def parse_integer(value: object) -> int | None:
+def read_integer(value: object) -> int | None:
     """Return a number as an integer; None for any other value, and for one beyond 64 bits."""
     is_integer = isinstance(value, int | float) and -(2**63) <= value < 2**63  # NaN is not
     return int(value) if is_integer else None  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Database
-from nsys2prv_ng.report.exported_times import SYSTEM, parse_integer, parse_time, read_exported_times
+from nsys2prv_ng.report.exported_times import SYSTEM, read_exported_times, read_integer, read_time
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, PayloadLayout
 from nsys2prv_ng.report.payload_tables import PayloadEvents, has_payload_tables, read_payload_tables
 from nsys2prv_ng.report.schema_version import check_schema_version
@@ -190,7 +190,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     system = database.read_objects("TARGET_INFO_SYSTEM_ENV", ["name", "value"])
     system_values = dict(zip(system["name"], system["value"], strict=True))
     start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc, system_clock = (parse_time(next(iter(column), None)) for column in start.values())
+    utc, system_clock = (read_time(next(iter(column), None)) for column in start.values())
 
     details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
@@ -201,7 +201,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max((parse_time(duration) or 0 for duration in details["duration"]), default=0),
+        duration=max((read_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
         processes=_read_process_names(database.read_objects("PROCESSES", ["globalPid", "name"])),
@@ -238,7 +238,7 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
 
 def _read_process_names(columns: dict[str, list[Any]]) -> dict[int, str]:
     pairs = zip(columns["globalPid"], columns["name"], strict=True)
-    return {int(pid) >> 24: str(name) for pid, name in pairs if parse_integer(pid) is not None and name}
+    return {int(pid) >> 24: str(name) for pid, name in pairs if read_integer(pid) is not None and name}
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
@@ -247,7 +247,7 @@ def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
     threads = dict(zip(tids, strings(np.array(name_ids, np.int64)), strict=True))
     given = database.read_objects("NVTX_EVENTS", ["globalTid", "text", "textId"], {"eventType": [_NVTX_THREAD_NAME]})
     for tid, text, text_id in zip(given["globalTid"], given["text"], given["textId"], strict=True):
-        known_tid, known_id = parse_integer(tid), parse_integer(text_id)
+        known_tid, known_id = read_integer(tid), read_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
         if name and known_tid is not None:
             threads[known_tid] = str(name)
@@ -282,7 +282,7 @@ def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[d
     """Return the fields of each call's payload that an export has as a table; empty for calls without one."""
     if not has_payload_tables(database):
         return [{} for _ in calls["eventId"]]
-    columns = (map(parse_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
+    columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
     event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
     index, payloads = read_payload_tables(database, PayloadEvents(event, tid >> 24, domain), (_RANKS, _RANK))
     return [payloads[i] or {} if i >= 0 else {} for i in index.tolist()]
@@ -313,7 +313,7 @@ def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, in
 
 def _read_gpus(database: Database) -> dict[int, Gpu]:
     rows = zip(*database.read_objects("TARGET_INFO_GPU", ["id", "name", "uuid", "busLocation"]).values(), strict=True)
-    known = ((parse_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
+    known = ((read_integer(i), name, uuid, bus) for i, name, uuid, bus in rows)
     return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in known if i is not None}
 
 
@@ -324,11 +324,11 @@ def _read_cuda_devices(database: Database) -> dict[tuple[int, int], int]:
 
 def _read_integers(database: Database, table: str, columns: list[str]) -> list[list[int]]:
     """Read the columns of a small table, of the rows in which all of them are integers."""
-    rows = (list(map(parse_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
+    rows = (list(map(read_integer, row)) for row in zip(*database.read_objects(table, columns).values(), strict=True))
     whole = [row for row in rows if None not in row]
     return [[row[i] for row in whole] for i in range(len(columns))]  # type: ignore[misc]
 
 
 def _is_whole(value: object) -> bool:
     """Return whether a value is a real number that equals an integer of 64 bits."""
-    return isinstance(value, float) and parse_integer(value) == value
+    return isinstance(value, float) and read_integer(value) == value

@@ -197,9 +197,10 @@ class TranslationResult:
             f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
-        if self.is_wide and self.gpu_time_ns is not None:
+        if self.gpu_time_ns is not None:
             begin, end = self.gpu_time_ns
-            lines.append(f"the GPUs work only in {format_window(begin, max(end, begin + 1))}")
+            only = "only " if self.is_wide else ""
+            lines.append(f"the GPUs work {only}in {format_window(begin, max(end, begin + 1))}")
         compressed = f" ({format_bytes(self.file_bytes)} compressed)" if self.output.endswith(".gz") else ""
         lines.append(
             f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"

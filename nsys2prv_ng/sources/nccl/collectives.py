@@ -67,11 +67,12 @@ def collect_evidence(
         tables.append(_collect_by_call(kernel, member, names, communicators, table, call[usable], at))
         counted[at] = True
     sizes = _find_call_sizes(kernel, table, only)
-    for name, chosen in (("stream", ~in_graph & ~usable.any()), ("graph stream", in_graph)):
+    kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
+    for name, chosen, are_of_graphs in kinds:
         at = _choose_by_sequence(kernel, sizes, chosen)
         if at.size:
             own = _collect_by_sequence(kernel, member, sizes, at, name)
-            tables.append(own._replace(in_graphs=chosen is in_graph))
+            tables.append(own._replace(in_graphs=are_of_graphs))
             counted[at] = True
     loose = np.flatnonzero(~counted & (kernel.place >= 0))
     if loose.size:
