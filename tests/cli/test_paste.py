@@ -94,6 +94,7 @@ VALUES: dict[str, Any] = {
     "memory": 1536 * 2**20 + 1,
     "tmp": "-t",
     "strict": True,
+    "several_jobs": True,
     "fold_threads": True,
     "dask": "tcp://node 1:8786",
     "sources": ("kernels", "nvtx", "gpu_metrics"),

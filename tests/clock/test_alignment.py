@@ -143,7 +143,7 @@ def test_the_table_for_a_terminal() -> None:
     assert rows[0].endswith("reference") and rows[1].endswith("offset and drift") and rows[2].endswith("utc")
     assert f"{alignment.nodes[1].offset_us:,.1f}" in rows[1] and f"{alignment.nodes[1].drift_ppm:.2f}" in rows[1]
     before, after = alignment.before, alignment.after
-    assert last.startswith(f"{after.broken} of {after.checked} ") and f" ({before.broken} by UTC" in last
+    assert last.startswith(f"{after.broken} of {after.checked} ") and f" ({before.broken} without correction)" in last
 
 
 def test_the_table_of_clocks_that_were_not_compared() -> None:
