@@ -139,12 +139,12 @@ def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
 
 settings.register_profile("default", settings.get_profile("default"), print_blob=True)
 settings.register_profile("dev", max_examples=25, print_blob=True)
-settings.register_profile("ci", derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=60, derandomize=True, print_blob=True)
 # Tests scale their number of examples by that of the profile (tests.examples).
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--damage", type=int, default=200, help="number of damaged reports to translate")
+    parser.addoption("--damage", type=int, default=80, help="number of damaged reports to translate")
     parser.addoption("--damage-from", type=int, default=0, metavar="SEED", help="seed of the first of them")
 
 
