@@ -277,8 +277,7 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
         if 0 < length < LONGEST_TRACE_NS:
             limits += [report.clock.at(begin), report.clock.at(begin + length)]
         for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
-            low, high = run.facts.first, run.facts.last
-            limits += [low, high] if run.on_common_clock else [report.clock.at(low), report.clock.at(high)]
+            limits += report.find_limits(run)
         is_chosen = any(
             row >= 0 and isinstance(place, Thread | Stream)  # not a GPU whose metrics it has for another report
             for place, row in zip(report.places.all, rows.tolist(), strict=True)

@@ -198,7 +198,7 @@ class _SampledReport(NamedTuple):
 def _find_sampled(job: Job, index: int) -> _SampledReport:
     report = job.reports[index]
     runs = report.results[SOURCE.name].runs if SOURCE.name in report.results else []
-    first = [run.facts.first if run.on_common_clock else report.clock.at(run.facts.first) for run in runs]
+    first = [report.find_limits(run)[0] for run in runs]
     rows = [job.tree.rows[index][np.flatnonzero(run.facts.place_first <= run.facts.place_last)] for run in runs]
     row = np.unique(np.concatenate([np.zeros(0, np.int64), *rows]))
     return _SampledReport(index, min(first, default=0), row[row >= 0])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_ranges
+from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
@@ -48,35 +48,33 @@ _HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait"
 def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -> HostActivity:
     """Return what some threads (places) were in.
 
-    Libraries launch from threads of their own, as PyTorch does in backward passes, which have no ranges of the program.
-    Where a thread is in no range, the range of the main thread of its process counts. Where a thread waits for another
-    one, the call of the main thread counts.
+    Ranges are those of `load_thread_ranges`. Where a thread waits for another one, the call of the main thread of its
+    process counts.
     """
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
-    ranges = load_ranges(report, needed, store)
+    ranges = load_thread_ranges(report, threads, store)
     calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
     hands_over = np.isin(np.array([*calls.names, ""]), _HANDS_OVER)
     activities = {}
     for thread in np.unique(threads).tolist():
         main = main_threads.get(thread, thread)
-        steps = [layer.get_steps(place) for layer in (ranges, calls) for place in (thread, main)]
+        steps = [ranges.steps[thread], calls.get_steps(thread), calls.get_steps(main)]
         activities[thread] = _join_steps(steps, hands_over)
     return HostActivity(activities, ranges.names, calls.names)
 
 
 def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadActivity:
-    """Return one step function of four: range and main thread's range, call and main thread's call.
+    """Return one step function of three: range, call and main thread's call.
 
     Before the first step of all, the thread is in neither a range nor a call. `hands_over`: by index of a call, with
     one more for none.
     """
-    time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # four sorted runs
+    time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # three sorted runs
     time = time[np.append(True, time[1:] != time[:-1])]
-    own_range, main_range, own_call, main_call = (
+    in_range, own_call, main_call = (
         np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
     )
-    in_range = np.where(own_range == NOTHING, main_range, own_range)
     in_call = np.where(hands_over[own_call], main_call, own_call)
     pair, distinct = find_distinct_rows(in_range, in_call)
     range_of_pair, call_of_pair = np.array(distinct, np.int64).T

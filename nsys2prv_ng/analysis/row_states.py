@@ -60,8 +60,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
     else:
         for report in job.reports:
             for run in report.results["mpi"].runs if "mpi" in report.results else ():
-                own = run.facts.first, run.facts.last
-                limits += own if run.on_common_clock else map(report.clock.at, own)
+                limits += report.find_limits(run)
     return (min(limits), max(limits)) if limits else (job.first, job.last)
 
 

@@ -97,24 +97,15 @@ def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
     return total
 
 
+_ERRORS = ("offset_error", "drift_error", "bound", "own_error")
+
+
 def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
     """Return the corrections of all domains of the sets in a chain: that of the set after that within the set."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
-    names = (
-        "domains",
-        "offset",
-        "drift",
-        "offset_error",
-        "drift_error",
-        "bound",
-        "own_error",
-        "suggested",
-        "operations",
-    )
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in (*names, "median")
-    }
+    names = ("domains", "offset", "drift", *_ERRORS, "suggested", "operations", "median")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return replace(
         chain,
         **columns,
@@ -129,8 +120,7 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
 def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
     """Return the fit of the i-th set of a chain, relative to the reference of the chain and its middle of time."""
     one = slice(i, i + 1)
-    errors = ("offset_error", "drift_error", "bound", "own_error")
-    names = ("offset", "drift", *errors, "suggested", "operations", "median")
+    names = ("offset", "drift", *_ERRORS, "suggested", "operations", "median")
     own = {name: getattr(chain, name)[one] for name in (*names, "percentile_95")}
     if not isinstance(members, ClockFit):
         return replace(chain, domains=np.array([members], np.int64), **own)

@@ -15,11 +15,10 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.spill import change_records
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.records.clip import clip_ends
-from nsys2prv_ng.records.columns import select
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.host import cpu_samples
-from nsys2prv_ng.sources.shared.result import Result, Unended
+from nsys2prv_ng.sources.shared.result import Result
 
 _WORTH = 0.1
 """By which part of the other rows' time idle threads must outlast them, so that something is cut."""
@@ -55,18 +54,14 @@ def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
     used = places & (first <= last)
     times = [int(last[used].max())] if used.any() else []
     if samples := report.results.get(cpu_samples.SOURCE.name):  # a thread that is sampled runs, whatever it calls
-        for run in samples.runs:
-            times.append(run.facts.last if run.on_common_clock else report.clock.at(run.facts.last))
+        times += [report.find_limits(run)[1] for run in samples.runs]
     return max(times, default=None)
 
 
 def _ends_later(report: ReportRecords, result: Result, places: BoolArray, last: int) -> bool:
     """Return whether an event of a result ends after `last` (ns, common clock) on some of these places."""
-    for run in result.runs:
-        first_time, last_time = run.facts.place_first, run.facts.place_last
-        used = places[: first_time.size] & (first_time <= last_time)
-        ends = last_time[used]
-        if ends.size and int(ends.max() if run.on_common_clock else report.clock(ends).max()) > last:
+    for place, _, end in map(report.find_spans, result.runs):
+        if (places[place] & (end > last)).any():
             return True
     return any((places[own.place] & (report.clock(own.begin) > last)).any() for own in result.unended)
 
@@ -78,9 +73,4 @@ def _cut(result: Result, clock: ClockMap, places: BoolArray, last: int) -> None:
         result.records[i], shortened = clip_ends(records, places, last)
         result.cut += shortened
     result.drop(AFTER_ALL_ELSE, before - result.written)
-    for i, own in enumerate(result.unended):
-        kept = ~places[own.place] | (clock(own.begin) <= last)
-        result.closed -= int((~kept).sum())
-        result.drop(AFTER_ALL_ELSE, int((~kept).sum()))
-        result.unended[i] = Unended(own.place[kept], own.begin[kept], select(own.opening, kept), own.closing)
-    result.unended = [own for own in result.unended if own.place.size]
+    result.drop_unended(lambda own: places[own.place] & (clock(own.begin) > last), AFTER_ALL_ELSE)

@@ -199,10 +199,8 @@ def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tupl
         is_gpu = (rows >= 0) & (tree.gpu_of_row[rows] >= 0)
         read = (report.results[source] for source in GPU_OPERATIONS if source in report.results)
         for run in (run for result in read for run in result.runs):
-            first, last = run.facts.place_first, run.facts.place_last
-            own = is_gpu[: first.size] & (first <= last)
-            found = np.concatenate([first[own], last[own]])
-            times += (found if run.on_common_clock else report.clock(found)).tolist()
+            place, first, last = report.find_spans(run)
+            times += [*first[is_gpu[place]].tolist(), *last[is_gpu[place]].tolist()]
     return (min(times), max(times)) if times else None
 
 

@@ -91,10 +91,7 @@ class ReportRecords:
 
     def limits(self) -> tuple[int, int] | None:
         """Return the first and last time on the common clock (ns), unended intervals by their begin; None if empty."""
-        limits = []
-        for run in self.runs():
-            low, high = run.facts.first, run.facts.last
-            limits.append((low, high) if run.on_common_clock else (self.clock.at(low), self.clock.at(high)))
+        limits = [self.find_limits(run) for run in self.runs()]
         for result in self.results.values():
             limits += [(self.clock.at(int(u.begin.min())), self.clock.at(int(u.begin.max()))) for u in result.unended]
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
@@ -103,13 +100,20 @@ class ReportRecords:
         """Return first and last time (ns) of the events of each place (common clock); first > last if it has none."""
         first = np.full(len(self.places.all), np.iinfo(np.int64).max, np.int64)
         last = np.full(len(self.places.all), np.iinfo(np.int64).min, np.int64)
-        for run in self.runs():
-            place = np.flatnonzero(run.facts.place_first <= run.facts.place_last)
-            begin, end = run.facts.place_first[place], run.facts.place_last[place]
-            if not run.on_common_clock:
-                begin, end = self.clock(begin), self.clock(end)
+        for place, begin, end in map(self.find_spans, self.runs()):
             first[place], last[place] = np.minimum(first[place], begin), np.maximum(last[place], end)
         return first, last
+
+    def find_limits(self, run: Run) -> tuple[int, int]:
+        """Return the first and last time of a run on the common clock (ns)."""
+        low, high = run.facts.first, run.facts.last
+        return (low, high) if run.on_common_clock else (self.clock.at(low), self.clock.at(high))
+
+    def find_spans(self, run: Run) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the places that have events in a run, and the first and last time of these (ns, common clock)."""
+        place = np.flatnonzero(run.facts.place_first <= run.facts.place_last)
+        first, last = run.facts.place_first[place], run.facts.place_last[place]
+        return (place, first, last) if run.on_common_clock else (place, self.clock(first), self.clock(last))
 
     def account(self) -> ReportAccount:
         metadata = self.metadata

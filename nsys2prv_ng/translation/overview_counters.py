@@ -139,9 +139,12 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
         sum_activity(bits == IDLE),
     ]
     of_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
-    shares = [np.rint(part / length * 10_000) for part in (*ns, of_graphs)]
-    in_flight = np.rint(in_flight / length * 100)
-    values = np.stack([*shares[:-1], in_flight, shares[-1]], axis=2).astype(np.int64)
+
+    def find_share(part: IntArray) -> FloatArray:
+        return np.asarray(np.rint(part / length * 10_000))
+
+    columns_of_bins = [*map(find_share, ns), np.rint(in_flight / length * 100), find_share(of_graphs)]
+    values = np.stack(columns_of_bins, axis=2).astype(np.int64)
     is_known = np.ones(values.shape, np.bool_)
     is_known[:, :, SHARES.index(types.GPU_WAITS_EXPOSED)] = known[:, None]
     is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (of_graphs.sum(axis=1) > 0)[:, None]

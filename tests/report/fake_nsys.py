@@ -182,6 +182,14 @@ def age(path: Path, seconds: float) -> None:
     os.utime(path, (then, then))
 
 
+def write_report(path: Path, text: str = "the report of rank 0") -> Path:
+    """Write what stands for a report, in a folder that is made, older than any export."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    age(path, 100)
+    return path
+
+
 def write_export(path: Path, version: str | None = "2024.2.3.38", **metadata: str) -> None:
     """An nsys export as another nsys would have left it."""
     with contextlib.closing(sqlite3.connect(path)) as database, database:

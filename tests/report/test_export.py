@@ -19,7 +19,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import export
 from nsys2prv_ng.report import nsys as nsys_of
 from nsys2prv_ng.report.nsys import Nsys, find_nsys
-from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export
+from tests.report.fake_nsys import HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export, write_report
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +29,7 @@ def _no_nsys_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    folder = tmp_path / "my job (1)"
-    folder.mkdir()
-    path = folder / "train.rank 0.nsys-rep"
-    path.write_text("the report of rank 0")
-    age(path, 100)
-    return path
+    return write_report(tmp_path / "my job (1)" / "train.rank 0.nsys-rep")
 
 
 @pytest.fixture

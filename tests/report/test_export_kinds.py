@@ -15,7 +15,17 @@ from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export import find_export, make_export
 from nsys2prv_ng.report.files import get_export_size
 from tests.conftest import SAMPLES
-from tests.report.fake_nsys import HELP_2023, HELP_2024, HELP_2026, Fake, age, export_report, hide_nsys, write_export
+from tests.report.fake_nsys import (
+    HELP_2023,
+    HELP_2024,
+    HELP_2026,
+    Fake,
+    age,
+    export_report,
+    hide_nsys,
+    write_export,
+    write_report,
+)
 from tests.report.table_folders import KINDS, folder_of, write_folder
 
 VERSION = "2024.2.3.38"
@@ -28,11 +38,7 @@ def _hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    path = tmp_path / "job" / "rank.0.nsys-rep"
-    path.parent.mkdir()
-    path.write_text("the report")
-    age(path, 100)
-    return path
+    return write_report(tmp_path / "job" / "rank.0.nsys-rep", "the report")
 
 
 @pytest.fixture

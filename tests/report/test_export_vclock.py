@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.report.export import find_export, make_export
-from tests.report.fake_nsys import HELP_2024, HELP_NORMALISE, Fake, age, write_export
+from tests.report.fake_nsys import HELP_2024, HELP_NORMALISE, Fake, write_export, write_report
 
 NEW, OLD = "2026.4.1.57", "2026.3.1.57"
 PLUGIN = "Plugin vclock was started."
@@ -17,10 +17,7 @@ PLUGIN = "Plugin vclock was started."
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    path = tmp_path / "rank0.nsys-rep"
-    path.write_text("the report of rank 0")
-    age(path, 100)
-    return path
+    return write_report(tmp_path / "rank0.nsys-rep")
 
 
 def is_normalised(export: Path) -> bool:

@@ -14,16 +14,12 @@ import pytest
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.export import find_export, make_export
-from tests.report.fake_nsys import HELP_2023, Fake, age, write_export
+from tests.report.fake_nsys import HELP_2023, Fake, write_export, write_report
 
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    path = tmp_path / "no locks" / "rank0.nsys-rep"
-    path.parent.mkdir()
-    path.write_text("the report of rank 0")
-    age(path, 100)
-    return path
+    return write_report(tmp_path / "no locks" / "rank0.nsys-rep")
 
 
 @pytest.mark.fast_cases(1)

@@ -153,13 +153,8 @@ def _tabulate_causes(whole: Sequence[CauseRow]) -> Table:
         for cause in whole[:MOST_ROWS]
     ]
     caption = "What the CPU was doing in these gaps, on the thread that launches the next operation"
-    return Table(
-        caption,
-        ["NVTX range", "call", "time", "share", "gaps", "mostly on", ""],
-        rows,
-        texts=2,
-        below=count_rest(rows, whole),
-    )
+    titles = ["NVTX range", "call", "time", "share", "gaps", "mostly on", ""]
+    return Table(caption, titles, rows, texts=2, below=count_rest(rows, whole))
 
 
 # ---- bandwidth -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -138,11 +138,16 @@ class Result:
             self.records[i] = drop_places(records, without)
             dropped += count_events(records) - count_events(self.records[i])
         self.states = [StateIntervals(*(c[~without[states.place]] for c in states)) for states in self.states]
-        remaining = []
-        for place, begin, opening, closing in self.unended:
-            kept = ~without[place]
-            dropped += int((~kept).sum())
-            self.closed -= int((~kept).sum())
-            remaining.append(Unended(place[kept], begin[kept], select(opening, kept), closing))
-        self.unended = [unended for unended in remaining if unended.place.size]
         self.drop(reason, dropped)
+        self.drop_unended(lambda unended: without[unended.place], reason)
+
+    def drop_unended(self, find: Callable[[Unended], BoolArray], reason: str) -> None:
+        """Drop those of the intervals without an end that `find` marks."""
+        remaining = []
+        for unended in self.unended:
+            without = find(unended)
+            place, begin, opening, closing = unended
+            self.closed -= int(without.sum())
+            self.drop(reason, int(without.sum()))
+            remaining.append(Unended(place[~without], begin[~without], select(opening, ~without), closing))
+        self.unended = [unended for unended in remaining if unended.place.size]
