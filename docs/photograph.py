@@ -1,6 +1,6 @@
 """Takes pictures of wxParaver for the guides, on a virtual screen: python docs/photograph.py [NAME...]
 
-The traces are those of the exercises, whose reports are expected in ../shared/reports/exercises beside the repository.
+The traces are those of the exercises.
 `wxparaver`, `Xvfb`, `openbox`, `xdotool` and ImageMagick's `import` and `convert` must be in PATH.
 """
 
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ROOT.parent / "shared/reports/exercises"
+from exercises import ROOT, find_exercises
+
 _MAIN = "Paraver$"
 """wxParaver's main window."""
 _SECONDS = 60
@@ -84,7 +84,7 @@ def take(name: str, picture: Picture) -> None:
     with tempfile.TemporaryDirectory() as folder, _open_screen(Path(folder)) as environment:
         environment["PYTHONPATH"] = str(ROOT)
         program = [sys.executable, "-m", "nsys2prv_ng"]
-        reports = sorted(map(str, REPORTS.glob(f"{picture.run}.rank*.sqlite")))
+        reports = sorted(map(str, find_exercises().glob(f"{picture.run}.rank*.sqlite")))
         trace = f"{folder}/{picture.run}.prv"
         subprocess.run([*program, *reports, trace, *shlex.split(picture.options), "-q"], check=True, env=environment)
         cfg = ROOT / "cfgs" / f"{picture.preset}.cfg"

@@ -4,8 +4,7 @@ A page quotes a command by a comment before a block of code, `<!-- prints: nsys2
 paragraphs of the output, by number from 1, and the number of first lines of each, or with a minus sign of last lines:
 `<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`.
 
-Commands find the reports in `samples/`, and those of the exercises in `exercises/`. The latter are too large for the
-repository: their quotes are renewed where ../shared/reports/exercises is beside it, and else stay as they are.
+Commands find the reports in `samples/`, and those of the exercises in `exercises/`, unpacked.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-REPORTS = {"samples": ROOT / "samples", "exercises": ROOT.parent / "shared/reports/exercises"}
+from exercises import ROOT, find_exercises
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _QUOTE = re.compile(
     r"(?<=<!-- prints: )([^|\n]+?)(?: \| ([\d,-]+))?(?: \| (-?\d+))?( -->\n```\n)(.*?)(?=```\n)", re.DOTALL
@@ -42,8 +41,6 @@ def mask_times(text: str) -> str:
 def _renew_quote(match: re.Match[str]) -> str:
     """Return a quote with the output of its command as it is now."""
     command, paragraphs, lines, between, _ = match.groups()
-    if any(f" {name}/" in command and not folder.is_dir() for name, folder in REPORTS.items()):
-        return match[0]
     output = _run(command)
     if paragraphs:
         parts = output.rstrip("\n").split("\n\n")
@@ -68,8 +65,8 @@ def _parse_numbers(text: str) -> list[int]:
 def _run(command: str) -> str:
     """Run a command in a folder of its own with the reports; return its standard output."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, reports in REPORTS.items():
-            (Path(folder) / name).symlink_to(reports)
+        for reports in (ROOT / "samples", find_exercises()):
+            (Path(folder) / reports.name).symlink_to(reports)
         words = [sys.executable, "-m", "nsys2prv_ng"]
         for word in shlex.split(command)[1:]:
             files = sorted(path.relative_to(folder).as_posix() for path in Path(folder).glob(word))

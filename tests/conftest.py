@@ -8,6 +8,7 @@ import lzma
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLES = REPOSITORY / "samples"
+EXERCISES = SAMPLES / "exercises.tar.xz"
 DATA = REPOSITORY / "tests/data"
 """Compressed reports that only tests need."""
 _UNPACKED = REPOSITORY / ".reports"
@@ -47,12 +49,12 @@ NO_REPORTS = "the large reports are not beside the repository (../shared/reports
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[Path]:
     """Make a folder, and keep other processes out of this block for it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield folder
 
 
 def unpack(path: Path) -> Path:
@@ -70,9 +72,13 @@ def unpack(path: Path) -> Path:
 
 
 def _find_reports() -> Path:
-    """Return the folder of real reports by kind: beside the repository, else what tests/data holds, unpacked."""
+    """Return the folder of real reports by kind: beside the repository, else what the repository holds, unpacked."""
     if HAS_LARGE_REPORTS:
         return _BESIDE
+    with _locked(_UNPACKED / "exercises") as folder:
+        if not (folder / EXERCISES.name).exists():
+            subprocess.run(["tar", "-xf", EXERCISES, "-C", _UNPACKED], check=True)
+            (folder / EXERCISES.name).touch()
     for path in sorted(DATA.glob("*/*.xz")):
         unpack(path)
     for path in sorted(DATA.glob("gold/*.csv")):
