@@ -1,13 +1,18 @@
-"""Finds the reports of the exercises: for the programs beside this module."""
+"""Finds the reports of the exercises and runs commands on them: for the programs beside this module."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
+_HTML = re.compile(r"^ {4}(nsys2prv-ng .* --html (\S+))$", re.MULTILINE)
 
 
 def find_exercises() -> Path:
@@ -19,3 +24,21 @@ def find_exercises() -> Path:
             with suppress(OSError):  # another process has just done it
                 Path(partial, folder.name).rename(folder)
     return folder
+
+
+def find_html_commands(text: str) -> dict[str, str]:
+    """Return the commands of a page that write HTML, by the name of the file."""
+    return {name: command for command, name in _HTML.findall(text)}
+
+
+def run_command(command: str, folder: Path) -> str:
+    """Run a command of a page in an empty folder, with `samples` and `exercises` in it; return its standard output."""
+    for reports in (ROOT / "samples", find_exercises()):
+        (folder / reports.name).symlink_to(reports)
+    words = [sys.executable, "-m", "nsys2prv_ng"]
+    for word in shlex.split(command)[1:]:
+        files = sorted(path.relative_to(folder).as_posix() for path in folder.glob(word))
+        words += files or [word]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=folder, env=environment)
+    return done.stdout

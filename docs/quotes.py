@@ -10,15 +10,12 @@ Commands find the reports in `samples/`, and those of the exercises in `exercise
 from __future__ import annotations
 
 import functools
-import os
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from exercises import ROOT, find_exercises
+from exercises import ROOT, run_command
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _QUOTE = re.compile(
@@ -63,17 +60,9 @@ def _parse_numbers(text: str) -> list[int]:
 
 @functools.cache
 def _run(command: str) -> str:
-    """Run a command in a folder of its own with the reports; return its standard output."""
+    """Run a command in a folder of its own; return its standard output."""
     with tempfile.TemporaryDirectory() as folder:
-        for reports in (ROOT / "samples", find_exercises()):
-            (Path(folder) / reports.name).symlink_to(reports)
-        words = [sys.executable, "-m", "nsys2prv_ng"]
-        for word in shlex.split(command)[1:]:
-            files = sorted(path.relative_to(folder).as_posix() for path in Path(folder).glob(word))
-            words += files or [word]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=folder, env=environment)
-    return done.stdout
+        return run_command(command, Path(folder))
 
 
 def main(arguments: list[str]) -> int:

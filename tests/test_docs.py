@@ -44,6 +44,7 @@ def load_script(name: str) -> ModuleType:
 
 
 QUOTES = load_script("quotes")
+EXERCISES = load_script("exercises")
 
 
 def words_of(command: str) -> dict[str, set[str]]:
@@ -184,6 +185,16 @@ def test_the_menus_of_wxparaver_are_listed() -> None:
     assert menus == [workspace.name for workspace in WORKSPACES]
 
 
+# ---- reports ---------------------------------------------------------------------------------------------------------
+
+REPORTS_OF_SITE = EXERCISES.find_html_commands((DOCS / "guides/exercises.md").read_text())
+
+
+def test_reports_of_the_site_are_linked() -> None:
+    linked = re.findall(r"\]\(\.\./reports/([^)]+)\)", (DOCS / "guides/exercises.md").read_text())
+    assert sorted(linked) == sorted(REPORTS_OF_SITE)
+
+
 # ---- links and mentions ----------------------------------------------------------------------------------------------
 
 
@@ -193,6 +204,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
+        if path.startswith("../reports/"):  # made with the site
+            assert Path(path).name in REPORTS_OF_SITE, target
+            continue
         linked = (page.parent / path).resolve() if path else page
         assert linked.exists(), target
         if DOCS in page.parents:

@@ -1,0 +1,21 @@
+"""Puts the HTML reports of the exercises into the site, as the commands of their page write them: a hook of MkDocs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from exercises import find_html_commands, run_command
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add reports/NAME.html for each command with `--html NAME.html`."""
+    text = (Path(config.docs_dir) / "guides/exercises.md").read_text(encoding="utf-8")
+    for name, command in find_html_commands(text).items():
+        with TemporaryDirectory() as folder:
+            run_command(command, Path(folder))
+            files.append(File.generated(config, f"reports/{name}", content=Path(folder, name).read_bytes()))
+    return files
