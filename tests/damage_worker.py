@@ -292,7 +292,11 @@ def compare_bytes(case: Case) -> str:
     first = translate()
     options |= {"jobs": 3 - options["jobs"], "memory": 1 << 12 if "memory" not in options else 1 << 30}
     second = translate()
-    return "" if first == second else f"other bytes with {options}: {first[0]} {second[0]}"
+    if first == second:
+        return ""
+    names = sorted(name for name in first[1] | second[1] if first[1].get(name) != second[1].get(name))
+    parts = [f"{name}: {first[1].get(name, b'')[-500:]!r} {second[1].get(name, b'')[-500:]!r}" for name in names]
+    return f"other bytes with {options}: {first[0]} {second[0]} {' '.join(parts)}"
 
 
 def answer(kind: str, seed: int, whole: Path) -> dict[str, Any]:
