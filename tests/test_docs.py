@@ -21,6 +21,7 @@ from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
+from tests.conftest import REPORTS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -174,10 +175,28 @@ def test_pictures_are_shown_and_small() -> None:
     assert [picture.name for picture in pictures if picture.stat().st_size > 100_000] == []
 
 
-def test_pictures_that_a_program_takes_are_there() -> None:
-    taken = set(load_script("photograph").PICTURES)
-    names = {path.stem for path in (DOCS / "pictures").glob("*.png")}
-    assert taken == {name for name in names if name.startswith(("exercise_", "wxparaver_"))}
+def test_a_program_takes_each_picture() -> None:
+    tables = [load_script(name).PICTURES for name in ("photograph", "photograph_page")]
+    # Importing it needs matplotlib.
+    drawn = re.findall(r'^PICTURE = .*/(\w+)\.png"$', (ROOT / "benchmarks/chart.py").read_text(), re.MULTILINE)
+    taken = [*itertools.chain(*tables), *drawn]
+    assert sorted(taken) == sorted(path.stem for path in (DOCS / "pictures").glob("*.png"))
+
+
+def test_pictures_are_of_reports_that_exist() -> None:
+    for picture in load_script("photograph").PICTURES.values():
+        report = f"{picture.run}.rank0.sqlite"
+        assert (ROOT / report).exists() or (REPORTS / report).exists(), report
+
+
+def test_pictures_are_of_windows_that_their_presets_have() -> None:
+    photograph = load_script("photograph")
+    cfgs = {preset.name: preset.path.read_text() for preset in list_presets()}
+    for name, picture in photograph.PICTURES.items():
+        for window in set(picture.windows) - {photograph.Window(photograph.MAIN)}:
+            titles = re.findall(r"^(?:window_name|Analyzer2D\.Name:) (.*)$", cfgs[picture.preset], re.MULTILINE)
+            found = [title for title in titles if re.match(window.title, f"{title} @ x.prv")]
+            assert len(found) == 1, (name, window.title, found)
 
 
 def test_the_menus_of_wxparaver_are_listed() -> None:
