@@ -34,6 +34,12 @@ docs:
     python docs/quotes.py
     mkdocs build --strict
 
+# Take the pictures of the documentation: needs wxParaver, Xvfb and more, which docs/photograph.py lists
+pictures:
+    python docs/photograph.py
+    python docs/photograph_page.py
+    python benchmarks/chart.py
+
 # Do what must pass before a change lands, in a fresh environment
 ci:
     .ci/run
