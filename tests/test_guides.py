@@ -1,0 +1,66 @@
+"""The commands of the guides, run as they stand, on reports that stand in for those of readers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program_runs import run
+from tests.report.fake_nsys import write_report
+from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
+
+PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
+FOLDERS = (".", "before", "after", "four-ranks", "eight-ranks")
+"""Where readers have their reports."""
+_ELSEWHERE = re.compile(r"\$|--dask [ts]|--only |REPORT|--version$")
+"""Fragments of scripts, clusters, arrays, forms, the program of an environment: of these, other tests run some."""
+
+
+def find_commands(page: Path) -> list[str]:
+    """Return the commands of a page that nothing else runs: quotes, marked blocks, or the site for HTML of quotes."""
+    text = page.read_text()
+    quoted = {quote.strip() for quote in re.findall(r"<!-- prints: (.*?)(?: \||-->)", text)}
+    blocks = [block.replace("\\\n", " ") for block in list_blocks(text) if block not in list_blocks(text, RUN)]
+    commands = re.findall(r"^ *(nsys2prv-ng .*?) *(?:#.*)?$", "\n".join(blocks), re.MULTILINE)
+    quoted |= {command for command in commands if re.sub(r" --html \S+$", "", command) in quoted}
+    return [command for command in commands if command not in quoted and not _ELSEWHERE.search(command)]
+
+
+def expand(command: str, folder: Path) -> list[str]:
+    """Return the words after the program's name, up to a redirection, with the files that patterns stand for."""
+    words = []
+    for word in shlex.split(command)[1:]:
+        if word[0] in "<>|":
+            break
+        words += sorted(path.relative_to(folder).as_posix() for path in folder.glob(word) if "*" in word) or [word]
+    return words
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the samples, and with two reports in each of a reader's folders."""
+    folder = tmp_path_factory.mktemp("reader")
+    exercises = EXERCISES.find_exercises()
+    for reports in (DOCS.parent / "samples", exercises):
+        (folder / reports.name).symlink_to(reports)
+    for own in FOLDERS:
+        for rank in range(2):
+            write_report(folder / own / f"rank{rank}.nsys-rep")  # older than its export
+            shutil.copyfile(exercises / f"ex1a-slow.rank{rank}.sqlite", folder / own / f"rank{rank}.sqlite")
+    (folder / "talp").mkdir()
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if find_commands(page)], ids=lambda page: page.stem)
+def test_commands_run(page: Path, home: Path) -> None:
+    commands = find_commands(page)
+    if "out.parts" in " ".join(commands) and not (home / "out.parts").exists():
+        assert run("shard", "rank0.nsys-rep", "rank1.nsys-rep", "out.parts", cwd=home).returncode == 0
+    for command in commands:
+        done = run(*expand(command, home), cwd=home)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
