@@ -49,6 +49,9 @@ def make_state_records(
     over = NO_STATES if waits is None else waits
     if windows:
         over = cut_states(over, windows)
+        # A window may reach beyond the trace, to which calls of idle threads were cut before.
+        first, last = limits
+        windows = [(max(low, first), min(high, last)) for low, high in windows if low < last and high > first]
 
     def store_group(group: Sequence[int]) -> list[Run]:
         lanes = [_find_lanes(tree, i) for i in group]

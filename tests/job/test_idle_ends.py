@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+import nsys2prv_ng
 from nsys2prv_ng.job.idle_ends import AFTER_ALL_ELSE
+from nsys2prv_ng.paraver.checker.trace import check_trace
 from tests.sources.host.host_reports import (
     UTC,
     collect_in_report_time,
@@ -13,6 +17,7 @@ from tests.sources.host.host_reports import (
     translate_sources,
     write_small_report,
 )
+from tests.trace_reader import read_trace
 
 OS_RUNTIME = 66400000
 BLOCKED = 9
@@ -45,6 +50,16 @@ def test_calls_of_idle_threads_end_with_all_else(tmp_path: Path) -> None:
         (1, 900_000, 1_000_000, "read"),
     ]
     assert trace.states[trace.states["state"] == BLOCKED]["end"].tolist() == [900_000, 900_000]
+
+
+@pytest.mark.parametrize("end", [900_001, 100_000_000])
+def test_states_end_with_the_trace_in_a_window_that_reaches_beyond_it(tmp_path: Path, end: int) -> None:
+    calls = [(100_000, 1_000_000, 27, MAIN, 0), (200_000, 3_000_000, 27, IDLE, 0)]
+    report = write_small_report(tmp_path / "r.sqlite", {("OSRT_API", COLUMNS): calls}, NAMES)
+    nsys2prv_ng.translate(report, tmp_path / "window.prv", time=(50_000, end))
+    assert check_trace(tmp_path / "window.prv").problems == []
+    states = read_trace(tmp_path / "window.prv").states
+    assert states[states["state"] == BLOCKED][["begin", "end"]].to_numpy().tolist() == [[1, 850_001], [50_001, 850_001]]
 
 
 def test_a_thread_that_did_more_is_not_idle(tmp_path: Path) -> None:
