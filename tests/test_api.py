@@ -13,7 +13,9 @@ import pytest
 import typer.main
 
 import nsys2prv_ng
+from nsys2prv_ng.api import calls
 from nsys2prv_ng.cli.app import app
+from nsys2prv_ng.errors import TranslationError
 from tests.cli.program_runs import run
 from tests.conftest import SAMPLES
 
@@ -285,3 +287,12 @@ def test_results_are_found_by_name() -> None:
         assert getattr(nsys2prv_ng, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'Summary'"):
         _ = nsys2prv_ng.Summary
+
+
+def test_a_summary_in_a_read_only_folder_keeps_events_elsewhere(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls.os, "access", lambda path, mode: path != Path())  # root may write everywhere
+    monkeypatch.setattr(calls.tempfile, "gettempdir", lambda: str(tmp_path / "missing"))
+    with pytest.raises(TranslationError, match="missing: cannot keep events there"):
+        nsys2prv_ng.summarize(samples / "single-graph.sqlite", memory=1 << 20)

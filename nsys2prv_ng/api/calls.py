@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -69,7 +70,7 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     """
     page = check_page(options.html)
     given, progress = list_some_reports(reports), options.progress or Progress()
-    with choose_engine(options, make_read_options(options), Path()) as read_options:
+    with choose_engine(options, make_read_options(options), _find_scratch()) as read_options:
         summary, pictures = _summarize(given, read_options, progress, draws=page is not None)
     if page is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
@@ -88,13 +89,18 @@ def _summarize(
     from nsys2prv_ng.runtime.jit import announce_compilation
     from nsys2prv_ng.summary.compute import compute_summary
 
-    with announce_compilation(progress.note), open_job(reports, Path(), read_options, progress) as job:
+    with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         if not draws:
             return compute_summary(job), None
         from nsys2prv_ng.summary.pictures import collect_pictures
 
         waits = find_waits(job)
         return compute_summary(job, waits), collect_pictures(job, waits)
+
+
+def _find_scratch() -> Path:
+    """Return the folder for events that exceed the memory: the current one if it can be written, else the system's."""
+    return Path() if os.access(Path(), os.W_OK) else Path(tempfile.gettempdir())
 
 
 @takes(CompareOptions)
@@ -176,7 +182,7 @@ def _load_side(
     progress.note(f"summing up {label}")
     read = make_read_options(options)
     selection = replace(read.selection, skips_warmup=True, needs_steps=options.skip_warmup)
-    with choose_engine(options, replace(read, selection=selection), Path()) as own:
+    with choose_engine(options, replace(read, selection=selection), _find_scratch()) as own:
         return _summarize(side, own, progress, draws=options.html is not None)
 
 

@@ -104,7 +104,7 @@ class JobOptions(ReadingOptions):
         Option(
             "Folder for events that exceed the memory, and for exports whose own folder has no file locks.",
             metavar="FOLDER",
-            default="that of the trace, else the current one",
+            default="that of the trace, else the current one, or that of TMPDIR if it is read-only",
         ),
     ] = None
     strict: Annotated[
