@@ -119,6 +119,26 @@ it is high all the time, the host is far ahead and a synchronisation will take l
     Window("Kernels in flight", GRADIENT, events=only(types.KERNELS_IN_FLIGHT), level=TASK),
 )
 
+_kernels_running = Window(
+    "Kernels running",
+    codes(palette.counts(palette.COMPUTE)),
+    events=only(types.KERNELS_RUNNING),
+    level=TASK,
+    units=MILLISECONDS,
+)
+ANALYSIS.add(
+    "kernels_running",
+    "Number of kernels that run at the same time on each rank: over time, and time of each rank by number (ms)",
+    """
+One row per rank. The value is the number of kernels over all GPUs and streams of the rank, those of NCCL included; more
+kernels are lighter. A CUDA graph that was traced as a whole counts as one. Histogram: a column is a number of kernels.
+A value above the number of GPUs means that kernels share a GPU. If it never is, more streams could fill a GPU that one
+kernel leaves partly idle: hwcounters/sm_active shows whether it does.
+""",
+    _kernels_running,
+    Histogram("Time of each rank by kernels running [ms]", _kernels_running, "Time", minimum=1, maximum=64),
+)
+
 ANALYSIS.add(
     "overlap-communication-compute-2dh-timeline",
     "Communication that compute hides or leaves exposed: over time, and in percent of the time of each rank's GPU",

@@ -80,7 +80,8 @@ WORKSPACES = [
         "Which kernels take the time?",
         (types.KERNEL, types.GRAPH_LAUNCH),
         basics="kernels graphs",
-        analysis="kernel-timepercent kernel_classes in_useful_kernel evolution_of_nb_threads_per_kernel",
+        analysis="kernel-timepercent kernel_classes kernels_running in_useful_kernel "
+        "evolution_of_nb_threads_per_kernel",
     ),
     _declare(
         "Which memory is used and copied?",

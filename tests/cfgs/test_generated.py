@@ -22,7 +22,7 @@ WANTED = {
     "views": "cuda_activities nvtx_on_gpu per_gpu_activity per_gpu_waits on_critical_path overview memory_level "
     "node_view",
     "analysis": "gpu-gaps gpu_active gpu_useful gpu_useful_sumtime_2dh in_useful_kernel kernel-timepercent "
-    "kernels-inflight evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
+    "kernels-inflight kernels_running evolution_of_nb_threads_per_kernel nccl_calls_2dh nccl_kernel_concurrency "
     "overlap-communication-compute-2dh-timeline concurrency_of_computation_during_nccl gap_histogram queue_delay "
     "memcpy_sizes iteration_time kernel_classes sampled_while_gpu_idle nccl_waiting waited_for lateness "
     "exposed_communication pipeline_bubble critical_path critical_path_profile",

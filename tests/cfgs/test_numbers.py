@@ -189,6 +189,20 @@ def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFra
     assert integrate(window) == drop_zeros(in_flight.sum().to_dict())
 
 
+def test_kernels_running(translated: Translated, operations: pd.DataFrame) -> None:
+    evaluated = evaluate_preset(translated, "analysis/kernels_running")
+    time = evaluated.histograms[0].frame
+    kernels = operations[operations["kind"] != MEMORY]
+    for task, of_task in kernels.groupby([translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]):
+        expected: Counter[int] = Counter()
+        times = np.unique(of_task[["begin", "end"]])
+        for low, high in pairwise(times):
+            running = int(((of_task["begin"] <= low) & (of_task["end"] >= high)).sum())
+            expected[running] += int(high - low)
+        found = {int(value): ns for value, ns in time.iloc[task].items() if ns}
+        assert found == pytest.approx({n: ns / 1e6 for n, ns in expected.items() if n}, rel=1e-9)
+
+
 def test_overlap_of_communication_and_compute(translated: Translated, operations: pd.DataFrame) -> None:
     evaluated = evaluate_preset(translated, "analysis/overlap-communication-compute-2dh-timeline")
     (of_gpus,) = (window for window in evaluated.windows if window.level == "thread")
