@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from itertools import pairwise
 
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.errors import UsageError, escape_unprintable
@@ -16,8 +18,13 @@ _COMPLETION = ("--install-completion", "--show-completion")
 def put_command_first(words: list[str]) -> list[str]:
     """Return the words with the command before its options; without one, `translate` runs.
 
-    A report named like a command is reached as ./check. Raises UsageError for a word that is nearly a command.
+    A report named like a command is reached as ./check. Raises UsageError for a word that is nearly a command, and for
+    an empty one.
     """
+    # A program that a batch script will start may take empty words, and options say what is wrong with theirs.
+    own = words[: words.index("--")] if "slurm" in words and "--" in words else words
+    if any(not word and not re.match("-+[^-]", before) for before, word in pairwise(["", *own])):
+        raise UsageError("an argument is empty: is a variable of the shell not set?")
     if not words or words[0] in (*COMMANDS, *_HELP) or words[0].startswith(_COMPLETION):
         return words
     if words[0] in _VERSION:

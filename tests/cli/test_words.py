@@ -57,6 +57,19 @@ def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.Monke
         put_command_first(["\x1binspect"])
 
 
+@pytest.mark.parametrize(
+    "words", [["summary", ""], ["", "o.prv"], ["compare", "a.json", "--", ""], ["-q", "a.sqlite", ""]]
+)
+def test_an_empty_word_is_an_error(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="an argument is empty"):
+        put_command_first(words)
+
+
+def test_a_program_may_take_empty_words() -> None:
+    words = ["slurm", "--nodes", "2", "--", "python", "train.py", ""]
+    assert put_command_first(words) == words
+
+
 @pytest.mark.slow
 def test_the_program_reads_them() -> None:
     assert run("-V").stdout == run("--version").stdout == f"nsys2prv-ng {__version__}\n"
