@@ -53,7 +53,15 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
     one, other = _scale(a), _scale(b)
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
-        makers += [_compare_kernels, _compare_ranges, _compare_nccl, _compare_transfers, _compare_mpi, _compare_copies]
+        makers += [
+            _compare_activity,
+            _compare_kernels,
+            _compare_ranges,
+            _compare_nccl,
+            _compare_transfers,
+            _compare_mpi,
+            _compare_copies,
+        ]
     makers += [_compare_path, _compare_memory, _compare_gpu_metrics]
     return [table for make in makers if (table := make(one, other)).rows]
 
@@ -104,6 +112,29 @@ def _make_total(
     ns_b, count_b, bytes_b = _sum_all(b, in_b) or (None, None, None)
     differs = _differ(ns_a, ns_b, LEAST * a.span)
     return TableRow(name, detail, ns_a, ns_b, differs, count_a, count_b, bytes_a, bytes_b)
+
+
+def _compare_activity(a: Scaled, b: Scaled) -> Table:
+    """Return what GPUs do from their first operation to their last; communication is hidden or exposed."""
+    before, after = (_sum_activity(side) for side in (a, b))
+    rows = [TableRow(name, "", x, after[name], _differ(x, after[name], LEAST * a.span)) for name, x in before.items()]
+    if not a.summary.gpus or not b.summary.gpus:
+        rows = []
+    title = f"Activity of GPUs, {_per(a, 'GPU')} (communication is hidden where a GPU computes beside it)"
+    return Table("activity", title, "ns", [row for row in rows if row.a or row.b])
+
+
+def _sum_activity(side: Scaled) -> dict[str, float]:
+    gpus = side.summary.gpus
+    ns = {
+        "compute": sum(gpu.compute_ns for gpu in gpus),
+        "hidden communication": sum(gpu.overlap_ns for gpu in gpus),
+        "exposed communication": sum(gpu.communication_ns - gpu.overlap_ns for gpu in gpus),
+        "graphs traced as a whole": sum(gpu.whole_graph_ns for gpu in gpus),
+        "copies and sets": sum(gpu.memory_ns for gpu in gpus),
+        "idle": sum(gpu.idle_ns for gpu in gpus),
+    }
+    return {name: total / side.steps / side.gpus for name, total in ns.items()}
 
 
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nsys2prv_ng
@@ -20,6 +21,7 @@ from nsys2prv_ng.summary.model import JobSummary
 from tests.analysis.test_planted_waits import copy_to_one_node, delay, read_kernels, read_utc
 from tests.comparison.made import GPUS, make_summary
 from tests.conftest import Unpacked
+from tests.spans import sum_common, sum_lengths, unite
 
 MS = 10**6
 _STEPS = """SELECT e.start, e."end" FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId
@@ -69,6 +71,37 @@ def test_exercises(shared_reports: Path, unpacked: Unpacked, a: str, b: str, kin
         assert [row.b_ns < row.a_ns for row in pair.rows[:2]] == [True, True]
     if a == "ex3a-pp1":
         assert kernels["ncclDevKernel_SendRecv"].a is None
+
+
+@pytest.mark.slow
+def test_hidden_communication(shared_reports: Path, unpacked: Unpacked) -> None:
+    """A rank of each run: what its kernels do in the chosen steps, by plain SQL and unions of intervals."""
+    reports = [unpacked(shared_reports / f"exercises/ex2b-{name}.rank1.sqlite") for name in ("manual", "overlap")]
+    pair = compare(*([report] for report in reports))
+    rows = {row.name: row for table in pair.tables if table.key == "activity" for row in table.rows}
+    for report, side, letter in zip(reports, (pair.a, pair.b), "ab", strict=True):
+        steps = read_steps(report)[-len(side.step_ns) :]
+        compute, nccl = split_kernels(report, steps[0][0], steps[-1][1])
+        hidden = sum_common(unite(compute), unite(nccl))
+        exposed = sum_lengths(unite(nccl)) - hidden
+        count = len(steps)
+        found = [getattr(rows[f"{name} communication"], letter) for name in ("hidden", "exposed")]
+        assert found == pytest.approx([hidden / count, exposed / count], abs=1)
+    assert rows["hidden communication"].b > 20 * rows["hidden communication"].a
+
+
+def split_kernels(report: Path, low: int, high: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return kernels but NCCL's, and NCCL's: begin and end (ns) within a window."""
+    kernels = {"%": set(read_kernels(report, "%")), "nccl": set(read_kernels(report, "ncclDevKernel%"))}
+    kernels["%"] -= kernels["nccl"]
+    compute, nccl = (
+        pd.DataFrame(
+            [(max(begin, low), min(end, high)) for begin, end, _ in own if begin < high and end > low],
+            columns=["begin", "end"],
+        )
+        for own in kernels.values()
+    )
+    return compute, nccl
 
 
 def sum_compute(pair: Pair) -> list[str]:
