@@ -9,8 +9,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +24,6 @@ from cfgs.generate.workspaces import WORKSPACES
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from tests.conftest import REPORTS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -153,6 +155,8 @@ def test_marked_commands_of_pages_run(page: Path, tmp_path: Path) -> None:
         "PATH": f"{program.parent}:/usr/bin:/bin",
     }
     script = "\n".join(list_blocks(page.read_text(), RUN))
+    if ".tar.xz" in script and shutil.which("xz") is None:
+        pytest.skip("tar needs xz, which is not installed")
     done = subprocess.run(
         ["bash", "-eu", "-o", "pipefail"],
         input=script,
@@ -184,9 +188,10 @@ def test_a_program_takes_each_picture() -> None:
 
 
 def test_pictures_are_of_reports_that_exist() -> None:
-    for picture in load_script("photograph").PICTURES.values():
-        report = f"{picture.run}.rank0.sqlite"
-        assert (ROOT / report).exists() or (REPORTS / report).exists(), report
+    photograph = load_script("photograph")
+    for run in {picture.run for picture in photograph.PICTURES.values()}:
+        names = [Path(path).name for path in photograph.list_reports(run)]
+        assert names == [f"{Path(run).name}.rank{rank}.sqlite" for rank in range(4)]
 
 
 def test_pictures_are_of_windows_that_their_presets_have() -> None:
@@ -207,6 +212,25 @@ def test_the_menus_of_wxparaver_are_listed() -> None:
 # ---- reports ---------------------------------------------------------------------------------------------------------
 
 REPORTS_OF_SITE = EXERCISES.find_html_commands((DOCS / "guides/exercises.md").read_text())
+
+
+def test_exercises_are_unpacked_once_without_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "report"
+    report.write_bytes(b"as recorded")
+    (tmp_path / "samples").mkdir()
+    with tarfile.open(tmp_path / "samples/exercises.tar.xz", "w:xz") as archive:
+        archive.add(report, "exercises/run.rank0.sqlite")
+    monkeypatch.setattr(EXERCISES, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", "")
+    with ThreadPoolExecutor(4) as workers:
+        folders = set(workers.map(lambda _: EXERCISES.find_exercises(), range(4)))
+    assert folders == {tmp_path / "exercises"}
+    unpacked = tmp_path / "exercises/run.rank0.sqlite"
+    assert unpacked.read_bytes() == b"as recorded"
+    unpacked.write_bytes(b"changed by a reader")
+    EXERCISES.find_exercises()
+    assert unpacked.read_bytes() == b"changed by a reader"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exercises", "report", "samples"]
 
 
 def test_reports_of_the_site_are_linked() -> None:
