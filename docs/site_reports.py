@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from exercises import find_html_commands, run_command
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-
-from exercises import find_html_commands, run_command
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
