@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add reports/NAME.html for each command with `--html NAME.html`."""
     text = (Path(config.docs_dir) / "guides/exercises.md").read_text(encoding="utf-8")
     for name, command in find_html_commands(text).items():
-        with TemporaryDirectory() as folder:
-            run_command(command, Path(folder))
-            files.append(File.generated(config, f"reports/{name}", content=Path(folder, name).read_bytes()))
+        files.append(File.generated(config, f"reports/{name}", content=_make_report(command, name)))
     return files
+
+
+@functools.cache  # `mkdocs serve` builds the site after each change of a page
+def _make_report(command: str, name: str) -> bytes:
+    """Return the file that a command writes."""
+    with TemporaryDirectory() as folder:
+        run_command(command, Path(folder))
+        return Path(folder, name).read_bytes()
