@@ -45,6 +45,7 @@ _ALL_NAMES = 25
 """Names of each row in the table of all rows."""
 _PRESETS = {
     "efficiencies": "model/gpu_efficiency",
+    "activity": "analysis/overlap-communication-compute-2dh-timeline",
     "kernels": "basics/kernels",
     "ranges": "basics/nvtx",
     "nccl": "basics/nccl",
