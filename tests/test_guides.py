@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program_runs import run
-from tests.report.fake_nsys import write_report
+from tests.report.fake_nsys import hide_nsys, write_report
 from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
 
 PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
@@ -53,6 +53,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copyfile(exercises / f"ex1a-slow.rank{rank}.sqlite", folder / own / f"rank{rank}.sqlite")
     (folder / "talp").mkdir()
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _without_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A real nsys would export what stands for reports; without one, the exports beside them are theirs."""
+    hide_nsys(monkeypatch, tmp_path)
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ A GPU is one that ran an operation in the capture, over all processes. The host 
 events of GPUs, MPI or NCCL, of any process if none has these: it is in MPI, else in CUDA, else useful.
 
 Windows are: the chosen time, or else the capture (from its begin in the first report to its end in the last one); the
-steps from the first begin to the last end; and the own ranges of each task, of one step or of one name. Own ranges are
+steps from the first begin to the last end, or without steps the time in which GPUs work, if it is at most half of the
+capture; and the own ranges of each task, of one step or of one name. Own ranges are
 those of the tasks that use a GPU, all together; the window is then the longest time of any GPU or thread, and what the
 others lack to it is of no class. Definitions: POP; TALP of DLB 3.7 (perf_metrics.c); BasicAnalysis 2026.10
 (nsys2prvmetrics.py).
@@ -43,8 +44,8 @@ from nsys2prv_ng.analysis.efficiency_times import (
 )
 from nsys2prv_ng.analysis.efficiency_windows import (
     FIRST_STEP,
-    IN_STEPS,
     WHOLE,
+    WORK,
     RangeKey,
     StepWindows,
     list_steps,
@@ -76,6 +77,10 @@ class Efficiency(NamedTuple):
     steps: StepWindows | None
     in_steps: WindowTimes | None
     """From the first begin of a step that counts to the last end."""
+    at_work: tuple[int, int] | None
+    """When GPUs work (ns, on the common clock), if that is a small part of a capture without steps."""
+    in_work: WindowTimes | None
+    """In that time."""
     by_step: list[WindowTimes]
     ranges: list[RangeTimes]
     """Those with most time first."""
@@ -109,11 +114,15 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     gpus.grow(size)
     hosts = unite_nodes(nodes, size)
     times = [make_times(*hosts, gpus, index) for index in range(size)]
+    work = times[WORK]._replace(idle_by_range=dict(idle_by_range[1]))
+    has_steps = plan.steps is not None
     return Efficiency(
         windows=plan.whole,
         whole=times[WHOLE]._replace(idle_by_range=dict(idle_by_range[0])),
         steps=plan.steps,
-        in_steps=None if plan.steps is None else times[IN_STEPS]._replace(idle_by_range=dict(idle_by_range[1])),
+        in_steps=work if has_steps else None,
+        at_work=plan.work[0] if plan.work and not has_steps else None,
+        in_work=work if plan.work and not has_steps else None,
         by_step=times[FIRST_STEP : plan.first_range],
         ranges=_list_ranges(list(keys), times[plan.first_range :], counted),
     )

@@ -105,7 +105,7 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
             np.hstack([sums, by_kernel]),
             [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)],
         )
-    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.in_steps)])
+    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.work)])
 
 
 def _classify(changes: GpuWaits, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:

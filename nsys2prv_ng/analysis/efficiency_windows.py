@@ -23,6 +23,7 @@ from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.job.steps import Steps
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver import families
@@ -40,8 +41,10 @@ _NCCL = "NCCL"
 _RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
 """Sources of which nothing is before a capture, as the making of graphs may be."""
 
-WHOLE, IN_STEPS, FIRST_STEP = range(3)
-"""Sets of windows: those of each step follow, then those of each range."""
+WHOLE, WORK, FIRST_STEP = range(3)
+"""Sets of windows: the whole time, the work in it, then those of each step and those of each range."""
+MOST_WORK = 0.5
+"""Part of a capture without steps up to which the time in which GPUs work is a window of its own."""
 
 RangeKey = tuple[str, str]
 """Domain and name of a range."""
@@ -203,7 +206,8 @@ class WindowPlan:
     """The windows of a job that do not depend on ranges (ns, on the common clock)."""
 
     whole: list[tuple[int, int]]
-    in_steps: list[tuple[int, int]]
+    work: list[tuple[int, int]]
+    """From the first step that counts to the last, or without steps the time in which GPUs work; empty for neither."""
     steps: StepWindows | None
     captures: list[tuple[int, int] | None]
     """Of each report."""
@@ -224,9 +228,7 @@ class WindowPlan:
 
     def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
         """Return the windows of what some tasks use: those of all of them together."""
-        common = [
-            (number, *window) for number, own in ((WHOLE, self.whole), (IN_STEPS, self.in_steps)) for window in own
-        ]
+        common = [(number, *window) for number, own in ((WHOLE, self.whole), (WORK, self.work)) for window in own]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
             limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
@@ -252,17 +254,21 @@ def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
-    """Return the windows of a job: the chosen time or the capture, and from the first step that counts to the last."""
+    """Return the windows of a job: the chosen time or the capture, and the work in it."""
     captures = _find_captures(job)
     known = [capture for capture in captures if capture is not None]
     known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
     known = known or [(job.first, job.last)]
     whole = job.windows or [(min(low for low, _ in known), max(high for _, high in known))]
-    in_steps: list[tuple[int, int]] = []
+    work: list[tuple[int, int]] = []
     if steps is not None:
         _, _, begin, end = cut_to_windows(np.array([steps.begin.min()]), np.array([steps.end.max()]), whole)
-        in_steps = list(zip(begin.tolist(), end.tolist(), strict=True))
-    return WindowPlan(whole, in_steps, steps, captures)
+        work = list(zip(begin.tolist(), end.tolist(), strict=True))
+    elif not job.windows and (of_gpus := measure_gpu_time(job.reports, job.tree)) is not None:
+        # Much of a capture without steps may be the start of the program, of which nobody wants to know the efficiency.
+        is_small = of_gpus[1] - of_gpus[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
+        work = [of_gpus] if is_small else []
+    return WindowPlan(whole, work, steps, captures)
 
 
 def _find_captures(job: Job) -> list[tuple[int, int] | None]:

@@ -1,8 +1,8 @@
 """One typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
 
 It is the step whose length is nearest to the median of those that count (analysis/efficiency_windows.py), the first of
-several. A step is as long as its longest span on any task, and reaches from its first begin on any task to its last
-end.
+several; where short and long steps take turns, to the median of the long ones, in which most time goes. A step is as
+long as its longest span on any task, and reaches from its first begin on any task to its last end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows
+from nsys2prv_ng.analysis.step_turns import find_turns
 from nsys2prv_ng.analysis.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
@@ -55,7 +56,8 @@ def choose_step(steps: StepWindows) -> StepSpan:
     """Return the typical step of those that count."""
     longest = np.zeros(steps.number.size, np.int64)
     np.maximum.at(longest, steps.step, steps.end - steps.begin)
-    chosen = int(np.argmin(np.abs(longest - np.median(longest))))
+    turns = find_turns(longest)
+    chosen = int(np.argmin(np.abs(longest - (np.median(longest) if turns is None else turns[1]))))
     own = np.flatnonzero(steps.step == chosen)
     begin, end = int(steps.begin[own].min()), int(steps.end[own].max())
     return StepSpan(

@@ -51,7 +51,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         contents.make_facts_section(summary, pictures),
         over_time.make_pace_section(summary, pictures),
         over_time.make_heat_map_section(pictures),
-        over_time.make_step_section(pictures),
+        over_time.make_step_section(summary, pictures),
         efficiency.make_path_section(summary, pictures),
         efficiency.make_efficiency_section(summary, pictures),
         waits.make_wait_section(summary),

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency_times import DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows
+from nsys2prv_ng.analysis.step_turns import find_turns
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary.efficiency_model import (
@@ -27,6 +28,8 @@ from nsys2prv_ng.summary.efficiency_model import (
 )
 from nsys2prv_ng.summary.own_time import WaitingInRanges
 
+_MOST_COMPARED = 1_000
+"""Most steps of each half that are compared with those of the other one."""
 _MOST_RANGES = 100
 """Most ranges that are listed, those with most time first."""
 
@@ -36,7 +39,7 @@ def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None
     whole = efficiency.whole
     if whole.devices is None and whole.host is None:
         return None
-    steps = efficiency.steps
+    steps, work = efficiency.steps, efficiency.at_work
     in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps))
     numbers = [] if steps is None else steps.number[: len(efficiency.by_step)].tolist()
     return EfficiencyNumbers(
@@ -45,6 +48,8 @@ def sum_efficiency(job: Job, efficiency: Efficiency) -> EfficiencyNumbers | None
         is_chosen=bool(job.windows),
         in_steps=in_steps,
         steps_ns=None if steps is None else (int(steps.begin.min()) - job.origin, int(steps.end.max()) - job.origin),
+        in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work)),
+        work_ns=None if work is None else (work[0] - job.origin, work[1] - job.origin),
         steps=[
             StepEfficiency(**_rate(times), number=number)
             for number, times in zip(numbers, efficiency.by_step, strict=True)
@@ -141,6 +146,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
         spread=_divide(high - low, median),
         slowest=int(steps.number[np.argmax(longest)]),
         drift=_measure_drift(longest),
+        turns_ns=find_turns(longest),
         ranks=_list_ranks(job, steps, length, waits),
     )
 
@@ -150,11 +156,16 @@ def _find_median(ns: IntArray) -> int:
 
 
 def _measure_drift(longest: IntArray) -> float | None:
+    """Return by how much later steps are longer, as a part of the median step: the shift of Hodges and Lehmann.
+
+    It is 0 where short and long steps alternate, whose halves have medians far apart.
+    """
     half = longest.size // 2
     if not half:
         return None
-    earlier, later = _find_median(longest[:half]), _find_median(longest[-half:])
-    return _divide(later - earlier, earlier)
+    every = -(-half // _MOST_COMPARED)
+    shifts = longest[-half:][::every, None] - longest[:half][::every]
+    return _divide(_find_median(shifts), _find_median(longest))
 
 
 def _list_ranks(job: Job, steps: StepWindows, length: IntArray, waits: IntArray) -> list[StepOfRank]:

@@ -151,6 +151,10 @@ class EfficiencyNumbers(WindowEfficiency):
     """The same from the first begin of a step to the last end of one, without the warm-up; None without steps."""
     steps_ns: tuple[int, int] | None = None
     """Begin of the first step of these and end of the last one, from time 0 of the trace."""
+    in_work: WindowEfficiency | None = None
+    """The same in the time in which GPUs work; None with steps, or where that is more than half of the capture."""
+    work_ns: tuple[int, int] | None = None
+    """Begin of the first operation of a GPU and end of the last one, from time 0 of the trace; None as `in_work`."""
     steps: list[StepEfficiency] = field(default_factory=list)
     ranges: list[RangeEfficiency] = field(default_factory=list)
     """Those with most time first, at most 100."""
@@ -185,5 +189,10 @@ class StepNumbers:
     slowest: int
     """Number of the slowest step."""
     drift: float | None
-    """Median of the later half / median of the earlier half - 1; None for less than two steps."""
+    """Median of the differences of each step of the later half from each of the earlier one, / median of all steps.
+
+    None for less than two steps.
+    """
     ranks: list[StepOfRank]
+    turns_ns: tuple[int, int] | None = None
+    """Medians of short and of long steps, if these take turns."""

@@ -140,10 +140,15 @@ def describe_steps(steps: StepNumbers) -> str:
     """Return how long steps take, how they differ, and which ranks need longest and shortest for themselves."""
     times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
     if steps.count > 1:
+        if steps.turns_ns is not None:
+            short, long = map(format_time, steps.turns_ns)
+            times += f", alternating between {short} and {long}"
         times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         times += f" (spread {format_percent(steps.spread, 1)}), slowest {steps.slowest}"
     if steps.drift is not None:
-        times += f", later half {format_percent(abs(steps.drift), 1)} {'slower' if steps.drift > 0 else 'faster'}"
+        speed = "slower" if steps.drift > 0 else "faster"
+        share = format_percent(abs(steps.drift), 1)
+        times += f", later half {share} {speed}" if abs(steps.drift) >= _LEAST_SHOWN else ", later half as fast"
     if len(steps.ranks) > 1:
         by_time = sorted(steps.ranks, key=lambda rank: rank.median_without_waiting_ns)
         times += f"; without waiting for others {_describe_rank(by_time[0])} to {_describe_rank(by_time[-1])}"

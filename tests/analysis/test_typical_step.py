@@ -17,6 +17,7 @@ from nsys2prv_ng.analysis import typical_step
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows, list_steps
 from nsys2prv_ng.analysis.gpu_activity import list_devices
 from nsys2prv_ng.analysis.gpu_waits import WHOLE_GRAPH
+from nsys2prv_ng.analysis.step_turns import find_turns
 from nsys2prv_ng.analysis.typical_step import LongestStates, StepSpan, choose_step, list_ranges, make_step_edges
 from nsys2prv_ng.analysis.waits import find_waits
 from nsys2prv_ng.intervals.states import FlatStates
@@ -39,11 +40,21 @@ def test_the_step_nearest_to_the_median(lengths: list[list[int]]) -> None:
     steps = StepWindows("s", 7 + np.arange(len(lengths)), 0, task, task, step, begin, begin + length, none, none, none)
     found = choose_step(steps)
     longest = [max(own) for own in lengths]
-    off = [abs(ns - statistics.median(longest)) for ns in longest]
+    turns = find_turns(np.array(longest, np.int64))
+    off = [abs(ns - (statistics.median(longest) if turns is None else turns[1])) for ns in longest]
     n = off.index(min(off))
     end = max(1000 * n + lengths[n][0], 1000 * n + 1 + lengths[n][1])
     assert (found.number, found.begin, found.end) == (7 + n, 1000 * n, end)
     assert found.task.tolist() == [0, 1]
+
+
+def test_of_steps_that_take_turns_a_long_one() -> None:
+    """The median of all, 81, is near no step."""
+    length = np.array([18, 140, 32, 145, 19, 150, 18, 145], np.int64)
+    step, none = np.arange(8), np.zeros(0, np.int64)
+    task = np.zeros(8, np.int64)
+    steps = StepWindows("s", step, 0, task, task, step, 1000 * step, 1000 * step + length, none, none, none)
+    assert (choose_step(steps).number, choose_step(steps).length) == (3, 145)
 
 
 # ---- activities ------------------------------------------------------------------------------------------------------

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import statistics
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency_times import CLASSES, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.analysis.efficiency_windows import StepWindows
@@ -23,7 +30,8 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepNumbers,
     StepOfRank,
 )
-from nsys2prv_ng.summary.efficiency_text import describe_efficiency, make_efficiency_verdict
+from nsys2prv_ng.summary.efficiency_text import describe_efficiency, describe_steps, make_efficiency_verdict
+from tests.spans import sum_lengths, unite
 
 MS = 10**6
 TASKS = [SimpleNamespace(name="rank 0"), SimpleNamespace(name="rank 1")]
@@ -67,6 +75,8 @@ FOUND = Efficiency(
     whole=WHOLE,
     steps=STEPS,
     in_steps=IN_STEPS,
+    at_work=None,
+    in_work=None,
     by_step=[SMALL] * 4,
     ranges=[RangeTimes("torch", "layer", 12, 2, SMALL)],
 )
@@ -135,7 +145,7 @@ def test_numbers_of_steps() -> None:
         max_ns=10 * MS,
         spread=2 / 9.5,
         slowest=6,
-        drift=1.5 / 8.5,
+        drift=1.5 / 9.5,
         ranks=[StepOfRank(0, "rank 0", 8_500_000, 8_500_000), StepOfRank(1, "rank 1", 8_500_000, 6_500_000)],
     )
 
@@ -199,7 +209,7 @@ def test_the_tables() -> None:
     ]
     assert steps == [
         "`step` 4 to 7: median 9.50 ms, 8.00 ms to 10.0 ms (spread 21.1%), slowest 6,",
-        "later half 17.6% slower; without waiting for others 6.50 ms (rank 1) to 8.50 ms",
+        "later half 15.8% slower; without waiting for others 6.50 ms (rank 1) to 8.50 ms",
         "(rank 0)",
     ]
 
@@ -248,3 +258,69 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     assert verdict.text.isprintable()
     for line in (line for lines in describe_efficiency(numbers, steps, width) for line in lines):
         assert line.isprintable() and len(line) <= width
+
+
+# ---- the pace --------------------------------------------------------------------------------------------------------
+
+
+def describe_lengths(ms: Sequence[int]) -> StepNumbers:
+    """Numbers of steps of these lengths on one task."""
+    count, none = len(ms), np.zeros(0, np.int64)
+    begin = np.arange(count) * 1000 * MS
+    task = np.zeros(count, np.int64)
+    steps = StepWindows(
+        "step", np.arange(count), 0, task, task, np.arange(count), begin, begin + np.array(ms) * MS, none, none, none
+    )
+    numbers = sum_steps(JOB, FOUND._replace(steps=steps), WAITING)
+    assert numbers is not None
+    return numbers
+
+
+@pytest.mark.parametrize("ms", [[8, 9], [10, 12, 11, 30, 13], [18, 145] * 29, [5] * 9 + [50], list(range(100, 140))])
+def test_drift_is_the_median_of_all_differences_of_the_halves(ms: list[int]) -> None:
+    half = len(ms) // 2
+    shifts = [later - earlier for later in ms[len(ms) - half :] for earlier in ms[:half]]
+    assert describe_lengths(ms).drift == pytest.approx(statistics.median(shifts) / statistics.median(ms))
+
+
+def test_steps_that_take_turns_are_no_slower_later() -> None:
+    """29 steps of each half: their medians are those of a short and of a long step."""
+    numbers = describe_lengths([18, 145] * 29)
+    assert (numbers.drift, numbers.turns_ns) == (0, (18 * MS, 145 * MS))
+    assert describe_steps(numbers).startswith(
+        "`step` 0 to 57: median 81.5 ms, alternating between 18.0 ms and 145 ms, 18.0 ms to "
+    )
+
+
+# ---- captures without steps ------------------------------------------------------------------------------------------
+
+
+def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None:
+    """Compared with plain SQL: the capture is 15 times as long as the time in which the GPU works."""
+    summary = nsys2prv_ng.summarize(samples / "single-graph.sqlite", jobs=1)
+    with closing(sqlite3.connect(samples / "single-graph.sqlite")) as database:
+        tables = [f"CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "GRAPH_TRACE", "MEMCPY", "MEMSET")]
+        kernels, graphs, *others = (
+            database.execute(f'SELECT start AS begin, "end" FROM {table}').fetchall() for table in tables
+        )
+    every = [*kernels, *graphs, *(interval for own in others for interval in own)]
+    window = max(end for _, end in every) - min(begin for begin, _ in every)
+    computing = sum_lengths(unite(pd.DataFrame([*kernels, *graphs], columns=["begin", "end"])))
+    busy = sum_lengths(unite(pd.DataFrame(every, columns=["begin", "end"])))
+
+    efficiency = summary.efficiency
+    assert efficiency is not None and efficiency.in_work is not None and efficiency.work_ns is not None
+    losses = efficiency.in_work.losses
+    assert losses is not None
+    assert efficiency.in_work.window_ns == efficiency.work_ns[1] - efficiency.work_ns[0] == window
+    assert (losses.compute_ns, losses.memory_ns) == (computing, busy - computing)
+    idle = losses.host_ns + losses.queued_ns + losses.graph_ns + losses.unknown_ns
+    assert (idle, losses.before_first_ns, losses.after_last_ns) == (window - busy, 0, 0)
+    [verdict] = make_efficiency_verdict(efficiency, summary.steps)
+    share = 100 * computing / window
+    assert verdict.text.startswith(f"1 GPU computes {share:.1f}% of the time in which GPUs work (221 ms): ")
+
+
+def test_a_time_that_was_chosen_is_the_window(samples: Path) -> None:
+    summary = nsys2prv_ng.summarize(samples / "single-graph.sqlite", time=(0, 3_000_000_000), jobs=1)
+    assert summary.efficiency is not None and summary.efficiency.in_work is None

@@ -201,8 +201,9 @@ def make_steps_section(sides: Sequence[Side], pictures: Sequence[Pictures | None
     title = "A typical step of each run"
     if not known:
         return Section(STEPS, title, "", blocks)
-    lead = "Of each run the step whose length is nearest to its median"
-    lead += ", all on one axis: to zoom one zooms all. What follows a shorter one is shown as not known."
+    lead = "Of each run the step whose length is nearest to the median"
+    lead += " (of long steps, where these take turns with short ones), all on one axis: to zoom one zooms all."
+    lead += " What follows a shorter one is shown as not known."
     drawn = [
         (side.label, [(own.step.begin_ns, own.step.end_ns)])
         for side, own in zip(sides, pictures, strict=True)

@@ -42,7 +42,8 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
         return None
     chosen = choose_window(efficiency, summary.steps)
     lead = "POP's efficiencies: a product of what is below each, as far as it is indented. 100% is ideal."
-    window = pictures.format_window(*efficiency.steps_ns) if chosen.title == "steps" and efficiency.steps_ns else ""
+    limits = {"steps": efficiency.steps_ns, "work": efficiency.work_ns}.get(chosen.title)
+    window = pictures.format_window(*limits) if limits else ""
     presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []
     return Section("efficiency", "Efficiencies", lead, blocks, [*presets, "model/host_efficiency"], window)
 

@@ -75,15 +75,16 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
     return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], ["model/gpu_efficiency_by_step"], window)
 
 
-def make_step_section(pictures: Pictures) -> Section | None:
+def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return one typical step with all rows; None where no steps were found."""
     step = pictures.step
     if step is None:
         return None
     whole = format_time(step.end_ns - step.begin_ns)
-    lead = (
-        f"{quote(step.name)}, the one whose length is nearest to the median: {format_time(step.ns)} on its slowest rank"
-    )
+    has_turns = summary.steps is not None and summary.steps.turns_ns is not None
+    whose = " of the long ones, which take turns with short ones" if has_turns else ""
+    lead = f"{quote(step.name)}, the one whose length is nearest to the median{whose}: {format_time(step.ns)} on its"
+    lead += " slowest rank"
     lead += (
         f". From the first begin of any rank to the last end it is {whole}."
         if step.end_ns - step.begin_ns > step.ns

@@ -111,16 +111,18 @@ class PartOfTime(NamedTuple):
 
 
 def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
-    """Return the whole time and, where there are any, the steps."""
+    """Return the whole time and the work in it: the steps, or the time in which GPUs work."""
     whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
     windows = [NamedWindow(whole, title, efficiency)]
     if efficiency.in_steps is not None and steps is not None:
         windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
+    elif efficiency.in_work is not None:
+        windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
     return windows
 
 
 def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
-    """Return the steps where there are some and the user chose no time, else the whole time."""
+    """Return the work where it is known and the user chose no time, else the whole time."""
     return list_windows(efficiency, steps)[0 if efficiency.is_chosen else -1]
 
 
