@@ -101,7 +101,8 @@ def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: Na
         more = f", most of it in {clean_name(kind)}" if kind else ""
     what, preset = _PLACES[part.key]
     whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
-    lost = f"{format_percent(part.ns, whole)} of {whose} time in {window.name} is lost {part.clause}"
+    time = window.name if window.title == "work" else f"{whose} time in {window.name}"
+    lost = f"{format_percent(part.ns, whole)} of {time} is lost {part.clause}"
     return f"{where or what}: {lost}{more}{_name_preset(preset)}"
 
 
