@@ -164,7 +164,10 @@ def _measure_drift(longest: IntArray) -> float | None:
     if not half:
         return None
     every = -(-half // _MOST_COMPARED)
-    shifts = longest[-half:][::every, None] - longest[:half][::every]
+    # Of sorted lengths: every second of steps that take turns would be all short ones of one half, and all long ones of
+    # the other.
+    earlier, later = (np.sort(own)[every // 2 :: every] for own in (longest[:half], longest[-half:]))
+    shifts = later[:, None] - earlier
     return _divide(_find_median(shifts), _find_median(longest))
 
 

@@ -292,6 +292,14 @@ def test_steps_that_take_turns_are_no_slower_later() -> None:
     )
 
 
+@pytest.mark.parametrize("count", [2_000, 2_002, 3_002, 4_006])
+def test_a_sample_of_many_steps_has_short_and_long_ones(count: int) -> None:
+    """An odd half begins with a short step, and the other one with a long step."""
+    assert describe_lengths([18, 145] * (count // 2)).drift == 0
+    slower = describe_lengths(range(10 * count, 11 * count))
+    assert slower.drift == pytest.approx(count / 2 / (10.5 * count), rel=1e-3)
+
+
 # ---- captures without steps ------------------------------------------------------------------------------------------
 
 
