@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from itertools import pairwise
 
 from nsys2prv_ng.cli.app import app
@@ -23,7 +22,7 @@ def put_command_first(words: list[str]) -> list[str]:
     """
     # A program that a batch script will start may take empty words, and options say what is wrong with theirs.
     own = words[: words.index("--")] if "slurm" in words and "--" in words else words
-    if any(not word and not re.match("-+[^-]", before) for before, word in pairwise(["", *own])):
+    if any(not word and before not in _list_with_values() for before, word in pairwise(["", *own])):
         raise UsageError("an argument is empty: is a variable of the shell not set?")
     if not words or words[0] in (*COMMANDS, *_HELP) or words[0].startswith(_COMPLETION):
         return words
@@ -41,11 +40,7 @@ def put_command_first(words: list[str]) -> list[str]:
 
 def _find_command(words: list[str]) -> int | None:
     """Return the index of the first word, if it is a command, that is neither an option nor the value of one."""
-    import typer.main
-
-    commands = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
-    options = [option for command in commands for option in command.params if option.param_type_name == "option"]
-    take_values = {flag for option in options if not option.is_flag for flag in option.opts}
+    take_values = _list_with_values()
     is_value = False
     for at, word in enumerate(words):
         if not is_value and not word.startswith("-"):
@@ -54,6 +49,15 @@ def _find_command(words: list[str]) -> int | None:
             return None
         is_value = not is_value and word in take_values
     return None
+
+
+def _list_with_values() -> set[str]:
+    """Return the options of all commands that take a value, long and short."""
+    import typer.main
+
+    commands = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+    options = [option for command in commands for option in command.params if option.param_type_name == "option"]
+    return {flag for option in options if not option.is_flag for flag in option.opts}
 
 
 def _find_nearest(word: str) -> str:

@@ -58,11 +58,24 @@ def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    "words", [["summary", ""], ["", "o.prv"], ["compare", "a.json", "--", ""], ["-q", "a.sqlite", ""]]
+    "words",
+    [
+        ["summary", ""],
+        ["", "o.prv"],
+        ["compare", "a.json", "--", ""],
+        ["-q", "a.sqlite", ""],
+        ["-q", ""],
+        ["summary", "--skip-warmup", ""],
+    ],
 )
 def test_an_empty_word_is_an_error(words: list[str]) -> None:
     with pytest.raises(UsageError, match="an argument is empty"):
         put_command_first(words)
+
+
+@pytest.mark.parametrize("words", [["summary", "--tmp", "", "a.sqlite"], ["translate", "a.sqlite", "-j", ""]])
+def test_options_say_what_is_wrong_with_their_values(words: list[str]) -> None:
+    assert put_command_first(words) == words
 
 
 def test_a_program_may_take_empty_words() -> None:
