@@ -296,3 +296,17 @@ def test_a_summary_in_a_read_only_folder_keeps_events_elsewhere(
     monkeypatch.setattr(calls.tempfile, "gettempdir", lambda: str(tmp_path / "missing"))
     with pytest.raises(TranslationError, match="missing: cannot keep events there"):
         nsys2prv_ng.summarize(samples / "single-graph.sqlite", memory=1 << 20)
+
+
+def test_a_summary_needs_no_temporary_folder_but_the_chosen_one(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that is read-only as a whole but for what is mounted."""
+
+    def refuse() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(calls.os, "access", lambda path, mode: path != Path())
+    monkeypatch.setattr(calls.tempfile, "gettempdir", refuse)
+    summary = nsys2prv_ng.summarize(samples / "single-graph.sqlite", memory=1 << 20, tmp=tmp_path)
+    assert summary.reports == 1

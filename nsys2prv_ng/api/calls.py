@@ -100,7 +100,12 @@ def _summarize(
 
 def _find_scratch() -> Path:
     """Return the folder for events that exceed the memory: the current one if it can be written, else the system's."""
-    return Path() if os.access(Path(), os.W_OK) else Path(tempfile.gettempdir())
+    if os.access(Path(), os.W_OK):
+        return Path()
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing can be written but what the user may have chosen
+        return Path()
 
 
 @takes(CompareOptions)
