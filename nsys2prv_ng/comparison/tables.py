@@ -115,7 +115,7 @@ def _make_total(
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
-    """Return what GPUs do from their first operation to their last; communication is hidden or exposed."""
+    """Return what GPUs do from their first operation to their last; what they do at the same time is in each row."""
     before, after = (_sum_activity(side) for side in (a, b))
     rows = [TableRow(name, "", x, after[name], _differ(x, after[name], LEAST * a.span)) for name, x in before.items()]
     if not a.summary.gpus or not b.summary.gpus:

@@ -65,6 +65,8 @@ class RangesOfTask:
 class TypicalStep:
     """One step with all rows: that whose length is nearest to the median of the steps without the warm-up.
 
+    Where long and short ones of these take turns, it is the median of the long ones.
+
     Of the b bins of a row, each has the activity that has most time in it.
     """
 
