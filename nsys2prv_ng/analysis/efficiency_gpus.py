@@ -69,7 +69,7 @@ class GpuPart(NamedTuple):
     totals: Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
-    """Of the whole time and of the steps."""
+    """Of the whole time and of the work in it."""
 
 
 def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:

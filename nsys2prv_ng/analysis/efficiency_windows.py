@@ -266,7 +266,7 @@ def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
         work = list(zip(begin.tolist(), end.tolist(), strict=True))
     elif not job.windows and (of_gpus := measure_gpu_time(job.reports, job.tree)) is not None:
         # Much of a capture without steps may be the start of the program, of which nobody wants to know the efficiency.
-        is_small = of_gpus[1] - of_gpus[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
+        is_small = 0 < of_gpus[1] - of_gpus[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
         work = [of_gpus] if is_small else []
     return WindowPlan(whole, work, steps, captures)
 

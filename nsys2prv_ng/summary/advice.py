@@ -1,8 +1,8 @@
 """The verdict on what to look at first: the largest loss, where it is as far as that is certain, and who shows it.
 
 The numbers on ranks, calls and kernels are of all the time that the user chose, but the loss is that of a window in it:
-the steps, if there are any. So a thing is named only if all others together, in all that time, cannot make up half of
-the loss. Then it has at least half of it, whatever the others do outside of the window.
+the steps, or the time in which GPUs work. So a thing is named only if all others together, in all that time, cannot
+make up half of the loss. Then it has at least half of it, whatever the others do outside of the window.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, Losses
 from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task, quote_name
 from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.rows.efficiency import NamedWindow, PartOfTime, choose_window, find_main_range, list_losses
+from nsys2prv_ng.summary.rows.efficiency import (
+    NamedWindow,
+    PartOfTime,
+    choose_window,
+    find_main_range,
+    list_losses,
+    name_gpu_time,
+)
 from nsys2prv_ng.summary.rows.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.verdict_model import Verdict
 from nsys2prv_ng.summary.wait_reasons import NOT_SELECTED, ON_HOST, UNKNOWN
@@ -65,9 +72,7 @@ def _advise(summary: JobSummary, window: NamedWindow) -> str:
             return _describe_compute(losses, whole, window)
         own = [part for part in list_losses(losses) if part.key not in _OF_THE_CAPTURE]
         largest = [part for part in own[:1] if part.ns >= _LEAST_SHARE * whole]
-        if not largest:
-            return _describe_ends(losses, whole, window)
-        return _describe_loss(summary, largest[0], whole, window)
+        return _describe_loss(summary, largest[0], whole, window) if largest else ""
     return "" if host is None else _describe_host(host, window)
 
 
@@ -100,18 +105,8 @@ def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: Na
         kind = _find_most({copies.operation: copies.total_ns for copies in summary.memory_operations}, part.ns)
         more = f", most of it in {clean_name(kind)}" if kind else ""
     what, preset = _PLACES[part.key]
-    whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
-    time = window.name if window.title == "work" else f"{whose} time in {window.name}"
-    lost = f"{format_percent(part.ns, whole)} of {time} is lost {part.clause}"
+    lost = f"{format_percent(part.ns, whole)} of {name_gpu_time(window, losses)} is lost {part.clause}"
     return f"{where or what}: {lost}{more}{_name_preset(preset)}"
-
-
-def _describe_ends(losses: Losses, whole: int, window: NamedWindow) -> str:
-    """Return that the GPUs work in a small part of the capture; nothing of steps and of a time that was chosen."""
-    ends = losses.before_first_ns + losses.after_last_ns
-    if window.title != "capture" or ends <= _HALF * whole:
-        return ""
-    return f"the time in which the GPUs work (time `gpu`): {format_percent(ends, whole)} of {window.name} is around it"
 
 
 def _name_preset(preset: str) -> str:
@@ -153,7 +148,7 @@ def _find_most(times: Mapping[str, int], lost: int) -> str:
 
 
 def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
-    """Return begin and end of the window if it is that of the steps; None if it is all of the time."""
+    """Return begin and end of the window if it is that of the steps; None if all waits of GPUs are in it."""
     efficiency = summary.efficiency
     if efficiency is None or efficiency.is_chosen or efficiency.in_steps is None or summary.steps is None:
         return None

@@ -152,7 +152,7 @@ class EfficiencyNumbers(WindowEfficiency):
     steps_ns: tuple[int, int] | None = None
     """Begin of the first step of these and end of the last one, from time 0 of the trace."""
     in_work: WindowEfficiency | None = None
-    """The same in the time in which GPUs work; None with steps, or where that is more than half of the capture."""
+    """The same in the time in which GPUs work; None with steps, with a chosen time, or above half of the capture."""
     work_ns: tuple[int, int] | None = None
     """Begin of the first operation of a GPU and end of the last one, from time 0 of the trace; None as `in_work`."""
     steps: list[StepEfficiency] = field(default_factory=list)

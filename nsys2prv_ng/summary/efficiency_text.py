@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.rows.efficiency import (
     list_parts,
     list_windows,
     make_efficiency_table,
+    name_gpu_time,
     name_steps,
 )
 from nsys2prv_ng.summary.verdict_model import Verdict
@@ -40,10 +41,9 @@ def make_graph_note(efficiency: EfficiencyNumbers | None, steps: StepNumbers | N
         losses = window.numbers.losses
         if losses is not None and losses.whole_graph_ns and window.numbers.window_ns:
             share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
-            whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
             text = (
-                f"{share} of {whose} time in {window.name} is in CUDA graphs that nsys traced as a whole. NCCL may be "
-                "in them: whether they compute, wait or move data is not known, and efficiencies count them as "
+                f"{share} of {name_gpu_time(window, losses)} is in CUDA graphs that nsys traced as a whole. NCCL may "
+                "be in them: whether they compute, wait or move data is not known, and efficiencies count them as "
                 f"communication where NCCL is. To know it, {REMEDY}"
             )
             return [Verdict(text, [], "graphs")]

@@ -51,6 +51,19 @@ def test_what_a_job_lacks_has_no_section() -> None:
     assert "waits" not in keys and "bandwidth" not in keys and "kernels" in keys and "gaps" in keys
 
 
+def test_efficiencies_of_a_capture_without_steps_are_of_the_work() -> None:
+    summary, pictures = job_of("single-graph")
+    section = next(section for section in list_sections(summary, pictures) if section.key == "efficiency")
+    tree, parts = section.blocks
+    assert [title.split(" (")[0] for title in tree.titles] == ["", "capture", "work"]
+    assert [row[0] for row in parts.rows] == ["the capture", "the time in which GPUs work"]
+    efficiency = summary.efficiency
+    assert efficiency is not None and efficiency.work_ns is not None
+    low, high = (float(limit.removesuffix("s")) for limit in section.window.split(":"))
+    assert (low * 1e9 <= efficiency.work_ns[0]) and (high * 1e9 >= efficiency.work_ns[1])
+    assert high - low == pytest.approx((efficiency.work_ns[1] - efficiency.work_ns[0]) / 1e9, rel=0.01)
+
+
 @pytest.mark.parametrize("name", ["ddp-2x2", "mpi-4", "single-graph"])
 def test_pages_are_well_formed_and_need_nothing_else(name: str) -> None:
     text = render_summary(*job_of(name))

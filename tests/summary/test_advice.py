@@ -16,6 +16,7 @@ from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.summary import advice
 from nsys2prv_ng.summary.advice import make_advice
 from nsys2prv_ng.summary.efficiency_model import HostEfficiency, Losses
+from nsys2prv_ng.summary.efficiency_text import make_graph_note
 from nsys2prv_ng.summary.model import JobSummary, MemoryOperationNumbers, NcclNumbers
 from nsys2prv_ng.summary.rows.efficiency import PARTS, WHOLE_GRAPHS
 from nsys2prv_ng.summary.text import format_tables
@@ -24,7 +25,16 @@ from nsys2prv_ng.summary.waits_model import LateCost, LongestWait, MpiWaits, Wai
 from tests.analysis.waits_truth import find_truth
 from tests.conftest import Unpacked
 from tests.summary.made import overview_of
-from tests.summary.made_summary import MS, STEPS_NS, make_losses, make_rank, make_summary, make_waits
+from tests.summary.made_summary import (
+    MS,
+    STEPS_NS,
+    WINDOW,
+    make_losses,
+    make_rank,
+    make_summary,
+    make_waits,
+    make_window,
+)
 
 EXPOSED = "Look first at communication that no compute hides: 40.0% of the GPUs' time in `step` 1 to 5 is lost as NCCL"
 SHOWS_EXPOSED = ". The preset analysis/exposed_communication shows it"
@@ -98,13 +108,23 @@ def test_the_largest_loss(losses: Losses, says: str) -> None:
     assert advise(make_summary(losses)) == says
 
 
-def test_a_capture_that_is_mostly_around_the_work() -> None:
-    """Not of steps, nor of a time that the user chose."""
+def test_gpus_that_work_one_after_the_other_are_nothing_to_look_at() -> None:
+    """Each is idle for most of the capture, of which the time in which any works is more than half."""
     losses = make_losses(compute=1, before_first=50, after_last=46, host=3)
-    says = "Look first at the time in which the GPUs work (time `gpu`): 96.0% of the capture is around it"
-    assert advise(make_summary(losses, in_steps=False)) == says
-    assert advise(make_summary(losses)) == advise(make_summary(losses, in_steps=False, is_chosen=True)) == ""
-    assert advise(make_summary(make_losses(compute=50, before_first=30, after_last=20), in_steps=False)) == ""
+    assert advise(make_summary(losses, in_steps=False)) == ""
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_time_in_which_gpus_work_is_named_once(devices: int) -> None:
+    """Not "of the GPUs' time in the time in which GPUs work"."""
+    summary = make_summary(make_losses(devices, compute=1, before_first=99), in_steps=False)
+    assert summary.efficiency is not None
+    work = make_window(make_losses(devices, compute=20, whole_graph=30, host=50))
+    summary = replace(summary, efficiency=replace(summary.efficiency, in_work=work, work_ns=(0, WINDOW)))
+    says = "Look first at the host: 50.0% of the time in which GPUs work is lost as the host does not launch. "
+    assert advise(summary).startswith(says)
+    [note] = make_graph_note(summary.efficiency, None)
+    assert note.text.startswith("30.0% of the time in which GPUs work is in CUDA graphs that nsys traced as a whole. ")
 
 
 OF_THE_CAPTURE = ["cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns"]

@@ -132,6 +132,12 @@ def name_steps(steps: StepNumbers) -> str:
     return f"{quote_name(steps.name)} {numbers}"
 
 
+def name_gpu_time(window: NamedWindow, losses: Losses) -> str:
+    """Return what the time of all GPUs in a window is called in a sentence."""
+    whose = "the GPU's" if losses.devices == 1 else "the GPUs'"
+    return window.name if window.title == "work" else f"{whose} time in {window.name}"
+
+
 # ---- where the time goes ---------------------------------------------------------------------------------------------
 
 
@@ -168,7 +174,7 @@ def find_main_range(losses: Losses) -> IdleInRange | None:
 
 
 def make_efficiency_table(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> EfficiencyTable:
-    """Return the efficiencies in the whole time and in the steps."""
+    """Return the efficiencies in the whole time and in the work."""
     windows = list_windows(efficiency, steps)
     shown = [window.numbers for window in windows]
     has_conventions = any(window.nccl_as_communication != window.nccl_as_useful for window in shown)
