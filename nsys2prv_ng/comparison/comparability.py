@@ -27,7 +27,9 @@ WARNING, NOTE = "warning", "note"
 
 _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
-_ON_KERNELS = frozenset(("gpus", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path"))
+_ON_KERNELS = frozenset(
+    ("gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path")
+)
 _TRACED: Mapping[str, tuple[str, frozenset[str]]] = {
     "cuda_api": ("CUDA API calls", frozenset(("critical_path",))),
     "kernels": ("CUDA kernels", _ON_KERNELS),
@@ -251,7 +253,8 @@ def _find_whole_graphs(sides: Sequence[Side]) -> Iterator[Finding]:
 def _find_other_graphs(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:
     """Yield a finding where graphs were traced in different ways: those as a whole hide their kernels."""
     graphs = [(side, tuple(facts.graphs)) for side, facts in known if facts.graphs]
-    yield from _compare("CUDA graphs traced", graphs, WARNING, frozenset(("kernels", "nccl", "collectives", "waits")))
+    prevents = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
+    yield from _compare("CUDA graphs traced", graphs, WARNING, prevents)
 
 
 def _find_lost_data(known: Sequence[tuple[Side, JobFacts]]) -> Iterator[Finding]:

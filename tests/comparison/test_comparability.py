@@ -81,6 +81,12 @@ def test_alike_runs() -> None:
             {"ranges"},
         ),
         (
+            with_facts(sources={"nvtx": 1}),
+            WARNING,
+            "CUDA kernels: in a, not in b (not traced or not used)",
+            {"gpus", "activity", "kernels", "nccl", "collectives", "waits", "efficiencies", "critical_path"},
+        ),
+        (
             with_facts(sources={"kernels": 1, "nvtx": 1, "os_runtime": 2}),
             WARNING,
             "OS runtime calls: in b, not in a (not traced or not used)",
@@ -127,7 +133,11 @@ def test_other_graphs() -> None:
     nodes = Side("a", replace(A.summary, facts=make_facts(graphs=["by node"])))
     whole = with_facts(graphs=["as a whole"])
     expected = [
-        (WARNING, "CUDA graphs traced: by node (a); as a whole (b)", {"kernels", "nccl", "collectives", "waits"}),
+        (
+            WARNING,
+            "CUDA graphs traced: by node (a); as a whole (b)",
+            {"activity", "kernels", "nccl", "collectives", "waits"},
+        ),
     ]
     assert found(nodes, whole) == expected
     assert found(nodes, with_facts()) == []  # a run without graphs
