@@ -19,7 +19,7 @@ import pytest
 from tests.damage_worker import SECONDS
 
 pytestmark = pytest.mark.slow
-ROUND = 10
+ROUND = 6
 """Cases of a test, so that the tests of many cases show how far they are."""
 SHARE = {"nodes": 1, "payloads": 1, "samples": 3, "exercises": 1, "shared": 2}
 """Of eight rounds, those of reports that are made or rewritten, of samples, and of other real reports."""

@@ -203,8 +203,9 @@ class TranslationResult:
             lines.append(f"the GPUs work {only}in {format_window(begin, max(end, begin + 1))}")
         compressed = f" ({format_bytes(self.file_bytes)} compressed)" if self.output.endswith(".gz") else ""
         lines.append(
-            f"{self.states:,} states, {self.events:,} event lines, {self.communications:,} communications,"
-            f" {format_bytes(self.bytes)}{compressed} in {self.seconds:.1f} s"
+            f"{count_noun(self.states, 'state')}, {count_noun(self.events, 'event line')},"
+            f" {count_noun(self.communications, 'communication')}, {format_bytes(self.bytes)}{compressed}"
+            f" in {self.seconds:.1f} s"
         )
         memory = format_memory(self.paraver_memory)
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")

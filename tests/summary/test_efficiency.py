@@ -31,6 +31,7 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepOfRank,
 )
 from nsys2prv_ng.summary.efficiency_text import describe_efficiency, describe_steps, make_efficiency_verdict
+from nsys2prv_ng.summary.rows.efficiency import list_windows
 from tests.spans import sum_lengths, unite
 
 MS = 10**6
@@ -327,6 +328,14 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
     [verdict] = make_efficiency_verdict(efficiency, summary.steps)
     share = 100 * computing / window
     assert verdict.text.startswith(f"1 GPU computes {share:.1f}% of the time in which GPUs work (221 ms): ")
+
+
+def test_chosen_steps_are_shown_once(samples: Path) -> None:
+    reports = sorted(samples.glob("ddp-2x2.rank*.sqlite"))[:1]
+    whole, chosen = (nsys2prv_ng.summarize(reports, skip_warmup=only, jobs=1) for only in (False, True))
+    for summary, titles in ((whole, ["capture", "steps"]), (chosen, ["chosen"])):
+        assert summary.efficiency is not None and summary.efficiency.in_steps is not None
+        assert [window.title for window in list_windows(summary.efficiency, summary.steps)] == titles
 
 
 def test_a_time_that_was_chosen_is_the_window(samples: Path) -> None:

@@ -11,6 +11,8 @@ from nsys2prv_ng.text.formatting import count_noun
 
 _MOST = 0.5
 """Part of a loss from which one range is most of it."""
+_MARGIN = 2
+"""By how much (ns) a window that was chosen as that of the steps is longer than they are."""
 WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
     WHOLE_GRAPHS: ("whole CUDA graphs", ""),
@@ -111,11 +113,12 @@ class PartOfTime(NamedTuple):
 
 
 def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
-    """Return the whole time and the work in it: the steps, or the time in which GPUs work."""
+    """Return the whole time and the work in it, if that is less: the steps, or the time in which GPUs work."""
     whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
     windows = [NamedWindow(whole, title, efficiency)]
     if efficiency.in_steps is not None and steps is not None:
-        windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
+        if not efficiency.is_chosen or efficiency.window_ns - efficiency.in_steps.window_ns > _MARGIN:
+            windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
     elif efficiency.in_work is not None:
         windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
     return windows

@@ -126,7 +126,8 @@ def test_the_host_has_no_convention() -> None:
     device = efficiency.in_steps.nccl_as_communication.device
     assert device is not None
     useful = replace(efficiency.in_steps.nccl_as_useful, device=replace(device, parallel=1.0))
-    efficiency = replace(efficiency, in_steps=replace(efficiency.in_steps, nccl_as_useful=useful))
+    in_steps = replace(efficiency.in_steps, nccl_as_useful=useful, window_ns=efficiency.window_ns // 2)
+    efficiency = replace(efficiency, in_steps=in_steps)
     table = make_efficiency_table(replace(efficiency, is_chosen=True), found.steps)
     assert table.has_conventions and [window.title for window in table.windows] == ["chosen", "steps"]
     by_label = {(row.depth, row.label): row.values for row in table.rows}
