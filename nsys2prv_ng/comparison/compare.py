@@ -11,6 +11,7 @@ from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.text.formatting import format_time
 
 
 def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
@@ -96,9 +97,16 @@ def _decide(a: Windows, b: Windows, *, by_step: bool) -> Verdict:
 
 
 def _list_notes(a: Side, b: Side, per_step: tuple[bool, bool]) -> list[str]:
-    """Return what is missing, and why. Labels are not in it, as they may hold anything."""
+    """Return what is missing or says little, and why. Labels are not in it, as they may hold anything."""
     lacking = [name for name, side in (("A", a), ("B", b)) if not _has_steps(side.summary)]
     notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
+    for name, side in (("A", a), ("B", b)):
+        if side.summary.steps is not None and side.summary.steps.turns_ns is not None:
+            short, long = map(format_time, side.summary.steps.turns_ns)
+            notes.append(
+                f"the steps of {name} alternate between {short} and {long}: their median may be either or between them,"
+                " so look at the parts of the difference, which are means"
+            )
     if per_step[0] != per_step[1]:
         one, other = ("B", "A") if per_step[0] else ("A", "B")
         notes.append(f"no tables of totals: {one} is not restricted to its steps without their warm-up, as {other} is")

@@ -107,6 +107,16 @@ def test_totals_are_for_each_step_and_gpu() -> None:
     assert (row.a, row.b, row.count_a, row.count_b, row.differs) == (10 * MS, 20 * MS, 5, 10, True)
 
 
+def test_steps_that_take_turns_have_a_note() -> None:
+    """The medians of the same program are 18 and 145 ms, as its capture began with a step of either kind."""
+    a, b = (steps_of(*[*one, *([18, 145] * 5)][:9]) for one in ((), (145,)))
+    assert a.steps is not None
+    pair = pair_of(replace(a, steps=replace(a.steps, turns_ns=(18 * MS, 145 * MS))), b)
+    assert (pair.verdict.a_ns, pair.verdict.b_ns, pair.verdict.kind) == (18 * MS, 145 * MS, "no difference")
+    [note] = [note for note in pair.notes if "alternate" in note]
+    assert note.startswith("the steps of A alternate between 18.0 ms and 145 ms")
+
+
 def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
     steps = [{"compute_ns": 100 * MS * GPUS}] * 4
     chosen, whole = make_summary(steps), make_summary(steps, chosen=False)
