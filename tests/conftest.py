@@ -148,7 +148,7 @@ def whole_traces() -> Callable[[Path], tuple[bytes, bytes, bytes]]:
 
 settings.register_profile("default", settings.get_profile("default"), print_blob=True)
 settings.register_profile("dev", max_examples=25, print_blob=True)
-settings.register_profile("ci", max_examples=60, derandomize=True, print_blob=True)
+settings.register_profile("ci", max_examples=40, derandomize=True, print_blob=True)
 # Tests scale their number of examples by that of the profile (tests.examples).
 
 
