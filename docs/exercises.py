@@ -34,14 +34,20 @@ def find_html_commands(text: str) -> dict[str, str]:
     return {name: command for command, name in _HTML.findall(text)}
 
 
+def expand_words(command: str, folder: Path) -> list[str]:
+    """Return the words of a command after the program, with the files of a folder that patterns stand for."""
+    words: list[str] = []
+    for word in shlex.split(command)[1:]:
+        files = folder.glob(word) if "*" in word else ()
+        words += sorted(path.relative_to(folder).as_posix() for path in files) or [word]
+    return words
+
+
 def run_command(command: str, folder: Path) -> str:
     """Run a command of a page in an empty folder, with `samples` and `exercises` in it; return its standard output."""
     for reports in (ROOT / "samples", find_exercises()):
         (folder / reports.name).symlink_to(reports)
-    words = [sys.executable, "-m", "nsys2prv_ng"]
-    for word in shlex.split(command)[1:]:
-        files = sorted(path.relative_to(folder).as_posix() for path in folder.glob(word))
-        words += files or [word]
+    words = [sys.executable, "-m", "nsys2prv_ng", *expand_words(command, folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, cwd=folder, env=environment)
     return done.stdout

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -32,12 +32,7 @@ def find_commands(page: Path) -> list[str]:
 
 def expand(command: str, folder: Path) -> list[str]:
     """Return the words after the program's name, up to a redirection, with the files that patterns stand for."""
-    words = []
-    for word in shlex.split(command)[1:]:
-        if word[0] in "<>|":
-            break
-        words += sorted(path.relative_to(folder).as_posix() for path in folder.glob(word) if "*" in word) or [word]
-    return words
+    return list(itertools.takewhile(lambda word: word[0] not in "<>|", EXERCISES.expand_words(command, folder)))
 
 
 @pytest.fixture(scope="module")

@@ -115,14 +115,14 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     hosts = unite_nodes(nodes, size)
     times = [make_times(*hosts, gpus, index) for index in range(size)]
     work = times[WORK]._replace(idle_by_range=dict(idle_by_range[1]))
-    has_steps = plan.steps is not None
+    at_work = plan.work[0] if plan.work and plan.steps is None else None
     return Efficiency(
         windows=plan.whole,
         whole=times[WHOLE]._replace(idle_by_range=dict(idle_by_range[0])),
         steps=plan.steps,
-        in_steps=work if has_steps else None,
-        at_work=plan.work[0] if plan.work and not has_steps else None,
-        in_work=work if plan.work and not has_steps else None,
+        in_steps=None if plan.steps is None else work,
+        at_work=at_work,
+        in_work=None if at_work is None else work,
         by_step=times[FIRST_STEP : plan.first_range],
         ranges=_list_ranges(list(keys), times[plan.first_range :], counted),
     )

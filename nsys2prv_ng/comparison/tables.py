@@ -17,6 +17,7 @@ from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.statistics import NOISE
 from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.rows.efficiency import is_of_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 _Numbers = tuple[int, int, int | None]
@@ -38,14 +39,10 @@ class Scaled(NamedTuple):
 
 
 def covers_its_steps(summary: JobSummary) -> bool:
-    """Return whether the chosen time of a summary is that of its steps, so that totals can be divided by their number.
-
-    A window of steps is a ns longer at both limits.
-    """
-    efficiency = summary.efficiency
-    if summary.steps is None or efficiency is None or efficiency.steps_ns is None or len(summary.windows_ns) != 1:
+    """Return whether the chosen time of a summary is that of its steps: totals can then be divided by their number."""
+    if summary.steps is None or summary.efficiency is None:
         return False
-    return all(abs(x - y) <= 1 for x, y in zip(summary.windows_ns[0], efficiency.steps_ns, strict=True))
+    return is_of_steps(summary.windows_ns, summary.efficiency.steps_ns)
 
 
 def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
@@ -116,10 +113,10 @@ def _make_total(
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
     """Return what GPUs do from their first operation to their last; what they do at the same time is in each row."""
+    if not a.summary.gpus or not b.summary.gpus:
+        return Table("activity", "", "ns", [])
     before, after = (_sum_activity(side) for side in (a, b))
     rows = [TableRow(name, "", x, after[name], _differ(x, after[name], LEAST * a.span)) for name, x in before.items()]
-    if not a.summary.gpus or not b.summary.gpus:
-        rows = []
     title = f"Activity of GPUs, {_per(a, 'GPU')} (communication is hidden where a GPU computes beside it)"
     return Table("activity", title, "ns", [row for row in rows if row.a or row.b])
 

@@ -11,8 +11,6 @@ from nsys2prv_ng.text.formatting import count_noun
 
 _MOST = 0.5
 """Part of a loss from which one range is most of it."""
-_MARGIN = 2
-"""By how much (ns) a window that was chosen as that of the steps is longer than they are."""
 WHOLE_GRAPHS = "whole_graph_ns"
 PARTS = {
     WHOLE_GRAPHS: ("whole CUDA graphs", ""),
@@ -117,11 +115,18 @@ def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> li
     whole, title = ("the chosen time", "chosen") if efficiency.is_chosen else ("the capture", "capture")
     windows = [NamedWindow(whole, title, efficiency)]
     if efficiency.in_steps is not None and steps is not None:
-        if not efficiency.is_chosen or efficiency.window_ns - efficiency.in_steps.window_ns > _MARGIN:
+        if not (efficiency.is_chosen and is_of_steps(efficiency.windows_ns, efficiency.steps_ns)):
             windows.append(NamedWindow(name_steps(steps), "steps", efficiency.in_steps))
     elif efficiency.in_work is not None:
         windows.append(NamedWindow("the time in which GPUs work", "work", efficiency.in_work))
     return windows
+
+
+def is_of_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] | None) -> bool:
+    """Return whether the chosen windows are one, which is that of the steps: a ns longer at both limits."""
+    if steps_ns is None or len(windows_ns) != 1:
+        return False
+    return all(abs(x - y) <= 1 for x, y in zip(windows_ns[0], steps_ns, strict=True))
 
 
 def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
