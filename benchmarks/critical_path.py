@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis import critical_path
-from nsys2prv_ng.analysis.path_lanes import load_lanes
-from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.analysis.path import critical_path
+from nsys2prv_ng.analysis.path.lanes import load_lanes
+from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress

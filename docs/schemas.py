@@ -27,7 +27,7 @@ from nsys2prv_ng.comparison.scaling_model import Scaling
 from nsys2prv_ng.cutting.result import CUT_VERSION, CutResult
 from nsys2prv_ng.inspection.model import INSPECTION_VERSION, InspectedReport, Inspection
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.summary.model import SUMMARY_VERSION, JobSummary
+from nsys2prv_ng.summary.numbers.job import SUMMARY_VERSION, JobSummary
 from nsys2prv_ng.translation.result import RESULT_VERSION, TranslationResult
 
 FOLDER = DOCS / "reference/schemas"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nsys2prv_ng.cutting.result import CutResult
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.paraver.checker.trace import CheckResult
-    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.summary.numbers.job import JobSummary
     from nsys2prv_ng.translation.result import TranslationResult
 
 __all__ = [
@@ -45,7 +45,7 @@ _RESULTS = {
     "Comparison": "comparison.model",
     "CutResult": "cutting.result",
     "Inspection": "inspection.model",
-    "JobSummary": "summary.model",
+    "JobSummary": "summary.numbers.job",
     "TranslationResult": "translation.result",
 }
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency_windows import WindowPlan
-from nsys2prv_ng.analysis.gpu_activity import Devices, load_memory
-from nsys2prv_ng.analysis.gpu_metrics import list_held_values
-from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
+from nsys2prv_ng.analysis.gpus.activity import Devices, load_memory
+from nsys2prv_ng.analysis.gpus.metrics import list_held_values
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
 from nsys2prv_ng.intervals.states import FlatStates

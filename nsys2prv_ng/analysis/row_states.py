@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency_hosts import list_main_threads, load_calls_of_hosts
-from nsys2prv_ng.analysis.efficiency_times import IN_CUDA, IN_MPI
-from nsys2prv_ng.analysis.efficiency_windows import WindowPlan
-from nsys2prv_ng.analysis.gpu_activity import Devices, list_activity_runs
-from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
-from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_calls_of_hosts
+from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
+from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs
+from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import measure_durations

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
     from nsys2prv_ng.job.open_reports import ReadOptions
     from nsys2prv_ng.paraver.checker.trace import CheckResult
-    from nsys2prv_ng.summary.model import JobSummary
-    from nsys2prv_ng.summary.pictures_model import Pictures
+    from nsys2prv_ng.summary.numbers.job import JobSummary
+    from nsys2prv_ng.summary.numbers.pictures import Pictures
     from nsys2prv_ng.translation.result import TranslationResult
 
 # Numba, pandas and pyarrow are imported where they are used, so that the command line's --help answers at once.
@@ -84,15 +84,15 @@ def _summarize(
     reports: Sequence[Path], read_options: ReadOptions, progress: Progress, *, draws: bool
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job, and what a page draws of it if that is wanted."""
-    from nsys2prv_ng.analysis.waits import find_waits
+    from nsys2prv_ng.analysis.waits.waits import find_waits
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.jit import announce_compilation
-    from nsys2prv_ng.summary.compute import compute_summary
+    from nsys2prv_ng.summary.compute.job import compute_summary
 
     with announce_compilation(progress.note), open_job(reports, _find_scratch(), read_options, progress) as job:
         if not draws:
             return compute_summary(job), None
-        from nsys2prv_ng.summary.pictures import collect_pictures
+        from nsys2prv_ng.summary.compute.pictures import collect_pictures
 
         waits = find_waits(job)
         return compute_summary(job, waits), collect_pictures(job, waits)
@@ -117,7 +117,7 @@ def compare(sides: Iterable[Reports | JobSummary], options: CompareOptions) -> C
     from nsys2prv_ng.comparison.compare import compare_sides
     from nsys2prv_ng.comparison.labels import label_sides
     from nsys2prv_ng.comparison.model import Side
-    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.summary.numbers.job import JobSummary
 
     if isinstance(sides, str | os.PathLike | JobSummary) or not isinstance(sides, Iterable):
         raise UsageError("give a list with the reports or the summary of each run", parameter="sides")
@@ -180,7 +180,7 @@ def _load_side(
 
     With it is what a page draws, if one is wanted; a saved summary does not hold it.
     """
-    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.summary.numbers.job import JobSummary
 
     if is_saved(side):
         return JobSummary.load(side[0]), None

@@ -11,7 +11,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import CompareOptions
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.summary.model import JobSummary
+    from nsys2prv_ng.summary.numbers.job import JobSummary
 
 
 def is_saved(side: Sequence[Path] | JobSummary) -> bool:

@@ -1,7 +1,7 @@
 """Divides the difference of two steps into parts that add up to it, to the ns.
 
-The time of all GPUs in a step is what they did in it (Losses in summary/efficiency_model.py), so that the mean of each
-part over GPUs and steps adds up to the mean step. One more row, the median less the mean, makes the median of it.
+The time of all GPUs in a step is what they did in it (Losses in summary/numbers/efficiency.py), so that the mean of
+each part over GPUs and steps adds up to the mean step. One more row, the median less the mean, makes the median of it.
 Without GPUs the parts are those of main threads. Without steps the whole captures are divided.
 """
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import BudgetRow
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
-from nsys2prv_ng.summary.efficiency_model import Losses, WindowEfficiency
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.rows.efficiency import PARTS
+from nsys2prv_ng.summary.numbers.efficiency import Losses, WindowEfficiency
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.tables.efficiency import PARTS
 
 COMPUTE = "compute"
 HOST_LATE = PARTS["host_ns"][0]

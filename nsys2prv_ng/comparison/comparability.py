@@ -15,10 +15,10 @@ from typing import Any
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.facts_model import JobFacts
 from nsys2prv_ng.summary.layout import wrap
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.rows.efficiency import find_most_compute
+from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.tables.efficiency import find_most_compute
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import cut_middle
 

@@ -10,7 +10,7 @@ from nsys2prv_ng.comparison.model import Comparison, Kind, Pair, Side, SideNumbe
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE, bound_median, compare_ranks, find_median
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
-from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.text.formatting import format_time
 
 

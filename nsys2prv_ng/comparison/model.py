@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.numbers.job import JobSummary
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.comparability import Comparability

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency
+from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency
 
 STRONG, WEAK = "strong", "weak"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.scaling_model import WEAK, Scaling, ScalingRun
 from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.summary.layout import clean_name, format_percent, make_table, wrap
-from nsys2prv_ng.summary.rows.efficiency import DEVICE_TERMS, HOST_TERMS
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.tables import cut_names
 

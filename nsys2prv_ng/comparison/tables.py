@@ -15,9 +15,9 @@ from nsys2prv_ng.comparison.budget import LEAST
 from nsys2prv_ng.comparison.match_names import match_names
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.statistics import NOISE
-from nsys2prv_ng.summary.efficiency_model import DeviceEfficiency, HostEfficiency, WindowEfficiency
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.rows.efficiency import is_of_steps
+from nsys2prv_ng.summary.numbers.efficiency import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.tables.efficiency import is_of_steps
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 
 _Numbers = tuple[int, int, int | None]

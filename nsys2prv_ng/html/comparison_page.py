@@ -16,7 +16,7 @@ from nsys2prv_ng.html.comparison_sections.sides import SIDES, make_sides_section
 from nsys2prv_ng.html.comparison_sections.traces import describe_side_traces
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.summary.pictures_model import Pictures
+from nsys2prv_ng.summary.numbers.pictures import Pictures
 from nsys2prv_ng.text.formatting import count_noun
 
 _DIFFERENCE, _TABLES = "difference", "tables"
@@ -25,7 +25,7 @@ _MOST_LABELS = 4
 
 
 def render_comparison(comparison: Comparison, sides: Sequence[Side], pictures: Sequence[Pictures | None]) -> str:
-    """Return the page of a comparison of `sides`, with what `summary/pictures.py` collected of each.
+    """Return the page of a comparison of `sides`, with what `summary/compute/pictures.py` collected of each.
 
     `pictures`: None for a side that is a saved summary.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import contents, efficiency, over_time, waits
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.pictures_model import Pictures
-from nsys2prv_ng.summary.verdict_model import NOTES, About
-from nsys2prv_ng.summary.verdicts import list_verdicts
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.verdicts.verdict import NOTES, About
+from nsys2prv_ng.summary.verdicts.verdicts import list_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _SECTIONS: dict[About, str] = {
@@ -33,7 +33,7 @@ _MOST_PROGRAMS = 3
 
 
 def render_summary(summary: JobSummary, pictures: Pictures) -> str:
-    """Return the page of a summary, with what `summary/pictures.py` collected of the same job."""
+    """Return the page of a summary, with what `summary/compute/pictures.py` collected of the same job."""
     sections = list_sections(summary, pictures)
     return render_page(
         "page.html.j2",

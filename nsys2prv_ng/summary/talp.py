@@ -16,14 +16,14 @@ from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime.files import write_atomically
-from nsys2prv_ng.summary.efficiency_model import (
+from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
     EfficiencyNumbers,
     HostEfficiency,
     RangeEfficiency,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.version import __version__
 
 GLOBAL, STEPS = "Global", "steps"

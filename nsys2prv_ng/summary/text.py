@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from nsys2prv_ng.summary.efficiency_text import describe_efficiency
 from nsys2prv_ng.summary.layout import (
     MOST_ROWS,
     WIDTH,
@@ -17,19 +16,20 @@ from nsys2prv_ng.summary.layout import (
     make_table,
     wrap,
 )
-from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
-from nsys2prv_ng.summary.path_text import describe_path
-from nsys2prv_ng.summary.rows.causes import list_causes
-from nsys2prv_ng.summary.rows.largest import name_largest
-from nsys2prv_ng.summary.rows.tables import (
+from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.tables.causes import list_causes
+from nsys2prv_ng.summary.tables.largest import name_largest
+from nsys2prv_ng.summary.tables.tables import (
     NamedTable,
     tabulate_memory_operations,
     tabulate_mpi,
     tabulate_nccl,
     tabulate_ranges,
 )
-from nsys2prv_ng.summary.verdicts import format_verdicts, list_verdicts
-from nsys2prv_ng.summary.wait_text import describe_waits
+from nsys2prv_ng.summary.tables.waits import describe_waits
+from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency
+from nsys2prv_ng.summary.verdicts.path import describe_path
+from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
 
 _MOST_GPUS = 16

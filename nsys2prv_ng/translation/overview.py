@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nsys2prv_ng.analysis.late_reasons import LateReasons
-from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.labels import Labels, Numbering

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis import gpu_waits
-from nsys2prv_ng.analysis.gpu_activity import get_values, list_activity_runs, list_runs
-from nsys2prv_ng.analysis.gpu_metrics import count_sampled, list_all_held_values
+from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
+from nsys2prv_ng.analysis.gpus.activity import get_values, list_activity_runs, list_runs
+from nsys2prv_ng.analysis.gpus.metrics import count_sampled, list_all_held_values
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.bins import sum_held, sum_states
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpu_activity import get_values, list_activity_runs, list_runs
+from nsys2prv_ng.analysis.gpus.activity import get_values, list_activity_runs, list_runs
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.coarse import coarsen
 from nsys2prv_ng.intervals.states import FlatStates

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpu_activity import list_runs
-from nsys2prv_ng.analysis.late_reasons import LateReasons
-from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.analysis.gpus.activity import list_runs
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.runs import Run, load_records

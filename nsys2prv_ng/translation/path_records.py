@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.analysis.critical_path import CriticalPath
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.job.join import store_joined
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nsys2prv_ng.analysis.clock_check import check_clocks
-from nsys2prv_ng.analysis.critical_path import check_size, find_critical_path
-from nsys2prv_ng.analysis.late_reasons import find_reasons
-from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path
+from nsys2prv_ng.analysis.waits.clock_check import check_clocks
+from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
+from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
@@ -95,7 +95,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
-        from nsys2prv_ng.summary.compute import compute_summary  # takes a tenth of a second to import
+        from nsys2prv_ng.summary.compute.job import compute_summary  # takes a tenth of a second to import
 
         summary = compute_summary(job, waits, late, path)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]

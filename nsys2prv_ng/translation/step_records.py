@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpu_activity import list_devices
+from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import flatten
 from nsys2prv_ng.job.open_job import Job, store_derived

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpu_waits import sweep_gpu_waits
-from nsys2prv_ng.analysis.late_reasons import LateReasons
-from nsys2prv_ng.analysis.wait_rules import REASONS
-from nsys2prv_ng.analysis.waits import Waits
+from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.rules import REASONS
+from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived

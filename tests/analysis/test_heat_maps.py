@@ -11,23 +11,23 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.analysis import row_states as states
-from nsys2prv_ng.analysis.efficiency import compute_efficiency
-from nsys2prv_ng.analysis.efficiency_windows import list_steps, make_plan
-from nsys2prv_ng.analysis.gpu_activity import list_devices
-from nsys2prv_ng.analysis.gpu_metrics import measure_gpu_metrics
-from nsys2prv_ng.analysis.gpu_waits import WHOLE_GRAPH
+from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
+from nsys2prv_ng.analysis.efficiency.windows import list_steps, make_plan
+from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
+from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
-from nsys2prv_ng.analysis.wait_rules import NOBODY, NOT_ALIGNED
-from nsys2prv_ng.analysis.waits import Waits, find_waits
+from nsys2prv_ng.analysis.waits.rules import NOBODY, NOT_ALIGNED
+from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.compute import compute_summary
-from tests.analysis.efficiency_reports import DDP, SETS, opened
-from tests.analysis.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
-from tests.analysis.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
-from tests.analysis.waits_truth import Kernel, find_truth
+from nsys2prv_ng.summary.compute.job import compute_summary
+from tests.analysis.efficiency.efficiency_reports import DDP, SETS, opened
+from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
+from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
+from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.conftest import SAMPLES, unpack
 from tests.report_truth import Report
 from tests.spans import list_report_sets

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.summary.efficiency_model import (
+from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
     EfficiencyNumbers,
     EfficiencyTrees,
@@ -16,8 +16,8 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.facts_model import JobFacts
-from nsys2prv_ng.summary.model import GpuNumbers, JobSummary
+from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
 
 MS = 10**6
 _Window = TypeVar("_Window", bound=WindowEfficiency)

@@ -21,9 +21,9 @@ from nsys2prv_ng.comparison.comparability import (
 )
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.sources import SOURCES
-from nsys2prv_ng.summary.facts_model import JobFacts
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.waits_model import WaitNumbers
+from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from tests.comparison.made_runs import hide_in_graphs, make_facts, make_gpu, make_run
 from tests.conftest import Unpacked, unpack
 from tests.report_truth import Report

@@ -12,7 +12,13 @@ from nsys2prv_ng.comparison.comparability import Comparability
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Comparison, Pair, Side
 from nsys2prv_ng.comparison.text import format_pairs
-from nsys2prv_ng.summary.model import JobSummary, KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.job import (
+    JobSummary,
+    KernelNumbers,
+    MemoryOperationNumbers,
+    RangeOfTask,
+    RepeatedRange,
+)
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts
 

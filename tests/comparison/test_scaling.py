@@ -19,7 +19,7 @@ from nsys2prv_ng.comparison.scaling_model import Scaling, ScalingRun
 from nsys2prv_ng.comparison.scaling_text import format_scaling, list_scaling_rows
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
-from nsys2prv_ng.summary.model import JobSummary
+from nsys2prv_ng.summary.numbers.job import JobSummary
 from tests.comparison.made_runs import MS, hide_in_graphs, make_facts, make_run
 from tests.conftest import Unpacked
 from tests.summary.made import overview_of

@@ -18,7 +18,7 @@ from nsys2prv_ng.comparison.side_traces import (
     name_traces,
 )
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.summary.rows.efficiency import PARTS
+from nsys2prv_ng.summary.tables.efficiency import PARTS
 from tests.comparison.made import MS, make_summary
 from tests.conftest import SAMPLES
 from tests.report_truth import Report, split_name

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.summary.efficiency_model import StepEfficiency
-from nsys2prv_ng.summary.model import KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.pictures_model import Activity, Pictures, RangeBar, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.numbers.efficiency import StepEfficiency
+from nsys2prv_ng.summary.numbers.job import KernelNumbers, MemoryOperationNumbers, RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.numbers.pictures import Activity, Pictures, RangeBar, RangesOfTask, TypicalStep
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_facts, make_gpu
 

@@ -14,7 +14,7 @@ import pytest
 from nsys2prv_ng import TranslationResult, translate
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.objects import tree
-from tests.analysis.path_reports import Capture
+from tests.analysis.path.path_reports import Capture
 from tests.conftest import SAMPLES
 from tests.trace_reader import Trace, compare_tables, pair_intervals, read_trace
 

@@ -16,8 +16,8 @@ from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.repetition import find_repetitions, find_stretch
 from nsys2prv_ng.runtime.progress import Progress
-from tests.analysis.path_reports import Capture
-from tests.analysis.test_real_paths import list_sets
+from tests.analysis.path.path_reports import Capture
+from tests.analysis.path.test_real_paths import list_sets
 from tests.conftest import Unpacked
 from tests.job import repetition_truth as plain
 from tests.report_truth import Report, split_name

@@ -17,8 +17,8 @@ from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.runtime.progress import Progress
-from tests.analysis.path_reports import Capture
-from tests.analysis.test_real_paths import list_sets
+from tests.analysis.path.path_reports import Capture
+from tests.analysis.path.test_real_paths import list_sets
 from tests.conftest import Unpacked
 from tests.report_truth import PUSH_POP, Report, split_name
 from tests.sources.small_reports import UTC

@@ -17,7 +17,7 @@ from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Stream, Th
 from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
 from nsys2prv_ng.report.metadata import Metadata
-from tests.analysis.path_reports import Capture
+from tests.analysis.path.path_reports import Capture
 from tests.trace_reader import read_trace
 
 FIXED = re.compile(r"CUDA-D\d+\.S\d+|Metrics GPU\d+", re.ASCII)

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.summary.efficiency_model import EfficiencyNumbers
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers
 from tests.conftest import REPORTS, SAMPLES, Unpacked
 from tests.report_truth import Report
 from tests.spans import list_report_sets

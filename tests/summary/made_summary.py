@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.efficiency_model import (
+from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
     EfficiencyNumbers,
     EfficiencyTrees,
@@ -12,8 +12,8 @@ from nsys2prv_ng.summary.efficiency_model import (
     StepNumbers,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.waits_model import Culprit, LateCost, LongestWait, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, LongestWait, RankWaits, WaitNumbers
 
 MS = 10**6
 WINDOW = 100 * MS

@@ -24,9 +24,9 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng import JobSummary, TranslationError
-from nsys2prv_ng.summary.efficiency_model import RangeEfficiency
-from tests.analysis import efficiency_truth as plain
-from tests.analysis.efficiency_truth import Times, Truth
+from nsys2prv_ng.summary.numbers.efficiency import RangeEfficiency
+from tests.analysis.efficiency import efficiency_truth as plain
+from tests.analysis.efficiency.efficiency_truth import Times, Truth
 from tests.cli.program_runs import run
 from tests.cli.test_program import assert_one_line, files
 from tests.conftest import DATA, SAMPLES, slow_but, unpack

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from nsys2prv_ng.summary.model import JobSummary, MpiNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary, MpiNumbers
 from nsys2prv_ng.summary.text import format_tables
 from nsys2prv_ng.text.formatting import format_time
 from tests.summary.made import overview_of

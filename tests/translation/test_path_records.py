@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.analysis.critical_path import CriticalPath
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.selection import Selection

@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng import translate
 from nsys2prv_ng.job.selection import Selection
-from tests.analysis.path_reports import Capture
+from tests.analysis.path.path_reports import Capture
 from tests.conftest import SAMPLES, Unpacked
 from tests.job.repetition_truth import find_repetitions
 from tests.report_truth import PUSH_POP

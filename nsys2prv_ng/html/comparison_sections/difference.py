@@ -22,7 +22,7 @@ from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.paraver.palette import ACTIVITIES, GREY
-from nsys2prv_ng.summary.rows.efficiency import PARTS
+from nsys2prv_ng.summary.tables.efficiency import PARTS
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 

@@ -17,9 +17,9 @@ from nsys2prv_ng.html.comparison_sections.traces import describe_windows
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.shades import make_legend, shade
 from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
-from nsys2prv_ng.summary.efficiency_model import WindowEfficiency
-from nsys2prv_ng.summary.pictures_model import Pictures, RangesOfTask
-from nsys2prv_ng.summary.rows.efficiency import DEVICE_TERMS, HOST_TERMS
+from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
+from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
+from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
 from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.tables import cut_names
 

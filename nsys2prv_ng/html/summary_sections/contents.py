@@ -11,11 +11,11 @@ from nsys2prv_ng.html.charts.plots import draw_histogram
 from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.names import drop_quotes
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest
-from nsys2prv_ng.summary.kernel_durations import MOST_NAMES
+from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
 from nsys2prv_ng.summary.layout import format_percent
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.pictures_model import KernelDurations, Pictures
-from nsys2prv_ng.summary.rows.tables import (
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.pictures import KernelDurations, Pictures
+from nsys2prv_ng.summary.tables.tables import (
     NamedTable,
     tabulate_memory_operations,
     tabulate_mpi,

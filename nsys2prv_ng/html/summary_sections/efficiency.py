@@ -12,10 +12,10 @@ from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, count_rest, make_bar
 from nsys2prv_ng.paraver.event_types import PATH_KINDS as KINDS
 from nsys2prv_ng.paraver.palette import PATH_KINDS as PATH_HUES
 from nsys2prv_ng.summary.layout import format_percent, name_task
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.path_model import PathNumbers
-from nsys2prv_ng.summary.pictures_model import Pictures
-from nsys2prv_ng.summary.rows.efficiency import (
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.tables.efficiency import (
     EfficiencyTable,
     NamedWindow,
     choose_window,
@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.rows.efficiency import (
     list_windows,
     make_efficiency_table,
 )
-from nsys2prv_ng.summary.rows.tables import tabulate_path
+from nsys2prv_ng.summary.tables.tables import tabulate_path
 from nsys2prv_ng.text.formatting import count_noun, format_time
 
 _HUE_OF_KIND = {label: get_css(PATH_HUES[kind]) for kind, label in KINDS.items() if kind in PATH_HUES}

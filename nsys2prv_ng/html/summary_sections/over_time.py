@@ -14,9 +14,9 @@ from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_lin
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS, get_css
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
-from nsys2prv_ng.summary.efficiency_text import describe_steps
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.pictures_model import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
+from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
 
 _MOST_LINES = len(LINES)

@@ -13,14 +13,14 @@ from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_points, make_l
 from nsys2prv_ng.html.colours import LINES, PARTS_OF_TIME, get_css
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest, make_bar
 from nsys2prv_ng.summary.layout import format_percent, name_task
-from nsys2prv_ng.summary.model import JobSummary
-from nsys2prv_ng.summary.pictures_model import Pictures
-from nsys2prv_ng.summary.rows.bandwidth import list_bandwidth
-from nsys2prv_ng.summary.rows.causes import CauseRow, list_causes
-from nsys2prv_ng.summary.rows.late import Straggler, group_costs, list_stragglers
-from nsys2prv_ng.summary.rows.tables import tabulate_bandwidth
-from nsys2prv_ng.summary.wait_text import describe_limits
-from nsys2prv_ng.summary.waits_model import Bandwidth, WaitNumbers
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import Straggler, group_costs, list_stragglers
+from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.numbers.waits import Bandwidth, WaitNumbers
+from nsys2prv_ng.summary.tables.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.tables.causes import CauseRow, list_causes
+from nsys2prv_ng.summary.tables.tables import tabulate_bandwidth
+from nsys2prv_ng.summary.tables.waits import describe_limits
 from nsys2prv_ng.text.formatting import format_bytes, format_number_ranges, format_time, format_window, join_first
 
 _PARTS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.analysis.wait_rules import NOT_MATCHED, SPLIT
-from nsys2prv_ng.analysis.waits import find_waits
+from nsys2prv_ng.analysis.waits.rules import NOT_MATCHED, SPLIT
+from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.runtime.progress import Progress

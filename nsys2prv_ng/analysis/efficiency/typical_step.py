@@ -1,0 +1,181 @@
+"""One typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
+
+It is the step whose length is nearest to the median of those that count (analysis/efficiency/windows.py), the first of
+several; where short and long steps take turns, to the median of the long ones, in which most time goes. A step is as
+long as its longest span on any task, and reaches from its first begin on any task to its last end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
+from nsys2prv_ng.analysis.efficiency.windows import StepWindows
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.intervals.bins import make_edges, sum_states
+from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.text.formatting import shorten_range_name
+
+MOST_CELLS = 1_000_000
+_BINS = 100, 2_000
+"""Fewest and most bins."""
+MOST_TASKS = 8
+"""Most tasks with ranges."""
+MOST_RANGES = 400
+"""Most ranges of a task, the longest ones."""
+DEEPEST = 4
+"""The deepest nesting of ranges; 1 is the outermost."""
+_SHORTEST = 1_000
+"""Ranges last at least one part in so many of the step."""
+_NCCL = "NCCL"
+
+
+class StepSpan(NamedTuple):
+    """A step of a job: its number, begin and end (ns), and task and row of each of its spans; -1 for no row."""
+
+    name: str
+    number: int
+    length: int
+    """That on the task on which it is longest (ns)."""
+    begin: int
+    end: int
+    task: IntArray
+    row: IntArray
+
+
+def choose_step(steps: StepWindows) -> StepSpan:
+    """Return the typical step of those that count."""
+    longest = np.zeros(steps.number.size, np.int64)
+    np.maximum.at(longest, steps.step, steps.end - steps.begin)
+    turns = find_turns(longest)
+    chosen = int(np.argmin(np.abs(longest - (np.median(longest) if turns is None else turns[1]))))
+    own = np.flatnonzero(steps.step == chosen)
+    begin, end = int(steps.begin[own].min()), int(steps.end[own].max())
+    return StepSpan(
+        steps.name, int(steps.number[chosen]), int(longest[chosen]), begin, end, steps.task[own], steps.row[own]
+    )
+
+
+def make_step_edges(step: StepSpan, rows: int) -> IntArray:
+    """Return the limits (ns) of the bins of a step: the fewer, the more rows there are."""
+    fewest, most = _BINS
+    return make_edges(step.begin, step.end, max(fewest, min(most, MOST_CELLS // max(rows, 1))))
+
+
+class LongestStates:
+    """The state that each row was in for most of the time of each bin, of several the lowest; 0 for none."""
+
+    def __init__(self, rows: IntArray, edges: IntArray, states: int) -> None:
+        """`rows` are ascending; the states are from 1 to `states` - 1."""
+        self.rows, self.edges, self._states = rows, edges, states
+        self.state: ByteArray = np.zeros((rows.size, self.edges.size - 1), np.uint8)
+
+    def add(self, flat: FlatStates) -> None:
+        """Add the states of some rows, which have been added only now."""
+        inside = (flat.begin < self.edges[-1]) & (flat.end > self.edges[0])
+        own, index = np.unique(flat.row[inside], return_inverse=True)
+        part = FlatStates(index.astype(np.int64), *(column[inside] for column in flat[1:]))
+        sums = sum_states(part, self.edges, own.size, self._states)
+        self.state[np.searchsorted(self.rows, own)] = np.argmax(sums, axis=2)
+
+
+# ---- ranges ----------------------------------------------------------------------------------------------------------
+
+
+class RangesOfStep(NamedTuple):
+    """n ranges of a task in a step, cut to it, by begin and depth; those on the outside have depth 0. Times in ns.
+
+    `hidden`: number of ranges that are too short, too deep or too many.
+    """
+
+    task: int
+    depth: IntArray
+    begin: IntArray
+    end: IntArray
+    names: list[str]
+    hidden: int
+
+
+def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[RangesOfStep]:
+    """Return the push/pop ranges of some tasks in a step, on the threads that its spans are on.
+
+    The tasks are the first ones, among them always that for which the others waited longest. The calls of NCCL are no
+    ranges of the program.
+    """
+    known = np.flatnonzero(step.row >= 0)
+    awaited = known[step.task[known] == _find_most_awaited(job, waits)][:1]
+    chosen = np.union1d(known[: MOST_TASKS - awaited.size], awaited)
+    if chosen.size < MOST_TASKS:  # the one awaited is among the first
+        chosen = known[:MOST_TASKS]
+    return [
+        _list_own_ranges(job, task, row, step)
+        for task, row in zip(step.task[chosen].tolist(), step.row[chosen].tolist(), strict=True)
+    ]
+
+
+def _find_most_awaited(job: Job, waits: Waits) -> int:
+    """Return the task (of the trace) for which the others waited longest; -1 if they waited for none."""
+    blamed = np.flatnonzero((waits.culprit >= 0) & (waits.until > waits.begin))
+    row = job.new_row[waits.culprit[blamed]]
+    caused = np.zeros(len(job.tree.model.tasks), np.int64)
+    np.add.at(caused, job.tree.task_of_row[row[row >= 0]], waits.wait[blamed][row >= 0])
+    return int(np.argmax(caused)) if caused.any() else -1
+
+
+class _Ranges(NamedTuple):
+    """n push/pop ranges of a thread; times in ns, names as indices into a list."""
+
+    begin: IntArray
+    end: IntArray
+    name: IntArray
+    number: IntArray
+    """ABSENT for ranges without one."""
+
+
+def _list_own_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfStep:
+    names: list[str] = []
+    parts = [_Ranges(*(np.zeros(0, np.int64) for _ in range(4)))]
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
+        if row in rows:
+            events = load_opened_events(report, "nvtx", job.store)
+            parts += _load_ranges(events, np.flatnonzero(rows == row), step, names)
+    ranges = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    depth = measure_depths(np.zeros(ranges.begin.size, np.int64), ranges.begin, ranges.end)
+    begin, end = np.maximum(ranges.begin, step.begin), np.minimum(ranges.end, step.end)
+    length = end - begin
+    seen = np.flatnonzero((depth <= DEEPEST) & (length * _SHORTEST >= step.end - step.begin))
+    seen = seen[np.lexsort((begin[seen], depth[seen], -length[seen]))[:MOST_RANGES]]
+    seen = seen[np.lexsort((depth[seen], begin[seen]))]
+    texts = [
+        names[name] if number == ABSENT else f"{names[name]} {number}"
+        for name, number in zip(ranges.name[seen].tolist(), ranges.number[seen].tolist(), strict=True)
+    ]
+    return RangesOfStep(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
+
+
+def _load_ranges(
+    events: OpenedEvents, places: Sequence[int] | IntArray, step: StepSpan, names: list[str]
+) -> list[_Ranges]:
+    """Return the ranges on some places that share time with a step; their names are added to `names`."""
+    kinds = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
+    numbers = [kind for kind in kinds if kind.number == families.make_nvtx_number("").number]
+    number = events.get_values(*numbers)
+    inside = np.isin(events.place, places) & (events.begin < step.end) & (events.end > step.begin)
+    parts = []
+    for kind in (kind for kind in kinds if kind.number == families.make_nvtx_range("").number):
+        value = events.get_values(kind)
+        lines = np.flatnonzero(inside & (value != ABSENT))
+        index, distinct = find_distinct(value[lines])
+        known = events.get_names(kind)
+        parts.append(_Ranges(events.begin[lines], events.end[lines], len(names) + index, number[lines]))
+        names += [shorten_range_name(kind.member, known[own]) for own in distinct.tolist()]
+    return parts

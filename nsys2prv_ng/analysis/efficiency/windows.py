@@ -1,0 +1,321 @@
+"""Windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
+
+Tasks reach the same NVTX range at different times, so the windows of a step or of a range are each task's own. Steps
+that warm up do not count, nor does any range that begins in them. Where the user chose the time, he chose what counts:
+then no step warms up, and only what no limit of that time cuts counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
+from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.intervals.states import flatten
+from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.placement import measure_gpu_time
+from nsys2prv_ng.job.steps import Steps
+from nsys2prv_ng.objects.places import Stream, Thread
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
+from nsys2prv_ng.runtime.jit import compiled
+
+FEWEST = 3
+"""A range repeats if one thread opened it at least this often."""
+DEEPEST = 2
+"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of one that repeats."""
+MOST_STEPS = 5_000
+"""Most steps that are measured one by one, the first ones: a loop of two kernels may have millions."""
+_NCCL = "NCCL"
+_RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
+"""Sources of which nothing is before a capture, as the making of graphs may be."""
+
+WHOLE, WORK, FIRST_STEP = range(3)
+"""Sets of windows: the whole time, the work in it, then those of each step and those of each range."""
+MOST_WORK = 0.5
+"""Part of a capture without steps up to which the time in which GPUs work is a window of its own."""
+
+RangeKey = tuple[str, str]
+"""Domain and name of a range."""
+
+
+class StepWindows(NamedTuple):
+    """The steps that count, on each task: n spans in the order of tasks (of the trace), with row and index of the step.
+
+    Times in ns; the row is -1 where no thread is known.
+    """
+
+    name: str
+    number: IntArray
+    """Number of each step."""
+    warmup: int
+    """Number of steps before these that do not count."""
+    task: IntArray
+    row: IntArray
+    step: IntArray
+    begin: IntArray
+    end: IntArray
+    warm_task: IntArray
+    """Tasks with a warm-up, in order, and its limits (ns)."""
+    warm_begin: IntArray
+    warm_end: IntArray
+
+
+class RangeWindows(NamedTuple):
+    """n ranges that repeat: task (of the trace), index into `keys`, begin and end (ns)."""
+
+    task: IntArray
+    key: IntArray
+    begin: IntArray
+    end: IntArray
+    keys: list[RangeKey]
+
+
+class Windows(NamedTuple):
+    """n windows of a GPU or thread: number of the set, begin and end (ns). Those of a set are apart."""
+
+    set: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def list_steps(job: Job) -> StepWindows | None:
+    """Return the windows of the steps of a job; None if none counts."""
+    steps = job.steps
+    if steps is None:
+        return None
+    is_warm = (steps.step < steps.warmup) & (not job.windows)
+    inside = ~is_warm & _mark_inside(job, steps)
+    counts = np.bincount(steps.step[inside], minlength=steps.number.size)
+    shown = np.flatnonzero(counts == np.unique(steps.task).size)
+    if not shown.size:
+        return None
+    row = np.append(job.new_row, -1)[steps.row]
+    task = job.new_task[steps.task]
+    own = np.isin(steps.step, shown)
+    warm = pd.DataFrame({"task": task, "begin": steps.begin, "end": steps.end})[is_warm].groupby("task")
+    return StepWindows(
+        name=steps.name,
+        number=steps.number[shown],
+        warmup=0 if job.windows else steps.warmup,
+        task=task[own],
+        row=row[own],
+        step=np.searchsorted(shown, steps.step[own]),
+        begin=steps.begin[own],
+        end=steps.end[own],
+        warm_task=warm["begin"].min().index.to_numpy(np.int64),
+        warm_begin=warm["begin"].min().to_numpy(np.int64),
+        warm_end=warm["end"].max().to_numpy(np.int64),
+    )
+
+
+def _mark_inside(job: Job, steps: Steps) -> BoolArray:
+    """Mark the spans of steps that no limit of the chosen time cuts."""
+    if not job.windows:
+        return np.ones(steps.begin.size, np.bool_)
+    lows, highs = np.array(job.windows, np.int64).T
+    window = np.searchsorted(lows, steps.begin) - 1
+    return np.asarray((window >= 0) & (steps.end < highs[np.maximum(window, 0)]), np.bool_)
+
+
+# ---- ranges that repeat ----------------------------------------------------------------------------------------------
+
+
+def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -> RangeWindows:
+    """Return the ranges of some reports that repeat, without those of the warm-up."""
+    keys: dict[RangeKey, int] = {}
+    parts = [(np.zeros(0, np.int64),) * 4]
+    for index in reports:
+        own = _load_own_repeated(job, index, steps)
+        number = np.array([keys.setdefault(key, len(keys)) for key in own.keys], np.int64)
+        parts.append((own.task, number[own.key], own.begin, own.end))
+    task, key, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return RangeWindows(task, key, begin, end, list(keys))
+
+
+def _load_own_repeated(job: Job, index: int, steps: StepWindows | None) -> RangeWindows:
+    """Return the ranges of a report that repeat.
+
+    Ranges of NCCL are its calls, not ranges of the program. Start/end ranges nest in no other and count as outermost.
+    """
+    events = load_opened_events(job.reports[index], "nvtx", job.store)
+    types = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
+    lanes = range(families.make_nvtx_lane("", 0).number, families.make_nvtx_lane("", 0).number + families.NVTX_LANES)
+    push_pop = [kind for kind in types if kind.number == families.make_nvtx_range("").number]
+    line, key, keys = _name_lines(events, push_pop + [kind for kind in types if kind.number in lanes])
+    nested = events.get_values(*push_pop)[line] != ABSENT
+    at = line[nested]
+    depth = np.ones(line.size, np.int64)
+    depth[nested] = measure_depths(events.place[at], events.begin[at], events.end[at])
+    kept = (depth <= DEEPEST) & events.mark_whole(job.windows)[line]
+    line, key = line[kept], key[kept]
+    by_thread, _ = find_distinct(combine_columns(events.place[line], key))
+    repeats = np.bincount(by_thread)[by_thread] >= FEWEST
+    line, key = line[repeats], key[repeats]
+    row = job.tree.rows[index][events.place[line]]
+    windows = RangeWindows(job.tree.task_of_row[row], key, events.begin[line], events.end[line], keys)
+    counts = (row >= 0) & ~_mark_warmup(windows, steps)
+    return windows._replace(
+        task=windows.task[counts], key=key[counts], begin=windows.begin[counts], end=windows.end[counts]
+    )
+
+
+def _name_lines(events: OpenedEvents, types: Sequence[EventType]) -> tuple[IntArray, IntArray, list[RangeKey]]:
+    """Return the lines with any of the types, and the domain and name of each as an index into the third result."""
+    keys: dict[RangeKey, int] = {}
+    parts = [(np.zeros(0, np.int64),) * 2]
+    for kind in types:
+        value = events.get_values(kind)
+        line = np.flatnonzero(value != ABSENT)
+        own, distinct = find_distinct_rows(value[line])
+        names = events.get_names(kind)
+        number = [keys.setdefault((kind.member, names[v]), len(keys)) for (v,) in distinct]
+        parts.append((line, np.array(number, np.int64)[own]))
+    line, key = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return line, key, list(keys)
+
+
+def _mark_warmup(windows: RangeWindows, steps: StepWindows | None) -> BoolArray:
+    """Mark the ranges that begin in the warm-up of their task."""
+    if steps is None or not steps.warm_task.size:
+        return np.zeros(windows.task.size, np.bool_)
+    at = np.minimum(np.searchsorted(steps.warm_task, windows.task), steps.warm_task.size - 1)
+    inside = (windows.begin >= steps.warm_begin[at]) & (windows.begin < steps.warm_end[at])
+    return np.asarray(inside & (steps.warm_task[at] == windows.task), np.bool_)
+
+
+# ---- all windows -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """The windows of a job that do not depend on ranges (ns, on the common clock)."""
+
+    whole: list[tuple[int, int]]
+    work: list[tuple[int, int]]
+    """From the first step that counts to the last, or without steps the time in which GPUs work; empty for neither."""
+    steps: StepWindows | None
+    captures: list[tuple[int, int] | None]
+    """Of each report."""
+
+    @property
+    def first_range(self) -> int:
+        """Number of the first set of a range."""
+        return FIRST_STEP + (0 if self.steps is None else min(self.steps.number.size, MOST_STEPS))
+
+    def number_sets(self, own: Sequence[RangeKey], keys: dict[RangeKey, int]) -> IntArray:
+        """Return the number in the job of each set of a part of it with its `own` ranges; number new ranges."""
+        ranges = [self.first_range + keys.setdefault(key, len(keys)) for key in own]
+        return np.array([*range(self.first_range), *ranges], np.int64)
+
+    def unite_captures(self, reports: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the captured time of some reports together: sorted and apart."""
+        return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
+
+    def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
+        """Return the windows of what some tasks use: those of all of them together."""
+        common = [(number, *window) for number, own in ((WHOLE, self.whole), (WORK, self.work)) for window in own]
+        parts = [np.array(common, np.int64).reshape(-1, 3)]
+        if self.steps is not None:
+            limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
+            at = np.concatenate([np.arange(low, high) for low, high in limits] or [np.zeros(0, np.int64)])
+            at = at[self.steps.step[at] < MOST_STEPS]
+            parts.append(np.stack([FIRST_STEP + self.steps.step[at], self.steps.begin[at], self.steps.end[at]], axis=1))
+        at = np.flatnonzero(np.isin(ranges.task, tasks))
+        parts.append(np.stack([self.first_range + ranges.key[at], ranges.begin[at], ranges.end[at]], axis=1))
+        number, begin, end = np.concatenate(parts).T
+        flat = flatten(number, begin, end, np.zeros(number.size, np.int64))
+        return Windows(flat.row, flat.begin, flat.end)
+
+
+def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of spans of time: sorted and apart."""
+    united: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if united and low <= united[-1][1]:
+            united[-1] = united[-1][0], max(united[-1][1], high)
+        else:
+            united.append((low, high))
+    return united
+
+
+def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
+    """Return the windows of a job: the chosen time or the capture, and the work in it."""
+    captures = _find_captures(job)
+    known = [capture for capture in captures if capture is not None]
+    known += [(run.facts.first, run.facts.last) for run in list_activity_runs(job)]
+    known = known or [(job.first, job.last)]
+    whole = job.windows or [(min(low for low, _ in known), max(high for _, high in known))]
+    work: list[tuple[int, int]] = []
+    if steps is not None:
+        _, _, begin, end = cut_to_windows(np.array([steps.begin.min()]), np.array([steps.end.max()]), whole)
+        work = list(zip(begin.tolist(), end.tolist(), strict=True))
+    elif not job.windows and (of_gpus := measure_gpu_time(job.reports, job.tree)) is not None:
+        # Much of a capture without steps may be the start of the program, of which nobody wants to know the efficiency.
+        is_small = 0 < of_gpus[1] - of_gpus[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
+        work = [of_gpus] if is_small else []
+    return WindowPlan(whole, work, steps, captures)
+
+
+def _find_captures(job: Job) -> list[tuple[int, int] | None]:
+    """Return begin and end (ns) of the capture of each report, and of what GPUs, CUDA and MPI did beyond it.
+
+    None for reports of which no thread and no stream was chosen, or that show neither.
+    """
+    captures: list[tuple[int, int] | None] = []
+    for report, rows in zip(job.reports, job.tree.rows, strict=True):
+        limits: list[int] = []
+        begin, length = report.metadata.begin, report.metadata.duration
+        if 0 < length < LONGEST_TRACE_NS:
+            limits += [report.clock.at(begin), report.clock.at(begin + length)]
+        for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
+            limits += report.find_limits(run)
+        is_chosen = any(
+            row >= 0 and isinstance(place, Thread | Stream)  # not a GPU whose metrics it has for another report
+            for place, row in zip(report.places.all, rows.tolist(), strict=True)
+        )
+        captures.append((min(limits), max(limits)) if limits and is_chosen else None)
+    return captures
+
+
+def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:
+    """Return how long (ns, sets x values) each value of a step function is in force in the windows of each set.
+
+    `before`: the value before the first step.
+    """
+    limit = np.concatenate([windows.begin, windows.end])
+    sign = np.repeat(np.array([-1, 1]), windows.set.size)
+    order = np.argsort(limit, kind="stable")
+    first = np.concatenate([limit, steps.time]).min(initial=np.iinfo(np.int64).max)
+    time, value = np.append(first, steps.time), np.append(before, steps.value)
+    sums = np.zeros((sets, values), np.int64)
+    _add_up(time, value, limit[order], np.tile(windows.set, 2)[order], sign[order], sums)
+    return sums
+
+
+@compiled
+def _add_up(time: IntArray, value: IntArray, limit: IntArray, own: IntArray, sign: IntArray, sums: IntArray) -> None:
+    """Add to each row of `sums` the time until the ends of its windows less that until their begins, by value."""
+    until = np.zeros(sums.shape[1], np.int64)
+    i = 0
+    for j in range(limit.size):
+        while i + 1 < time.size and time[i + 1] <= limit[j]:
+            until[value[i]] += time[i + 1] - time[i]
+            i += 1
+        for k in range(until.size):
+            sums[own[j], k] += sign[j] * until[k]
+        sums[own[j], value[i]] += sign[j] * (limit[j] - time[i])

@@ -1,0 +1,124 @@
+"""What each physical GPU did over time, with its communication split into waiting and moving data.
+
+Every time of a GPU has one value: the time in the values adds up to the time that its activity covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
+from nsys2prv_ng.intervals.device_sweep import WHOLE_GRAPH as IN_WHOLE_GRAPH
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.runtime.jit import compiled
+
+COMPUTE_ALONE, COMPUTE_OVER_MOVING, MOVING, WAITING, WAITING_HIDDEN, MEMORY_ALONE, NOTHING = range(1, 8)
+UNSPLIT, COMPUTE_OVER_UNSPLIT, WHOLE_GRAPH = 8, 9, 10
+"""Values, as event_types.GPU_WAITS labels them. Where several kernels communicate at a time, moving counts before not
+split, and not split before waiting. Memory operations and communication at a time count as communication. A graph as a
+whole in which NCCL may be counts while no other kernel computes, whatever else runs: it may compute."""
+
+
+_WAITS, _MOVES, _IS_NOT_SPLIT = range(3)
+"""What a kernel of NCCL does at a time."""
+
+
+class GpuWaits(NamedTuple):
+    """n changes of GPUs: row of the trace, time (ns), and the value from then on; 0 where nothing is known."""
+
+    row: IntArray
+    time: IntArray
+    value: IntArray
+
+
+def find_gpu_rows(job: Job) -> IntArray:
+    """Return the row of the GPU (in the trace) of each row of the whole tree; -1 for a row that is no stream."""
+    rows = np.full(job.whole.model.row_count, -1, np.int64)
+    for own, gpus in zip(job.whole.rows, list_devices(job).rows_of_reports, strict=True):
+        has_row = own >= 0
+        rows[own[has_row]] = np.maximum(rows[own[has_row]], gpus[has_row])
+    return rows
+
+
+def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
+    """Yield the changes of one group of GPUs after the other; `waits` are all of the job's."""
+    gpu_of_row = find_gpu_rows(job)
+    gpu = np.where(waits.is_mpi, -1, np.append(gpu_of_row, -1)[waits.row])
+    for run in list_activity_runs(job):
+        row, time, activity = load_activity(job, run)
+        here = np.flatnonzero(np.isin(gpu, np.unique(row)))
+        yield _sweep(row, time, activity, gpu[here], _take(waits, here))
+
+
+def _take(waits: Waits, which: IntArray) -> Waits:
+    return Waits._make([column[which] for column in waits])
+
+
+def _sweep(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:
+    """Sweep over the changes of activity and of the number of kernels that wait, move or are not split."""
+    split = waits.has_parts
+    part = np.full(int(split.sum()), _WAITS)
+    parts = (
+        (gpu, waits.begin, np.where(split, _WAITS, _IS_NOT_SPLIT), 1),
+        (gpu[split], waits.until[split], part, -1),
+        (gpu[split], waits.until[split], part + (_MOVES - _WAITS), 1),
+        (gpu, waits.end, np.where(split, _MOVES, _IS_NOT_SPLIT), -1),
+    )
+    kind = np.concatenate([np.full(row.size, -1), *(part[2] for part in parts)]).astype(np.int64)
+    step = np.concatenate([activity, *(np.full(part[0].size, part[3]) for part in parts)]).astype(np.int64)
+    rows = np.concatenate([row, *(part[0] for part in parts)])
+    times = np.concatenate([time, *(part[1] for part in parts)])
+    order = np.lexsort((times, rows))
+    changes = _sweep_sorted(rows[order], times[order], kind[order], step[order])
+    at, value = order[changes[0]], changes[1]
+    return GpuWaits(rows[at], times[at], value)
+
+
+@compiled
+def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (index of the last row of each time with another value than before, that value)."""
+    n = row.size
+    index, value = np.empty(n, np.int64), np.empty(n, np.int64)
+    count = np.zeros(3, np.int64)  # kernels by what they do
+    changes, shown, activity = 0, 0, 0
+    for i in range(n):
+        if i == 0 or row[i] != row[i - 1]:
+            count[:] = 0
+            shown, activity = 0, 0
+        if kind[i] < 0:
+            activity = step[i]
+        else:
+            count[kind[i]] += step[i]
+        if i + 1 < n and row[i + 1] == row[i] and time[i + 1] == time[i]:
+            continue
+        now = _classify(activity, count)
+        if now != shown:
+            index[changes], value[changes] = i, now
+            changes += 1
+            shown = now
+    return index[:changes], value[:changes]
+
+
+@compiled
+def _classify(activity: int, count: IntArray) -> int:
+    """Return the value of a GPU with this activity and these kernels; communication without either is not split."""
+    if activity == 0:
+        return 0
+    if activity == IDLE:
+        return NOTHING
+    computes = activity & COMPUTE > 0
+    if not computes and activity & IN_WHOLE_GRAPH > 0:
+        return WHOLE_GRAPH
+    if activity & COMMUNICATION == 0:
+        return COMPUTE_ALONE if computes else MEMORY_ALONE
+    if count[_MOVES] > 0:
+        return COMPUTE_OVER_MOVING if computes else MOVING
+    if count[_IS_NOT_SPLIT] > 0 or count[_WAITS] == 0:
+        return COMPUTE_OVER_UNSPLIT if computes else UNSPLIT
+    return WAITING_HIDDEN if computes else WAITING

@@ -1,0 +1,187 @@
+"""What let an operation begin, a call return, or a thread go on: the searches of the walk along the critical path."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.columns import (
+    GAP,
+    LAUNCH,
+    NEVER,
+    NONE,
+    SYNC_DEVICE,
+    SYNC_OPERATION,
+    SYNC_PROCESS,
+    SYNC_STREAM,
+    SYNC_THREAD,
+    UNKNOWN,
+    Lists,
+    PathCalls,
+    PathOperations,
+    PathThreads,
+)
+from nsys2prv_ng.analysis.waits.late_devices import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.runtime.jit import compiled
+
+_MOST_OVERLAPS = 64
+"""Most operations of a stream that are looked at, since they may overlap."""
+_MOST_ENDS = 1024
+"""Most operations of a process that are looked at, that end at nearly one time."""
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def find_cause(operations: PathOperations, k: int, now: int, lists: Lists) -> tuple[int, int, int]:
+    """Return what let operation k begin: (operation or NONE, when, LAUNCH, GAP or UNKNOWN)."""
+    latest = np.int64(now + ENDED_AFTER_NS)
+    first = lists.stream_first[operations.stream[k]]
+    cause = _find_last_ended(operations, k - 1, first, latest)
+    time = np.int64(NEVER)
+    if cause >= 0:
+        time = operations.end[cause]
+    producer = operations.producer[k]
+    if producer >= 0 and time < operations.end[producer] <= latest:
+        cause, time = producer, operations.end[producer]
+    is_launched = operations.thread[k] >= 0 and operations.launched[k] >= time
+    if is_launched:
+        time = operations.launched[k]
+    if time == NEVER or now - time > (PROMPT_NS if is_launched else ENDED_BEFORE_NS):
+        # Operations of a stream overlap where one is allowed to begin before the end of the one before it.
+        running = _find_running(operations, k, first, latest)
+        if running >= 0:
+            return running, np.int64(now), GAP
+        near = _find_near(operations, k, now - ENDED_BEFORE_NS, latest, lists)
+        if near < 0 and time == NEVER:
+            near = _find_near(operations, k, np.int64(NEVER), latest, lists)
+        if near >= 0:
+            return near, min(now, operations.end[near]), GAP
+    if is_launched:
+        return np.int64(NONE), min(now, time), LAUNCH
+    if cause < 0:
+        return np.int64(NONE), time, UNKNOWN
+    return cause, min(now, time), GAP
+
+
+@compiled
+def _find_last_ended(operations: PathOperations, k: int, first: int, latest: int) -> int:
+    """Return the operation that ends last, up to `latest` (ns), of k and those before it on its stream; NONE for none.
+
+    Operations of a stream overlap rarely: the search ends at the first that ended before the next began.
+    """
+    best = np.int64(NONE)
+    for i in range(k, max(first, k - _MOST_OVERLAPS + 1) - 1, -1):
+        if best >= 0 and operations.end[i] <= operations.begin[best]:
+            break
+        if operations.end[i] <= latest and (best < 0 or operations.end[i] > operations.end[best]):
+            best = i
+    return best
+
+
+@compiled
+def _find_running(operations: PathOperations, k: int, first: int, time: int) -> int:
+    """Return the last operation before k on its stream that ends after a time (ns); NONE for none."""
+    for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
+        if operations.end[i] > time:
+            return i
+    return NONE
+
+
+@compiled
+def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: Lists) -> int:
+    """Return the last operation on another stream of the device that ended in a time (ns) and began before k; NONE."""
+    first, after = lists.process_first[operations.process[k]], lists.process_first[operations.process[k] + 1]
+    i = _search_ends(operations, lists.by_end, first, after, latest)
+    lowest = max(first, i - _MOST_ENDS)
+    while i > lowest:
+        i -= 1
+        other = lists.by_end[i]
+        if operations.end[other] < earliest:
+            break
+        if (
+            operations.stream[other] != operations.stream[k]
+            and operations.device[other] == operations.device[k]
+            and operations.begin[other] < operations.begin[k]
+        ):
+            return other
+    return NONE
+
+
+@compiled
+def _search_ends(operations: PathOperations, by_end: IntArray, low: int, high: int, time: int) -> int:
+    """Return the first of by_end[low:high] that ends after a time (ns), or `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if operations.end[by_end[middle]] <= time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def find_call(calls: PathCalls, threads: PathThreads, thread: int, now: int) -> int:
+    """Return the last call of a thread that begins before a time (ns); NONE for none."""
+    first, last = threads.first[thread], threads.first[thread + 1]
+    c = first + np.searchsorted(calls.begin[first:last], now, side="left") - 1
+    return c if c >= first else NONE
+
+
+@compiled
+def find_waited(
+    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: Lists, c: int, now: int
+) -> int:
+    """Return the operation whose end a call waited for, if it ended within the call and up to `now` (ns); else NONE."""
+    sync, target, since = calls.sync[c], calls.target[c], calls.since[c]
+    if sync == SYNC_OPERATION:
+        return target if since < operations.end[target] <= now else NONE
+    if sync == SYNC_STREAM:
+        first, after = lists.stream_first[target], lists.stream_first[target + 1]
+        i = first + np.searchsorted(operations.begin[first:after], now, side="left") - 1
+        # What another thread launched within the call is not waited for.
+        while i >= first and operations.launched[i] > since:
+            i -= 1
+        last = _find_last_ended(operations, i, first, now)
+        return last if last >= 0 and operations.end[last] > since else NONE
+    if sync in (SYNC_DEVICE, SYNC_PROCESS):
+        process = threads.process[calls.thread[c]]
+        first = lists.process_first[process]
+        i = _search_ends(operations, lists.by_end, first, lists.process_first[process + 1], now)
+        while i > first:
+            i -= 1
+            last = lists.by_end[i]
+            if operations.end[last] <= since:
+                break
+            if operations.launched[last] <= since and (sync == SYNC_PROCESS or operations.device[last] == target):
+                return last
+    return NONE
+
+
+@compiled
+def find_active(
+    calls: PathCalls, threads: PathThreads, lists: Lists, thread: int, after: int, now: int
+) -> tuple[int, int, bool]:
+    """Return (thread that was active last up to now, when its last call ended, False), if that is after a time (ns).
+
+    A thread that waits for another one itself was active until then: (thread, begin of its wait, True). (NONE, the
+    time, False) for none. Only other threads of the process count that launch kernels.
+    """
+    other, time, waits = np.int64(NONE), np.int64(after), False
+    process = threads.process[thread]
+    for n in range(lists.launching_first[process], lists.launching_first[process + 1]):
+        i = lists.launching[n]
+        if i == thread:
+            continue
+        c = find_call(calls, threads, i, now)
+        if c < 0:
+            continue
+        is_waiting = calls.sync[c] == SYNC_THREAD and calls.end[c] >= now
+        last = calls.begin[c] if is_waiting else min(calls.end[c], now)
+        if last > time:
+            other, time, waits = i, last, is_waiting
+    return other, time, waits

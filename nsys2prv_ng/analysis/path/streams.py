@@ -1,0 +1,238 @@
+"""Loads the operations of a report's streams for the critical path, with what CUDA events made them wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.columns import NEVER, NONE
+from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches, number_streams
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.read_reports import ReportRecords
+from nsys2prv_ng.objects.places import Stream
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.jit import compiled
+
+EVENT_SYNC, _STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
+"""Values of CUDA_SYNCHRONIZATION."""
+_PAGEABLE = 1
+"""Value of MEMORY_SOURCE_KIND and MEMORY_DESTINATION_KIND."""
+
+
+class Names:
+    """Names of the operations and calls of a report, once each."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+
+    def number(self, names: Sequence[str], index: IntArray) -> IntArray:
+        """Return indices here for indices into some names."""
+        numbers = np.array([self.index.setdefault(name, len(self.index)) for name in names] or [NONE], np.int64)
+        return numbers[index]
+
+
+def load_operations(
+    report: ReportRecords, store: Store, names: Names, thread_of_place: IntArray, process_of_place: IntArray
+) -> dict[str, IntArray]:
+    """Return the operations of a report, ordered by stream and begin."""
+    operations = load_device_operations(report, store)
+    device, stream = number_streams(report)
+    own_stream = stream[operations.place]
+    order = np.lexsort((operations.end, operations.begin, own_stream))
+    place, begin = operations.place[order], operations.begin[order]
+    launches = load_launches(report, store)
+    line = launches.find(place, begin)
+    launch = _find_launch(line >= 0, operations.is_node[order], own_stream[order])
+    kind = operations.kind[order]
+    return {
+        "begin": begin,
+        "end": operations.end[order],
+        "place": place,
+        "stream": own_stream[order],
+        "device": device[place],
+        "process": process_of_place[place],
+        "thread": np.append(thread_of_place[launches.thread], NONE)[line],
+        "launch": launch,
+        "launched": np.where(launch >= 0, np.append(launches.sent, NEVER)[np.append(line, NONE)[launch]], NEVER),
+        "producer": np.full(begin.size, NONE, np.int64),
+        "kind": kind,
+        "name": names.number(operations.names, operations.name[order]),
+    }
+
+
+def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntArray]) -> tuple[IntArray, IntArray]:
+    """Return the operations that copy from or to the host, and those of them whose memory on the host is pageable."""
+    events = load_opened_events(report, "memory_operations", store)
+    kind = events.get_values(types.MEMORY_OPERATION)
+    on_host = [value for value, name in events.get_names(types.MEMORY_OPERATION).items() if "host" in name]
+    lines = np.flatnonzero(np.isin(kind, on_host) & ~mark_duplicates(events.place, events.begin))
+    own = find_rows([events.place[lines], events.begin[lines]], [operations["place"], operations["begin"]])
+    sides = (types.MEMORY_SOURCE_KIND, types.MEMORY_DESTINATION_KIND)
+    pageable = np.logical_or.reduce([events.get_values(side) == _PAGEABLE for side in sides])
+    copies = np.flatnonzero(own >= 0)
+    return copies, copies[pageable[lines[own[copies]]]]
+
+
+def _find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) -> IntArray:
+    """Return the operation that has the launch of each; a graph has one for the first of its nodes on a stream."""
+    n = stream.size
+    last = np.maximum.accumulate(np.where(has_launch, np.arange(n), NONE)) if n else np.zeros(0, np.int64)
+    same = (last >= 0) & (np.append(stream, NONE)[last] == stream)
+    return np.where(has_launch | (same & is_node), last, NONE)
+
+
+class Streams:
+    """Numbers of the streams and devices of a report by process, context and number, as its calls name them."""
+
+    def __init__(self, report: ReportRecords, process_of_place: IntArray) -> None:
+        device, stream = number_streams(report)
+        places = report.places.all
+        keys: dict[tuple[int, int, int], tuple[int, int]] = {}
+        for number, place in enumerate(places):
+            if isinstance(place, Stream):
+                key = int(process_of_place[number]), place.context, place.stream
+                keys[key] = int(stream[number]), int(device[number])
+        self._keys = np.array(list(keys), np.int64).reshape(-1, 3).T
+        self._stream, self._device = np.array(list(keys.values()), np.int64).reshape(-1, 2).T
+
+    def find(self, process: IntArray, context: IntArray, stream: IntArray) -> IntArray:
+        """Return the number of each stream; NONE for one without operations."""
+        return np.append(self._stream, NONE)[find_rows(list(self._keys), [process, context, stream])]
+
+    def find_device(self, process: IntArray, context: IntArray) -> IntArray:
+        """Return the number of the device of each context; NONE for one without operations."""
+        once = np.flatnonzero(~mark_duplicates(*self._keys[:2]))
+        index = find_rows([key[once] for key in self._keys[:2]], [process, context])
+        return np.append(self._device[once], NONE)[index]
+
+
+def search_rows(group: IntArray, time: IntArray, wanted: IntArray, wanted_time: IntArray) -> IntArray:
+    """Return how many of some rows, ordered by group and time, are before each wanted group and time."""
+    groups = np.concatenate([group, wanted])
+    times = np.concatenate([time, wanted_time])
+    is_wanted = np.arange(groups.size) >= group.size
+    order = np.lexsort((~is_wanted, times, groups))  # at equal times the wanted one comes first
+    before = np.empty(groups.size, np.int64)
+    before[order] = np.cumsum(~is_wanted[order])
+    return before[group.size :]
+
+
+# ---- CUDA events -----------------------------------------------------------------------------------------------------
+
+
+class EventLines(NamedTuple):
+    """Records of CUDA events and synchronizations of a report, n lines: time of the call (ns), and ids."""
+
+    process: IntArray
+    context: IntArray
+    stream: IntArray
+    event: IntArray
+    time: IntArray
+
+
+def read_events(syncs: OpenedEvents, which: IntArray, process_of_place: IntArray) -> EventLines:
+    """Return the ids of some lines."""
+    columns = (syncs.get_values(t)[which] for t in (types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID))
+    context, stream, event = columns
+    waited = syncs.get_values(types.CUDA_STREAM_WAITED_FOR)[which]
+    return EventLines(
+        process_of_place[syncs.place[which]],
+        context,
+        np.where(stream == ABSENT, waited, stream),
+        event,
+        syncs.begin[which],
+    )
+
+
+_LAUNCHES, _RECORDS, _WAITS, _ASKS, _ASKS_STREAM = range(5)
+
+
+def follow_events(
+    syncs: OpenedEvents, streams: Streams, operations: dict[str, IntArray], process_of_place: IntArray
+) -> IntArray:
+    """Set the producer of each operation, and return the operation that each line of `syncs` waits for by an event.
+
+    An event comes when all has ended that its stream had before it, also what the stream was made to wait for. A
+    synchronization of a stream waits for that as well, if it ends later than the stream's own operations.
+    """
+    synchronization = syncs.get_values(types.CUDA_SYNCHRONIZATION)
+    is_record = syncs.get_values(types.CUDA_EVENT_RECORD) != ABSENT
+    lines = np.flatnonzero(is_record | np.isin(synchronization, (_STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
+    events = read_events(syncs, lines, process_of_place)
+    number = streams.find(events.process, events.context, events.stream)
+    # Streams without operations hand on what they wait for.
+    empty, _ = encode_rows(events.process, events.context, events.stream)
+    number = np.where(number >= 0, number, int(operations["stream"].max(initial=NONE)) + 1 + empty)
+    step_of = np.array([NONE, _ASKS, _WAITS, _ASKS_STREAM])
+    kind = np.where(is_record[lines], _RECORDS, step_of[np.where(is_record[lines], 0, synchronization[lines])])
+    key, _ = encode_rows(events.process, events.event)
+    launched = np.flatnonzero(operations["thread"] >= 0)
+    last = np.arange(operations["begin"].size)
+    has_launch = np.flatnonzero(operations["launch"] >= 0)
+    last[operations["launch"][has_launch]] = has_launch  # of the nodes of a graph, the last one
+    step = np.concatenate([np.full(launched.size, _LAUNCHES), kind])
+    time = np.concatenate([operations["launched"][launched], events.time])
+    order = np.lexsort((step, time))
+    answer = _follow(
+        step[order],
+        np.concatenate([operations["stream"][launched], number])[order],
+        np.concatenate([launched, key])[order],
+        last,
+        operations["end"],
+        operations["producer"],
+        int(operations["stream"].max(initial=NONE)) + 1 + int(empty.max(initial=NONE)) + 1,
+        int(key.max(initial=NONE)) + 1,
+    )
+    in_order = np.empty(order.size, np.int64)
+    in_order[order] = answer
+    waited = np.full(syncs.place.size, NONE, np.int64)
+    waited[lines] = in_order[launched.size :]
+    return waited
+
+
+@compiled
+def _follow(
+    step: IntArray,
+    stream: IntArray,
+    index: IntArray,
+    last: IntArray,
+    end: IntArray,
+    producer: IntArray,
+    streams: int,
+    events: int,
+) -> IntArray:
+    """Carry out steps in the order of time; return the operation that each asks for, and set producers.
+
+    `index`: the operation of a launch, else the event.
+    """
+    answer = np.full(step.size, NONE, np.int64)
+    given = np.full(streams, NONE, np.int64)  # the last operation of each stream
+    awaited = np.full(streams, NONE, np.int64)  # what each stream waits for before its next operation
+    recorded = np.full(events, NONE, np.int64)
+    for i in range(step.size):
+        s, n = stream[i], index[i]
+        if step[i] == _LAUNCHES:
+            producer[n] = awaited[s]
+            given[s], awaited[s] = last[n], NONE
+        elif step[i] == _RECORDS:
+            recorded[n] = _choose_later(given[s], awaited[s], end)
+        elif step[i] == _WAITS:
+            awaited[s] = _choose_later(awaited[s], recorded[n], end)
+        elif step[i] == _ASKS:
+            answer[i] = recorded[n]
+        elif _choose_later(given[s], awaited[s], end) != given[s]:
+            answer[i] = awaited[s]
+    return answer
+
+
+@compiled
+def _choose_later(a: int, b: int, end: IntArray) -> int:
+    """Return which of two operations ends later; NONE for neither."""
+    if a < 0 or (b >= 0 and end[b] > end[a]):
+        return b
+    return a

@@ -1,0 +1,239 @@
+"""Walks the critical path backward: from the end of a window to its begin, over operations, calls and host code.
+
+At any time the path is on one lane, a stream or a host thread, and goes back to what let the lane go on:
+
+- An operation began when the latest of these had happened: the operation before it on its stream had ended; those had
+  ended that its stream waited for by a CUDA event; its launch call had begun. Where none of these is near: an operation
+  of its stream that still ran, or one on another stream of the process and device that ended just as it began.
+- A kernel of NCCL that waited for another rank began to move data when the last rank began: the path goes on there.
+- A call that waited for the device returned when the operation had ended that it waited for.
+- A call of MPI that waited for another rank could go on when that had made its own call.
+- A thread that waited for another one follows the one of its process that launches kernels and was active last (as the
+  main thread does in a backward pass of PyTorch). A long time without calls is such a wait where the report would not
+  record it, and the other thread made calls.
+- Host code follows the call before it on its thread; a thread without one was created by another thread.
+
+This is the backward replay of Scalasca (CriticalPath.pattern of Scalasca 2.5) for streams and threads. No graph is in
+memory. Time never increases, and each piece of the window belongs to one segment.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.causes import find_active, find_call, find_cause, find_waited
+from nsys2prv_ng.analysis.path.columns import (
+    CALL,
+    CODE,
+    LAUNCH,
+    LOST,
+    MOVING,
+    NONE,
+    OUTSIDE,
+    SYNC_STREAM,
+    SYNC_THREAD,
+    UNKNOWN,
+    Lists,
+    PathCalls,
+    PathOperations,
+    PathThreads,
+    Segments,
+    Start,
+)
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.runtime.jit import compiled
+
+HANDED_OVER_NS = 20_000
+"""Shortest time without calls in which a thread may have waited for another one: PyTorch's calls follow each other in
+less, and handing a backward pass over takes more."""
+_MOST_STALLED = 1000
+"""Most steps that the walk takes at one time."""
+_SEGMENTS = 1 << 12
+"""Segments that there is room for at first."""
+
+
+def walk(
+    operations: PathOperations,
+    calls: PathCalls,
+    threads: PathThreads,
+    ends: tuple[IntArray, IntArray],
+    start: Start,
+    window: tuple[int, int],
+) -> Segments:
+    """Return the critical path from the end of a window (ns) back to its begin.
+
+    `ends`: operations ordered by process and end, and the first of each process among them, one more for the end.
+    The lengths of the segments add up to the window.
+    """
+    # Calls may wait for a stream of which no operation is shown.
+    awaited = calls.target[calls.sync == SYNC_STREAM]
+    streams = max(int(operations.stream.max(initial=NONE)), int(awaited.max(initial=NONE))) + 1
+    stream_first = np.searchsorted(operations.stream, np.arange(streams + 1)).astype(np.int64)
+    lists = Lists(stream_first, *ends, *_list_launching(threads))
+    return Segments(*_walk(operations, calls, threads, lists, start.operation, start.thread, *window))
+
+
+def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
+    """Return the threads that launch kernels by process, and the first of each process, one more for the end."""
+    launching = np.flatnonzero(threads.launches)
+    launching = launching[np.argsort(threads.process[launching], kind="stable")]
+    processes = np.arange(int(threads.process.max(initial=NONE)) + 2)
+    return launching, np.searchsorted(threads.process[launching], processes).astype(np.int64)
+
+
+@compiled
+def _walk(
+    operations: PathOperations,
+    calls: PathCalls,
+    threads: PathThreads,
+    lists: Lists,
+    operation: int,
+    thread: int,
+    low: int,
+    high: int,
+) -> IntArray:
+    segments = np.empty((6, _SEGMENTS), np.int64)
+    count = 0
+    now = np.int64(high)
+    k, t = np.int64(operation), np.int64(thread)
+    if k >= 0 and operations.end[k] < now:
+        count = _add(segments, count, operations.end[k], now, UNKNOWN, k, NONE, NONE)
+        now = operations.end[k]
+    stalled, previous = 0, now
+    while now > low and (k >= 0 or t >= 0):
+        # Clocks that are off can send the path round in circles without going back in time.
+        stalled = stalled + 1 if now == previous else 0
+        previous = now
+        if stalled == _MOST_STALLED:
+            break
+        if count + 4 > segments.shape[1]:
+            longer = np.empty((6, 2 * segments.shape[1]), np.int64)
+            longer[:, :count] = segments[:, :count]
+            segments = longer
+        if k >= 0:
+            count, k, now = _leave_operation(operations, segments, count, k, now, low)
+            if now > low:
+                count, k, t, now = _leave_begin(operations, lists, segments, count, k, now, low)
+        else:
+            c = find_call(calls, threads, t, now)
+            if c >= 0 and calls.end[c] >= now:
+                count, k, t, now = _leave_call(operations, calls, threads, lists, segments, count, c, now, low)
+            else:
+                count, t, now = _leave_code(calls, threads, lists, segments, count, t, c, now, low)
+    count = _add(segments, count, low, now, UNKNOWN, k, t, NONE)
+    return segments[:, :count].copy()
+
+
+@compiled
+def _add(
+    segments: IntArray, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
+) -> int:
+    """Add a segment unless it has no length; return the number of segments."""
+    if end <= begin:
+        return count
+    segments[0, count] = begin
+    segments[1, count] = end
+    segments[2, count] = kind
+    segments[3, count] = operation
+    segments[4, count] = thread
+    segments[5, count] = call
+    return count + 1
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _leave_operation(
+    operations: PathOperations, segments: IntArray, count: int, k: int, now: int, low: int
+) -> tuple[int, int, int]:
+    """Go back to the begin of an operation, or of the one that it waited for: (segments, operation, time)."""
+    culprit = operations.culprit[k]
+    began = operations.begin[k]
+    if culprit >= 0:
+        # The one that began last: it moves data from then on, and its own begin has its own cause.
+        began = max(low, min(now, operations.begin[culprit]))
+        return _add(segments, count, began, now, MOVING, k, NONE, NONE), culprit, began
+    if culprit == LOST:
+        moved = max(low, min(now, operations.until[k]))
+        began = max(low, min(moved, began))
+        count = _add(segments, count, moved, now, MOVING, k, NONE, NONE)
+        return _add(segments, count, began, moved, OUTSIDE, k, NONE, NONE), k, began
+    began = max(low, min(now, began))
+    return _add(segments, count, began, now, operations.kind[k], k, NONE, NONE), k, began
+
+
+@compiled
+def _leave_begin(
+    operations: PathOperations, lists: Lists, segments: IntArray, count: int, k: int, now: int, low: int
+) -> tuple[int, int, int, int]:
+    """Go back from the begin of an operation to its cause: (segments, operation, thread, time); NONE for neither."""
+    cause, time, kind = find_cause(operations, k, now, lists)
+    time = max(low, time)
+    count = _add(segments, count, time, now, kind, k, NONE, NONE)
+    if kind == LAUNCH:
+        return count, np.int64(NONE), operations.thread[k], time
+    return count, cause, np.int64(NONE), time
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _leave_call(
+    operations: PathOperations,
+    calls: PathCalls,
+    threads: PathThreads,
+    lists: Lists,
+    segments: IntArray,
+    count: int,
+    c: int,
+    now: int,
+    low: int,
+) -> tuple[int, int, int, int]:
+    """Go back from within a call to what it waited for, else to its begin: (segments, operation, thread, time)."""
+    t = calls.thread[c]
+    if calls.sync[c] == SYNC_THREAD:
+        other, time, waits = find_active(calls, threads, lists, t, calls.begin[c], now)
+        if other >= 0:
+            time = max(low, time if waits else now)
+            return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), other, time
+    last = find_waited(operations, calls, threads, lists, c, now)
+    culprit = calls.culprit[c]
+    if last >= 0 and (culprit == NONE or calls.until[c] <= operations.end[last]):
+        time = max(low, operations.end[last])
+        return _add(segments, count, time, now, CALL, NONE, t, c), last, np.int64(NONE), time
+    if culprit >= 0 and calls.culprit_begin[c] <= now:
+        # The call that was late began there: what its thread did before it counts.
+        time = max(low, calls.culprit_begin[c])
+        return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), culprit, time
+    begin = max(low, calls.begin[c])
+    moved = begin
+    if culprit == LOST:
+        moved = max(begin, min(now, calls.until[c]))
+    count = _add(segments, count, moved, now, CALL, NONE, t, c)
+    return _add(segments, count, begin, moved, OUTSIDE, NONE, t, c), np.int64(NONE), t, begin
+
+
+@compiled
+def _leave_code(
+    calls: PathCalls,
+    threads: PathThreads,
+    lists: Lists,
+    segments: IntArray,
+    count: int,
+    t: int,
+    c: int,
+    now: int,
+    low: int,
+) -> tuple[int, int, int]:
+    """Go back over code to the call c before it, or to another thread: (segments, thread, time)."""
+    other, time = np.int64(NONE), np.int64(low)
+    if c >= 0:
+        time = calls.end[c]
+    elif threads.creator[t] >= 0 and threads.created[t] >= low:
+        other, time = threads.creator[t], min(now, threads.created[t])
+    if other < 0 and HANDED_OVER_NS <= now - time < threads.shortest_wait[t]:
+        other, time, _ = find_active(calls, threads, lists, t, time, now)
+    time = max(low, time)
+    return _add(segments, count, time, now, CODE, NONE, t, NONE), other if other >= 0 else t, time

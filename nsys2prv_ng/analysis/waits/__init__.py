@@ -1,0 +1,1 @@
+"""Waits over ranks: who waits for whom, how certain that is, and why ranks were late."""

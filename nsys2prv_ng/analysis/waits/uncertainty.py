@@ -1,0 +1,125 @@
+"""What the clocks of nodes may be apart, by how they were aligned and by what still contradicts them.
+
+The bounds of a fit hold where it does. A clock that jumps within a run is wrong by more after the jump: ranks then seem
+to leave operations before others have entered. All ranks leave an operation at about the same time, so that the
+difference of their ends shows how wrong the clocks are. The violation of causality is less, by the time in which data
+moved, and would not do as a bound: with a jump of 1 to 20 ms before the last fifth of a real run of two nodes, 132
+kernels waited for the wrong rank with it, and none with the difference of the ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.rules import Uncertainty
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.runtime.jit import compiled
+
+
+def get_uncertainty(job: Job) -> Uncertainty:
+    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact.
+
+    Bounds are errors against the reference of a node. Only those against the reference of most nodes are comparable:
+    between sets of nodes that share nothing to align by, any error is possible. Where operations violate causality by
+    more than the bounds, nodes are at least as uncertain as these operations show.
+    """
+    nodes = job.alignment.nodes
+    references = Counter(clock.reference for clock in nodes if clock.reference)
+    usual = max(references, key=references.__getitem__, default=None)
+    is_reference = np.array([clock.name == clock.reference for clock in nodes], np.bool_)
+    bounds = np.full(len(nodes), np.inf)
+    for i, clock in enumerate(nodes):
+        bound = 0.0 if is_reference[i] and clock.model and clock.bound is None else clock.bound
+        if bound is not None and clock.reference == usual:
+            bounds[i] = bound
+    if not job.alignment.after.broken:
+        return Uncertainty(bounds)
+    errors = np.maximum(_find_errors_of_collectives(job, bounds), _find_errors_of_messages(job, bounds))
+    return Uncertainty(np.where(is_reference, bounds, np.maximum(bounds, errors)))
+
+
+def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
+    """Return the largest error (ns) of each node that violations of causality in collectives show."""
+    operations, table = job.operations, job.operations.table
+    parts = place_collectives(job)
+    kind, is_root = table.kind[operations.part], table.is_root[operations.part]
+    known = table.has_communicator[operations.part]
+    enters = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & is_root) | ((kind == TO_ROOT) & ~is_root))
+    leaves = known & ((kind == SYNCHRONISING) | ((kind == FROM_ROOT) & ~is_root) | ((kind == TO_ROOT) & is_root))
+    return measure_errors(operations.first, Entries(parts.node, parts.begin, parts.end, enters, leaves), bounds)
+
+
+def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
+    """Return the same of messages: a receive must not end before its send begins."""
+    node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
+    errors = np.zeros(bounds.size)
+    for joined in job.joined:
+        for pairs in joined.messages.values():
+            kept = (pairs.send_begin != NULL) & (pairs.receive_end != NULL)
+            begin, end = pairs.send_begin[kept], pairs.receive_end[kept]
+            send_end = np.where(pairs.send_end[kept] == NULL, begin, pairs.send_end[kept])
+            node = np.stack([node_of_row[pairs.sender[kept]], node_of_row[pairs.receiver[kept]]], axis=1)
+            ends = np.stack([send_end, end], axis=1)
+            is_send = np.tile([True, False], begin.size)
+            entries = Entries(node.ravel(), np.repeat(begin, 2), ends.ravel(), is_send, ~is_send)
+            errors = np.maximum(errors, measure_errors(np.arange(0, 2 * begin.size + 1, 2), entries, bounds))
+    return errors
+
+
+class Entries(NamedTuple):
+    """Parts of ranks in operations: node, times (ns), whether others wait for it, whether it waits for others."""
+
+    node: IntArray
+    begin: IntArray
+    end: IntArray
+    enters: BoolArray
+    leaves: BoolArray
+
+
+def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> FloatArray:
+    """Return the largest error (ns) of each node that violations of causality beyond the bounds show; 0 for none.
+
+    Operation i has the entries first[i] .. first[i + 1] - 1. The error is how much later the first rank left on the
+    node that entered last than on the one that left first, or else the violation.
+    """
+    return _measure_errors(first, *entries, bounds)
+
+
+@compiled
+def _measure_errors(
+    first: IntArray,
+    node: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    enters: BoolArray,
+    leaves: BoolArray,
+    bounds: FloatArray,
+) -> FloatArray:
+    errors = np.zeros(bounds.size)
+    for i in range(first.size - 1):
+        late, early = -1, -1
+        for k in range(first[i], first[i + 1]):
+            if enters[k] and (late < 0 or begin[k] > begin[late]):
+                late = k
+            if leaves[k] and (early < 0 or end[k] < end[early]):
+                early = k
+        if late < 0 or early < 0 or node[late] == node[early]:
+            continue
+        violation = begin[late] - end[early]
+        if violation <= bounds[node[late]] + bounds[node[early]]:
+            continue
+        left = end[late]
+        for k in range(first[i], first[i + 1]):
+            if node[k] == node[late]:
+                left = min(left, end[k])
+        error = max(violation, left - end[early])
+        for k in (late, early):
+            errors[node[k]] = max(errors[node[k]], error)
+    return errors

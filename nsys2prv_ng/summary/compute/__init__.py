@@ -1,0 +1,1 @@
+"""Computes the numbers of a job from its opened reports."""

@@ -1,0 +1,102 @@
+"""Bandwidth of collectives of NCCL, by the time in which they move data.
+
+The rates are those of nccl-tests (doc/PERFORMANCE.md): algorithm bandwidth is size / time; the bus bandwidth takes into
+account how often each byte must cross a link. The size of an all-gather, a reduce-scatter and an all-to-all is that of
+all ranks together, while NCCL records the size of one. An operation moves data from the time at which its last rank
+begins: its time is the longest moving part of any of its kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nsys2prv_ng.analysis.waits.placed_parts import Parts
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.summary.numbers.waits import Bandwidth
+
+_ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
+"""Functions that record the size of one of n ranks."""
+_TO_OR_FROM_ROOT = "ncclBroadcast", "ncclBcast", "ncclReduce"
+
+
+def measure_bandwidth(job: Job, waits: Waits, parts: Parts) -> list[Bandwidth]:
+    """Return the bandwidth of collectives by function, communicator and size, most bytes first.
+
+    `parts`: those of all operations of the job.
+
+    It covers the operations of which all kernels are in the chosen time, are split, and carry out nothing else.
+    """
+    operations, table = job.operations, job.operations.table
+    if not len(operations):
+        return []
+    at = find_rows(
+        [waits.row, waits.begin, waits.end], [np.where(parts.row >= 0, parts.row, -1), parts.begin, parts.end]
+    )
+    code, _ = encode_rows(parts.row, parts.begin, parts.end)
+    usable = (at >= 0) & (np.bincount(code)[code] == 1) & _mark_chosen(job, parts.row, parts.begin, parts.end)
+    moving = np.zeros(at.size, np.int64)
+    usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]
+    moving[usable] = (waits.end - waits.until)[at[usable]]
+
+    starts, leader = operations.first[:-1], operations.leader
+    ns, size, ranks = np.maximum.reduceat(moving, starts), table.bytes[leader], np.diff(operations.first)
+    chosen = np.flatnonzero(np.logical_and.reduceat(usable, starts) & (size > 0) & (ns > 0))
+    rows = pd.DataFrame(
+        {
+            "function": table.name[leader[chosen]],
+            "communicator": table.communicator[leader[chosen]],
+            "ranks": ranks[chosen],
+            "bytes": size[chosen],
+            "count": 1,
+            "ns": ns[chosen],
+        }
+    )
+    keys = ["function", "communicator", "ranks", "bytes"]
+    sums = rows.groupby(keys, as_index=False, sort=True)[["count", "ns"]].sum()
+    rated = [
+        rate(table.names[row.function], table.communicators[row.communicator], row)
+        for row in sums.itertuples(index=False)
+    ]
+    known = [bandwidth for bandwidth in rated if bandwidth is not None]
+    return sorted(known, key=lambda b: (-b.bytes * b.count, b.function, b.communicator, b.bytes))
+
+
+def rate(function: str, communicator: str, row: Any) -> Bandwidth | None:
+    """Return the bandwidth of operations with these sums; None for a function that has none."""
+    ranks = int(row.ranks)
+    size, factor = int(row.bytes), (ranks - 1) / ranks
+    if function == "ncclAllReduce":
+        factor *= 2
+    elif function in _ALL_TO_ALL:
+        size *= ranks
+    elif function in _TO_OR_FROM_ROOT:
+        factor = 1.0
+    else:
+        return None
+    algorithm = size * int(row.count) / int(row.ns) * 1e9
+    return Bandwidth(
+        function=function.removeprefix("nccl"),
+        communicator=communicator.removeprefix("nccl "),
+        ranks=ranks,
+        bytes=int(row.bytes),
+        count=int(row.count),
+        ns=int(row.ns),
+        algorithm_bytes_per_s=round(algorithm),
+        bus_bytes_per_s=round(algorithm * factor),
+    )
+
+
+def _mark_chosen(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark the kernels on chosen rows that are within one of the windows as a whole."""
+    chosen = np.append(job.new_row, -1)[row] >= 0
+    if job.windows:
+        lows, highs = np.array(job.windows, np.int64).T
+        window = np.searchsorted(lows, begin, "right") - 1
+        chosen &= (window >= 0) & (end <= highs[window])
+    return np.asarray(chosen, np.bool_)

@@ -1,0 +1,61 @@
+"""How long each step took on each task."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.summary.numbers.pictures import Pace
+
+MOST_CELLS = 200_000
+_FEWEST_STEPS = 100
+
+
+def make_pace(job: Job) -> Pace | None:
+    """Return the pace of all steps, whatever time was chosen, on the chosen tasks; None where no steps were found.
+
+    All tasks are shown. Where these have too many steps, of so many consecutive ones the slowest is: that whose longest
+    span on any task is longest, of several the first.
+    """
+    steps = job.steps
+    if steps is None:
+        return None
+    task = job.new_task[steps.task]
+    chosen = np.flatnonzero(task >= 0)
+    if not chosen.size:
+        return None
+    tasks, row = np.unique(task[chosen], return_inverse=True)
+    step, begin, end = steps.step[chosen], steps.begin[chosen], steps.end[chosen]
+    ns = np.zeros((tasks.size, steps.number.size), np.int64)
+    ns[row, step] = end - begin
+    first, last = np.full((2, steps.number.size), np.iinfo(np.int64).max)
+    last = -last
+    np.minimum.at(first, step, begin)
+    np.maximum.at(last, step, end)
+    every = -(-steps.number.size // max(_FEWEST_STEPS, MOST_CELLS // tasks.size))
+    warmup, counts = steps.warmup, ns[:, steps.warmup :]
+    # The steps that warm up are drawn each, or by blocks of their own.
+    before, after = (_choose_slowest(part.max(axis=0), every) for part in (ns[:, :warmup], counts))
+    shown = np.concatenate([before, warmup + after])
+    return Pace(
+        name=steps.name,
+        tasks=[job.tree.model.tasks[number].name for number in tasks.tolist()],
+        numbers=steps.number[shown],
+        warmup=before.size,
+        ns=ns[:, shown],
+        count=counts.shape[1],
+        median_ns=np.median(counts, axis=1),
+        least_ns=counts.min(axis=1),
+        most_ns=counts.max(axis=1),
+        begin_ns=first[shown] - job.zero,
+        end_ns=last[shown] - job.zero,
+        every=every,
+    )
+
+
+def _choose_slowest(longest: IntArray, every: int) -> IntArray:
+    """Return the index of the largest of so many consecutive values each, the last of which may be fewer."""
+    blocks = np.full((-(-longest.size // every), every), -1, np.int64)
+    blocks.ravel()[: longest.size] = longest
+    return np.asarray(np.arange(len(blocks)) * every + np.argmax(blocks, axis=1), np.int64)

@@ -1,0 +1,123 @@
+"""Sums up the critical path: by class, task, name, NVTX range and step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from nsys2prv_ng.analysis.path.columns import NONE
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver.event_types import (
+    PATH_COMPUTE,
+    PATH_CUDA_CALL,
+    PATH_HOST,
+    PATH_KINDS,
+    PATH_MEMORY,
+    PATH_MOVING,
+    PATH_MPI,
+    PATH_SYSTEM_CALL,
+)
+from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
+
+_OPERATIONS = (PATH_COMPUTE, PATH_MOVING, PATH_MEMORY)
+"""Kinds of segments that have an imbalance."""
+_ON_HOST = (PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_HOST, PATH_MPI)
+"""Kinds of segments of host threads."""
+_MOST_PARTS = 100
+"""Most parts of a path, those with most time first; names and ranges are complete."""
+
+
+def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
+    """Return the numbers of the critical path of a job."""
+    tasks = job.whole.task_of_row[path.row].astype(np.int64)
+    kinds = path.kind.astype(np.int64)
+    return PathNumbers(
+        window_ns=int(path.length.sum()),
+        windows_ns=[(low - job.origin, high - job.origin) for low, high in path.windows],
+        step_name=None if path.steps is None else path.steps.name,
+        steps=_sum_steps(path),
+        classes={PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
+        ranks=[_make_rank(job, task, ns) for (task,), ns in _add_up(path.length, tasks)],
+        names=_sum_names(path, kinds),
+        ranges=[PathRange(_get_text(path.ranges, index), ns) for (index,), ns in _add_up(path.length, path.range)],
+        parts=_sum_parts(job, path, kinds, tasks),
+        switches=int(((tasks[1:] != tasks[:-1]) & (path.begin[1:] == path.end[:-1])).sum()),
+        followed=path.followed,
+        unsure=path.unsure,
+    )
+
+
+def _add_up(ns: IntArray, *keys: IntArray) -> list[tuple[tuple[int, ...], int]]:
+    """Return (keys, sum of the times) of all segments with the same keys, the largest sum first, then by keys."""
+    code, distinct = find_distinct_rows(*keys)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, code, ns)
+    return sorted(zip(distinct, sums.tolist(), strict=True), key=lambda row: (-row[1], row[0]))
+
+
+def _count_operations(path: CriticalPath, *keys: IntArray) -> dict[tuple[int, ...], int]:
+    """Return the number of operations, calls and stretches of host code in the segments with the same keys.
+
+    Pieces of one operation or call count once; each stretch of host code counts.
+    """
+    operation = np.where(path.operation >= 0, path.operation, -2 - np.arange(path.begin.size))
+    code, distinct = find_distinct_rows(*keys)
+    _, first = encode_rows(code, operation)
+    return dict(zip(distinct, np.bincount(code[first], minlength=len(distinct)).tolist(), strict=True))
+
+
+def _get_text(texts: list[str], index: int) -> str:
+    return texts[index] if index >= 0 else ""
+
+
+def _make_rank(job: Job, task: int, ns: int) -> PathOfRank:
+    return PathOfRank(job.whole.ranks[task], job.whole.model.tasks[task].name, ns)
+
+
+def _sum_names(path: CriticalPath, kinds: IntArray) -> list[PathName]:
+    """Return the operations on the path by name."""
+    counts = _count_operations(path, kinds, path.name)
+    return [
+        PathName(PATH_KINDS[kind], path.names[name], counts[kind, name], ns, max(0, ns - int(path.mean[name])))
+        for (kind, name), ns in _add_up(path.length, kinds, path.name)
+        if kind in _OPERATIONS
+    ]
+
+
+def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -> list[PathPart]:
+    """Return the parts of the path with most time."""
+    # The range tells host code and calls apart; an operation, and what is before it, is known by its name.
+    ranges = np.where(np.isin(kinds, _ON_HOST), path.range, NONE)
+    keys = kinds, path.name, ranges
+    counts = _count_operations(path, *keys)
+    ranks = defaultdict(list)
+    for (*part, task), ns in _add_up(path.length, *keys, tasks):
+        ranks[tuple(part)].append(_make_rank(job, task, ns))
+    parts = []
+    for part_keys, ns in _add_up(path.length, *keys)[:_MOST_PARTS]:
+        kind, name, in_range = part_keys
+        texts = _get_text(path.names, name), _get_text(path.ranges, in_range)
+        parts.append(PathPart(PATH_KINDS[kind], *texts, counts[part_keys], ns, ranks[part_keys]))
+    return parts
+
+
+def _sum_steps(path: CriticalPath) -> list[PathStep]:
+    """Return the time by class from the begin of each step to that of the next; none without steps."""
+    if path.steps is None:
+        return []
+    warmup = path.steps.warmup
+    begin = path.steps.find_latest(path.steps.begin)[warmup:]
+    pieces = split_at_steps(path.begin, path.end, StepFunction(begin, np.arange(begin.size)))
+    numbers = path.steps.number[warmup:].tolist()
+    classes: list[dict[str, int]] = [{} for _ in numbers]
+    for (step, kind), ns in _add_up(
+        pieces.end - pieces.begin, pieces.value, path.kind[pieces.interval].astype(np.int64)
+    ):
+        if 0 <= step < len(numbers):
+            classes[step][PATH_KINDS[kind]] = ns
+    return [PathStep(number, sum(own.values()), own) for number, own in zip(numbers, classes, strict=True)]

@@ -1,0 +1,341 @@
+"""Collects what a page draws of a job: quantities over time, one typical step, how long steps and kernels took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis.efficiency.typical_step import (
+    LongestStates,
+    StepSpan,
+    choose_step,
+    list_ranges,
+    make_step_edges,
+)
+from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, list_steps, make_plan
+from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
+from nsys2prv_ng.analysis.heat_maps import Map, Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.clock.alignment_table import Alignment
+from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.summary.compute.kernel_durations import count_durations
+from nsys2prv_ng.summary.compute.pace import make_pace
+from nsys2prv_ng.summary.numbers.pictures import (
+    Activity,
+    HeatMap,
+    NodeClockLine,
+    Pictures,
+    RangeBar,
+    RangesOfTask,
+    TypicalStep,
+)
+from nsys2prv_ng.text.formatting import format_number_ranges
+
+_MOST_CELLS = 1_100_000
+_MOST_MAPS = 9
+_BINS = 100, 1_000
+"""Fewest and most bins of a heat map: there are as few as keep the cells of all of them below the limit."""
+
+
+def collect_pictures(job: Job, waits: Waits) -> Pictures:
+    """Return what a page draws of a job; `waits` are all of the job's.
+
+    The heat maps show the chosen time; without one, from the first operation of GPUs, or of MPI over ranks, to the last
+    (of all calls of MPI where there are no GPUs). The records of one report, or of one group of GPUs, are in memory for
+    each worker.
+    """
+    devices, plan = list_devices(job), make_plan(job, list_steps(job))
+    groups = _find_rows(job, devices)
+    count = sum(rows.row.size for rows in groups)
+    begin, end = states.find_span(job, waits, gpus=groups[0].are_gpus)
+    fewest, most = _BINS
+    bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
+    edges = make_edges(begin, max(begin + 1, end), bins)
+    step = None if plan.steps is None or not count else choose_step(plan.steps)
+    step_edges = None if step is None else make_step_edges(step, count)
+    swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
+    return Pictures(
+        begin_ns=int(edges[0]) - job.zero,
+        end_ns=int(edges[-1]) - job.zero,
+        heat_maps=[
+            *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
+            *_draw_lateness(job, find_lateness(job, waits, edges)),
+            *_draw_metrics(job, devices, average_metrics(job, _METRICS, edges)),
+            *_draw_memory(job, devices, find_largest_memory(job, devices, plan, edges)),
+        ],
+        step=None if step is None else _draw_step(job, waits, step, swept),
+        pace=make_pace(job),
+        kernels=count_durations(job),
+        shift_ns=job.origin - job.zero,
+        alignment=job.alignment.way,
+        clocks=_list_clocks(job.alignment),
+    )
+
+
+class _Swept(NamedTuple):
+    """What some rows did: over all time, and in the typical step if there is one."""
+
+    shares: Shares
+    longest: LongestStates | None
+    rows: _Rows
+
+
+def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArray, step: IntArray | None) -> _Swept:
+    """Sweep over the states of some rows once."""
+    shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, rows.states)
+    longest = None if step is None else LongestStates(rows.row, step, rows.states)
+    if rows.kinds or longest is not None:
+        for flat in _list_states(job, waits, plan, rows):
+            shares.add(flat)
+            if longest is not None:
+                longest.add(flat)
+    return _Swept(shares, longest, rows)
+
+
+def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
+    return [
+        NodeClockLine(
+            node.name, node.reference, float(node.correction.offset), node.drift_ppm, node.bound, node.collectives
+        )
+        for node in alignment.nodes
+    ]
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+class _Kind(NamedTuple):
+    """Some states that a heat map shows the share of."""
+
+    states: tuple[int, ...]
+    title: str
+    about: str
+    preset: str
+
+
+_KNOWN = "A GPU is known from the first operation of a capture to its last."
+_GPU_KINDS = {
+    "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9, 10), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
+    "computing": _Kind((1, 2, 5, 9), "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
+    "whole_graph": _Kind(
+        (10,),
+        "CUDA graphs as a whole",
+        "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
+        "",
+    ),
+    "moving": _Kind(
+        (3,),
+        "Exposed communication: moving data",
+        "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
+        "exposed_communication",
+    ),
+    "waiting": _Kind(
+        (4,),
+        "Exposed communication: waiting",
+        "Time in which kernels of NCCL waited for another rank while nothing was computed.",
+        "exposed_communication",
+    ),
+    "not_split": _Kind(
+        (8,),
+        "Exposed communication: not split",
+        "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
+        "exposed_communication",
+    ),
+}
+_CAPTURED = "A thread is known while its report was captured."
+_HOST_KINDS = {
+    "busy": _Kind(
+        (states.OWN_CODE, states.CUDA),
+        "Main thread outside of MPI",
+        f"Time in which the main thread was in no call of MPI. {_CAPTURED}",
+        "",
+    ),
+    "moving": _Kind(
+        (states.MPI_MOVING,),
+        "MPI: moving data",
+        "Time in which calls of MPI moved data.",
+        "nccl_waiting",
+    ),
+    "waiting": _Kind(
+        (states.MPI_WAITING,),
+        "MPI: waiting",
+        "Time in which calls of MPI waited for another rank.",
+        "nccl_waiting",
+    ),
+    "not_split": _Kind(
+        (states.MPI_NOT_SPLIT,),
+        "MPI: not split",
+        "Other time in MPI: in calls that are no operation over ranks, or that could not be split.",
+        "",
+    ),
+}
+_GPU_KEYS = (
+    "compute",
+    "compute_over_moving",
+    "moving",
+    "waiting",
+    "waiting_hidden",
+    "memory",
+    "idle",
+    "not_split",
+    "compute_over_not_split",
+    "whole_graph",
+)
+_GPU_ACTIVITIES = [Activity(key, types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
+_HOST_ACTIVITIES = [
+    Activity("own_code", "Own code"),
+    Activity("cuda", "CUDA"),
+    Activity("mpi_waiting", "Waiting for a rank in MPI"),
+    Activity("mpi_moving", "Moving data in MPI"),
+    Activity("mpi_not_split", "MPI not split"),
+]
+"""One less than its value is the index of each state."""
+
+
+class _Rows(NamedTuple):
+    """GPUs, or main threads: their rows in the trace, names, and what is shown of them."""
+
+    row: IntArray
+    names: list[str]
+    are_gpus: bool
+    kinds: Mapping[str, _Kind]
+    activities: list[Activity]
+
+    @property
+    def states(self) -> int:
+        return len(self.activities) + 1
+
+
+def _find_rows(job: Job, devices: Devices) -> list[_Rows]:
+    """Return the GPUs, if there are any, and the main threads, if they call MPI or if there are no GPUs."""
+    gpus = states.find_gpu_rows(job, devices)
+    groups = [_Rows(gpus, _name_gpus(job, devices, gpus), True, _GPU_KINDS, _GPU_ACTIVITIES)] if gpus.size else []
+    hosts = states.find_host_rows(job)
+    has_mpi = bool(hosts.size) and any(report.results["mpi"].runs for report in job.reports)
+    if has_mpi or not groups:
+        tasks = [job.tree.model.tasks[task].name for task in job.tree.task_of_row[hosts].tolist()]
+        names = [f"{task}, main thread" for task in tasks] if groups else tasks
+        groups.append(_Rows(hosts, names, False, _HOST_KINDS if has_mpi else {}, _HOST_ACTIVITIES))
+    return groups
+
+
+def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
+    """Return the ranks, or else the tasks, that use each GPU, with its node and number."""
+    names = []
+    for row in rows.tolist():
+        device = devices.rows[row]
+        tasks = sorted(device.tasks)
+        ranks = sorted({rank for task in tasks if (rank := job.tree.ranks[task]) is not None})
+        users = [job.tree.model.tasks[task].name for task in tasks]
+        if ranks:
+            users = [f"rank{'s' if len(ranks) > 1 else ''} {format_number_ranges(ranks)}"]
+        names.append(", ".join([*users, f"{device.node} GPU {device.gpu.number}"]))
+    return names
+
+
+def _list_states(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows) -> Iterator[FlatStates]:
+    return states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
+
+
+# ---- heat maps -------------------------------------------------------------------------------------------------------
+
+
+def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
+    """Yield a map of each kind; of waiting and moving, not split or whole graphs, only if the job has any of it."""
+    ns = shares.ns
+    is_shown = dict.fromkeys(ns, True)
+    if rows.kinds:
+        is_shown["moving"] = is_shown["waiting"] = bool(ns["moving"].any() or ns["waiting"].any())
+        is_shown |= {key: bool(ns[key].any()) for key in ("not_split", "whole_graph") if key in ns}
+    for key, kind in rows.kinds.items():
+        if not is_shown[key]:
+            continue
+        preset = kind.preset and f"analysis/{kind.preset}"
+        yield HeatMap(
+            key, kind.title, kind.about, "%", rows.names, shares.get_percent(key).value, highest=100.0, preset=preset
+        )
+
+
+def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
+    if np.isfinite(late.value).any():
+        yield HeatMap(
+            "lateness",
+            "Lateness",
+            "By how much the rank began an operation later than the last of the others, which waited for it: the most "
+            "of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or "
+            "none that could be split.",
+            "ns",
+            [job.tree.model.tasks[task].name for task in late.row.tolist()],
+            late.value,
+            preset="analysis/lateness",
+        )
+
+
+_METRICS = {
+    "sm": ("SM* Active [*%]",),
+    "dram": ("*RAM Read Bandwidth [*%]", "*RAM Write Bandwidth [*%]"),
+}
+"""Names as the presets choose them."""
+_METRIC_TITLES = {
+    "sm": ("SMs active", "Mean share of the multiprocessors that had work.", "hwcounters/sm_active"),
+    "dram": (
+        "DRAM bandwidth",
+        "Mean share of the bandwidth of the GPU's memory in use: reads and writes together.",
+        "hwcounters/dram_bandwidth",
+    ),
+}
+
+
+def _draw_metrics(job: Job, devices: Devices, maps: Mapping[str, Map]) -> Iterator[HeatMap]:
+    for key, own in maps.items():
+        title, about, preset = _METRIC_TITLES[key]
+        names = _name_gpus(job, devices, own.row)
+        yield HeatMap(key, title, f"{about} Each sample holds until the next.", "%", names, own.value, 100.0, preset)
+
+
+def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
+    if memory.row.size:
+        yield HeatMap(
+            "memory",
+            "Memory in use",
+            "Largest sum of all memory of the GPU that its processes had allocated.",
+            "B",
+            _name_gpus(job, devices, memory.row),
+            memory.value,
+            preset="views/memory_level",
+        )
+
+
+# ---- the typical step ------------------------------------------------------------------------------------------------
+
+
+def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) -> TypicalStep:
+    """Return the step with the rows of all groups, whose activities follow each other."""
+    ranges = []
+    for own in list_ranges(job, waits, step):
+        columns = own.depth, own.begin - job.zero, own.end - job.zero
+        bars = [RangeBar(*bar) for bar in zip(*(column.tolist() for column in columns), own.names, strict=True)]
+        ranges.append(RangesOfTask(job.tree.model.tasks[own.task].name, bars, own.hidden))
+    activities: list[Activity] = []
+    values = []
+    for _, longest, rows in swept:
+        assert longest is not None
+        values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
+        activities += rows.activities
+    return TypicalStep(
+        name=f"{step.name} {step.number}",
+        begin_ns=step.begin - job.zero,
+        end_ns=step.end - job.zero,
+        ns=step.length,
+        rows=[name for _, _, rows in swept for name in rows.names],
+        activities=activities,
+        values=np.concatenate(values),
+        ranges=ranges,
+    )

@@ -1,0 +1,169 @@
+"""Finds how much of its NVTX ranges a task waited for others, and which task is the slowest without that.
+
+A range on the host lasts longer where its thread waits for others: in a call of MPI, or in a call of CUDA that returns
+when the GPU has finished. While the GPU of a task does nothing but wait in NCCL kernels, a thread of the task in such a
+call of CUDA can wait for nothing else: that is waiting too.
+
+A thread that waits for nothing may nevertheless be ahead of the others: its GPU waits for them meanwhile. So a task is
+called the slowest only if its mean is the largest when the waiting of its GPU is taken off as well. If a task that runs
+ahead takes longer on the host, it must also be the task for which others wait most. No task is, where another could be
+slower, since some waiting is not known: in kernels and calls that are not split, in CUDA graphs that were traced as a
+whole, in waits below the uncertainty of the clocks, of tasks with several GPUs, and of GPUs with several tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.waiting import UNSPLIT, WAITING, WHOLE_GRAPH, sweep_gpu_waits
+from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
+from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import load_opened_events
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.summary.compute.covered_time import (
+    NO_INTERVALS,
+    CoveredTime,
+    Intervals,
+    find_intervals,
+    join_intervals,
+)
+from nsys2prv_ng.summary.numbers.job import RangeOfTask
+
+_BLOCKING = re.compile("Synchronize|Memcpy")
+"""Calls of CUDA that wait for a GPU, or may do so; a copy of pageable memory does even if its name ends in Async."""
+
+
+class WaitingInRanges:
+    """Time in which tasks wait for others, or may do so, within any interval of their threads."""
+
+    def __init__(self, job: Job, waits: Waits) -> None:
+        self._task_of_row = job.tree.task_of_row
+        users = [(row, task) for row, device in list_devices(job).rows.items() for task in sorted(device.tasks)]
+        gpu, task = np.array(users, np.int64).reshape(-1, 2).T
+        is_only = (np.bincount(gpu)[gpu] == 1) & (np.bincount(task)[task] == 1)
+        waiting, unsplit = _collect_gpus(job, waits)
+        on_streams, in_calls = _collect_unknown(job, waits)
+        known = _give_to_tasks(waiting, gpu[is_only], task[is_only])
+        shared = _give_to_tasks(waiting, gpu[~is_only], task[~is_only])
+        streams = self._task_of_row[on_streams[0]], *on_streams[1:]
+        unknown = join_intervals([_give_to_tasks(unsplit, gpu, task), shared, streams])
+        in_mpi = _collect_waiting_calls(job, waits)
+        self._known = _Layers(known, in_mpi, self._task_of_row)
+        blocked = _collect_blocked(job, CoveredTime(known), self._task_of_row)
+        self._of_threads = CoveredTime(join_intervals([in_mpi, blocked]))
+        self._unknown = _Layers(unknown, in_calls, self._task_of_row)
+
+    def measure_of_threads(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the time (ns) in which threads wait, in n intervals of them by their rows in the trace."""
+        return self._of_threads.measure(row, begin, end)
+
+    def measure_all(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the time (ns) in which the threads or the GPUs of their tasks wait."""
+        return self._known.measure(row, begin, end)
+
+    def measure_unknown(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the time (ns) that may be waiting as well."""
+        return np.minimum(self._unknown.measure(row, begin, end), end - begin - self.measure_all(row, begin, end))
+
+
+def choose_slowest(tasks: Sequence[RangeOfTask], caused: Mapping[str, int]) -> str | None:
+    """Return the name of the slowest task in a range; None if none is for certain.
+
+    `caused`: how long (ns) others waited for each task, by its name.
+    """
+    slowest = max(tasks, key=lambda task: task.needed_mean_ns)
+    longest = max(tasks, key=lambda task: task.own_mean_ns)
+    if any(task.needed_mean_ns > slowest.least_needed_mean_ns for task in tasks if task is not slowest):
+        return None
+    most = max(caused.values(), default=0)
+    is_waited_for = most > 0 and caused.get(slowest.task, 0) == most
+    return slowest.task if slowest is longest or is_waited_for else None
+
+
+class _Layers:
+    """Intervals of tasks, which hold for all their threads, and others of single threads; those may overlap."""
+
+    def __init__(self, of_tasks: Intervals, of_threads: Intervals, task_of_row: IntArray) -> None:
+        self._task_of_row = task_of_row
+        self._tasks = CoveredTime(of_tasks)
+        self._threads = np.unique(of_threads[0])
+        parts = [of_threads]
+        task, begin, end = self._tasks.intervals
+        for row in self._threads.tolist():
+            low, high = np.searchsorted(task, [task_of_row[row], task_of_row[row] + 1])
+            parts.append((np.full(high - low, row, np.int64), begin[low:high], end[low:high]))
+        self._with_tasks = CoveredTime(join_intervals(parts))
+
+    def measure(self, row: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        of_thread = np.isin(row, self._threads)
+        return np.where(
+            of_thread,
+            self._with_tasks.measure(row, begin, end),
+            self._tasks.measure(self._task_of_row[row], begin, end),
+        )
+
+
+def _give_to_tasks(intervals: Intervals, gpu: IntArray, task: IntArray) -> Intervals:
+    """Return the intervals of GPUs (by row, sorted) as those of their tasks. `gpu` and `task`: n pairs."""
+    parts = []
+    for row, number in zip(gpu.tolist(), task.tolist(), strict=True):
+        low, high = np.searchsorted(intervals[0], [row, row + 1])
+        parts.append((np.full(high - low, number, np.int64), intervals[1][low:high], intervals[2][low:high]))
+    return join_intervals(parts)
+
+
+def _collect_gpus(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
+    """Return when GPUs (by row) do nothing but wait in NCCL, and when they may wait.
+
+    They may in kernels that are not split, and in graphs as a whole.
+    """
+    waiting, unsplit = [NO_INTERVALS], [NO_INTERVALS]
+    for row, time, value in sweep_gpu_waits(job, waits):
+        waiting.append(find_intervals(row, time, value == WAITING))
+        unsplit.append(find_intervals(row, time, (value == UNSPLIT) | (value == WHOLE_GRAPH)))
+    return CoveredTime(join_intervals(waiting)).intervals, CoveredTime(join_intervals(unsplit)).intervals
+
+
+def _collect_waiting_calls(job: Job, waits: Waits) -> Intervals:
+    """Return when threads wait in calls of MPI, by row."""
+    at = np.flatnonzero(waits.is_mpi & (waits.wait > 0) & (job.new_row[waits.row] >= 0))
+    return job.new_row[waits.row[at]], waits.begin[at], waits.until[at]
+
+
+def _collect_blocked(job: Job, waiting: CoveredTime, task_of_row: IntArray) -> Intervals:
+    """Return when threads, by row, are in a call that waits for a GPU while the GPU of their task waits."""
+
+    def intersect(report: int) -> Intervals:
+        events = load_opened_events(job.reports[report], "cuda_api", job.store)
+        blocking = [value for value, name in events.get_names(types.CUDA_API).items() if _BLOCKING.search(name)]
+        row = job.tree.rows[report][events.place]
+        lines = np.flatnonzero(np.isin(events.get_values(types.CUDA_API), blocking) & (row >= 0))
+        row, begin, end = row[lines], events.begin[lines], events.end[lines]
+        call, low, high = waiting.intersect(task_of_row[row], begin, end)
+        return row[call], low, high
+
+    return join_intervals(job.engine.map(intersect, range(len(job.reports))))
+
+
+def _collect_unknown(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
+    """Return when kernels on streams and calls on threads may wait as well, by row.
+
+    Kernels that are not split are among what their GPU does.
+    """
+    bounds = np.sort(get_uncertainty(job).bounds)
+    apart = bounds[-2:].sum()
+    below = waits.verdict == BELOW_UNCERTAINTY
+    length = (waits.end - waits.begin).astype(np.float64)
+    until = waits.begin + np.where(below, np.minimum(length, apart), length).astype(np.int64)
+    shown = job.new_row[waits.row] >= 0
+    kernels = np.flatnonzero(shown & below & ~waits.is_mpi)
+    calls = np.flatnonzero(shown & waits.is_mpi & ~waits.is_split)
+    on_streams, in_calls = ((job.new_row[waits.row[at]], waits.begin[at], until[at]) for at in (kernels, calls))
+    return on_streams, in_calls

@@ -1,0 +1,292 @@
+"""Sums up who waits for whom: time in NCCL and MPI by task, and why the tasks that others wait for were late."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, load_activity
+from nsys2prv_ng.analysis.gpus.waiting import find_gpu_rows
+from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
+from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
+from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
+from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
+from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.nccl import nccl
+from nsys2prv_ng.summary.compute.bandwidth import measure_bandwidth
+from nsys2prv_ng.summary.compute.covered_time import CoveredTime, find_intervals, join_intervals
+from nsys2prv_ng.summary.compute.culprits import Blamed, WaitsForTasks, sum_culprits
+from nsys2prv_ng.summary.compute.missing_payload import NO_PAYLOAD, find_payload_remedy, mark_without_payload
+from nsys2prv_ng.summary.numbers.late import find_main_reasons, group_costs
+from nsys2prv_ng.summary.numbers.waits import MpiWaits, RankWaits, WaitNumbers
+
+_MATCHING = nccl.SOURCE.name
+"""The source without which kernels of NCCL are not matched over ranks."""
+
+
+class ShownWaits(NamedTuple):
+    """n pieces of kernels and calls in the chosen time: position in `Waits`, row of the trace, times (ns)."""
+
+    at: IntArray
+    row: IntArray
+    begin: IntArray
+    until: IntArray
+    end: IntArray
+
+    def take(self, which: IntArray | BoolArray) -> ShownWaits:
+        """Return the pieces at these indices, or that are marked."""
+        return ShownWaits(*(column[which] for column in self))
+
+
+def compute_waits(job: Job, waits: Waits, late: LateReasons) -> WaitNumbers | None:
+    """Return the numbers of all waits of a job; None if it has neither kernels of NCCL nor MPI calls over ranks.
+
+    `late`: the reasons of the culprits of `waits`.
+    """
+    tasks = len(job.tree.model.tasks)
+    kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), tasks)
+    calls = _show(job, waits, waits.is_mpi)
+    if not kernels.ns.any() and not calls.at.size:
+        return None
+    shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels.pieces, calls, strict=True)))
+    blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
+    why = sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
+    parts = place_collectives(job)
+    at = np.unique(shown.at)
+    return WaitNumbers(
+        operations=int(_mark_collectives(job, waits, shown).sum()) + _count_messages(job),
+        nccl_collectives=int(_mark_collectives(job, waits, kernels.pieces).sum()),
+        mpi_collectives=int(_mark_collectives(job, waits, calls).sum()),
+        split=int(waits.is_split[at].sum()),
+        below_uncertainty=int((waits.verdict[at] == BELOW_UNCERTAINTY).sum()),
+        not_split=_count_not_split(job, waits, at, kernels.unmatched),
+        reports_without_payload=int(mark_without_payload(job).sum()),
+        ranks=_list_ranks(job, waits, kernels, calls, parts.row, why),
+        culprits=why.culprits,
+        costs=why.costs,
+        bandwidth=measure_bandwidth(job, waits, parts),
+        payload_remedy=find_payload_remedy(job),
+    )
+
+
+def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: Sequence[int]) -> dict[str, int]:
+    """Return the number of kernels and calls that are not split, by reason.
+
+    `at`: those in the chosen time, as positions in `Waits`; `unmatched`: number of kernels that are not among these, by
+    report.
+    """
+    lacks_payload = mark_without_payload(job)
+    of_lacking = np.zeros(job.new_row.size, np.bool_)
+    for index in np.flatnonzero(lacks_payload).tolist():
+        rows = job.whole.rows[index]
+        of_lacking[rows[rows >= 0]] = True
+    without = of_lacking[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+    counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()}
+    del counts[REASONS[BELOW_UNCERTAINTY]]
+    numbers = np.array(unmatched, np.int64)
+    counts[REASONS[NOT_MATCHED]] += int(numbers[~lacks_payload].sum())
+    counts[NO_PAYLOAD] = int(without.sum() + numbers[lacks_payload].sum())
+    return {reason: count for reason, count in counts.items() if count}
+
+
+def _mark_collectives(job: Job, waits: Waits, pieces: ShownWaits) -> BoolArray:
+    """Mark the collectives (of `Job.operations`) that some pieces carry out."""
+    marks = np.zeros(len(job.operations), np.bool_)
+    operation = waits.operation[pieces.at]
+    marks[operation[operation >= 0]] = True
+    return marks
+
+
+def _count_messages(job: Job) -> int:
+    """Return the number of messages with an end on a row of the trace and in the chosen time."""
+    count = 0
+    for joined in job.joined:
+        for pairs in joined.messages.values():
+            sent = _mark_shown(job, pairs.send_row, pairs.send_begin, pairs.send_end)
+            received = _mark_shown(job, pairs.receive_row, pairs.receive_begin, pairs.receive_end)
+            count += int((sent | received).sum())
+    return count
+
+
+def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark the kernels and calls on rows of the trace that have a part in the chosen time."""
+    shown = np.asarray(job.new_row[row] >= 0, np.bool_)
+    if job.windows:
+        begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
+        index, _, _, _ = cut_to_windows(begin, end, job.windows)
+        shown &= np.isin(np.arange(row.size), index)
+    return shown
+
+
+def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
+    """Return the pieces of the marked kernels and calls that are on rows of the trace and in the chosen time."""
+    index = np.flatnonzero(which & (job.new_row[waits.row] >= 0))
+    begin, end = waits.begin[index], waits.end[index]
+    if job.windows:
+        piece, _, begin, end = cut_to_windows(begin, end, job.windows)
+        index = index[piece]
+    until = np.clip(waits.until[index], begin, end)
+    return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)
+
+
+# ---- kernels of NCCL -------------------------------------------------------------------------------------------------
+
+
+class _Kernels(NamedTuple):
+    """Kernels of NCCL in the trace: their time (ns) by task, what is known of them, number of the others by report."""
+
+    ns: IntArray
+    pieces: ShownWaits
+    unmatched: list[int]
+
+
+def _find_kernels(job: Job, pieces: ShownWaits, tasks: int) -> _Kernels:
+    """Find the kernels that the trace shows, and which of the pieces are theirs."""
+    order = np.argsort(pieces.row, kind="stable")
+    rows = pieces.row[order]
+
+    def match(report: int) -> tuple[IntArray, IntArray, int]:
+        row, begin, end = _load_kernels(job, report)
+        ns = np.zeros(tasks, np.int64)
+        np.add.at(ns, job.tree.task_of_row[row], end - begin)
+        own = [order[slice(*np.searchsorted(rows, [number, number + 1]))] for number in np.unique(row).tolist()]
+        here = np.concatenate([*own, np.zeros(0, np.int64)])
+        known = pieces.row[here], pieces.begin[here], pieces.end[here]
+        at = find_rows(known, [row, begin, end])
+        return ns, np.unique(here[at[at >= 0]]), int((at < 0).sum())
+
+    parts = list(job.engine.map(match, range(len(job.reports))))
+    matched = np.unique(np.concatenate([part[1] for part in parts]))
+    return _Kernels(np.sum([part[0] for part in parts], axis=0), pieces.take(matched), [part[2] for part in parts])
+
+
+def _load_kernels(job: Job, report: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return row, begin and end (ns) of the kernels of NCCL of a report, in the chosen time.
+
+    None where the source was not read that matches them.
+    """
+    source = "kernels" if _MATCHING in job.reports[report].results else ""
+    events = load_opened_events(job.reports[report], source, job.store)
+    row = job.tree.rows[report][events.place]
+    lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
+    return row[lines], events.begin[lines], events.end[lines]
+
+
+def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
+    """Return how long (ns) each kernel waits while its GPU computes nothing; None if no activity of GPUs is known.
+
+    A graph as a whole may compute: it hides waiting too.
+    """
+    runs = list_activity_runs(job)
+    if not runs:
+        return None
+    changes = (load_activity(job, run) for run in runs)
+    computing = CoveredTime(
+        join_intervals(
+            find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes
+        )
+    )
+    gpu = find_gpu_rows(job)[waits.row[pieces.at]]
+    return pieces.until - pieces.begin - computing.measure(gpu, pieces.begin, pieces.until)
+
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
+
+
+class _TaskSums(NamedTuple):
+    """Sums by task: time (ns) of waiting, moving and both; collectives, times last; waiting (ns) that it caused."""
+
+    wait: IntArray
+    transfer: IntArray
+    whole: IntArray
+    collectives: IntArray
+    last: IntArray
+    caused: IntArray
+    caused_in_messages: IntArray
+
+
+def _sum_by_task(job: Job, waits: Waits, pieces: ShownWaits, part_row: IntArray) -> _TaskSums:
+    """Return the sums of some pieces. `part_row`: row of each part of `Job.operations`, -1 for none."""
+    tasks, task = len(job.tree.model.tasks), job.tree.task_of_row[pieces.row]
+    wait_ns, transfer, whole, caused, caused_in_messages = np.zeros((5, tasks), np.int64)
+    parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
+    np.add.at(wait_ns, task, wait)
+    np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
+    np.add.at(whole, task, pieces.end - pieces.begin)
+    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # of nobody: the one appended
+    blamed = np.flatnonzero((row >= 0) & (wait > 0))
+    culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
+    np.add.at(caused, culprit, wait[blamed])
+    message = operation < 0
+    np.add.at(caused_in_messages, culprit[message], wait[blamed][message])
+    last = _count_by_task(culprit[~message], operation[~message], tasks)
+
+    number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
+    part_row = np.append(job.new_row, -1)[part_row]
+    mine = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
+    collectives = _count_by_task(job.tree.task_of_row[part_row[mine]], number[mine], tasks)
+    return _TaskSums(wait_ns, transfer, whole, collectives, last, caused, caused_in_messages)
+
+
+def _count_by_task(task: IntArray, operation: IntArray, tasks: int) -> IntArray:
+    """Return the number of different operations of each task."""
+    _, first = encode_rows(task, operation)
+    return np.bincount(task[first], minlength=tasks)
+
+
+def _list_ranks(
+    job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
+) -> list[RankWaits]:
+    """Return the numbers of the tasks with kernels of NCCL or MPI calls over ranks, in their order."""
+    nccl, mpi = (_sum_by_task(job, waits, pieces, part_row) for pieces in (kernels.pieces, calls))
+    exposed = _measure_exposed(job, waits, kernels.pieces)
+    exposed_ns = np.zeros(kernels.ns.size, np.int64)
+    if exposed is not None:
+        np.add.at(exposed_ns, job.tree.task_of_row[kernels.pieces.row], exposed)
+    main = find_main_reasons(group_costs(why.costs, why.culprits))
+    ranks = []
+    for number, task in enumerate(job.tree.model.tasks):
+        if kernels.ns[number] or mpi.whole[number] or nccl.caused[number] or mpi.caused[number]:
+            wait, transfer = int(nccl.wait[number]), int(nccl.transfer[number])
+            ranks.append(
+                RankWaits(
+                    rank=job.tree.ranks[number],
+                    task=task.name,
+                    nccl_ns=int(kernels.ns[number]),
+                    wait_ns=wait,
+                    exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
+                    transfer_ns=transfer,
+                    unsplit_ns=int(kernels.ns[number]) - wait - transfer,
+                    collectives=int(nccl.collectives[number]),
+                    last=int(nccl.last[number]),
+                    caused_wait_ns=int(nccl.caused[number]),
+                    caused_in_messages_ns=int(nccl.caused_in_messages[number]),
+                    reason=main[task.name].reason if task.name in main else None,
+                    longest_wait=why.longest.get(task.name),
+                    mpi=_make_mpi(mpi, number) if mpi.whole.any() else None,
+                )
+            )
+    return ranks
+
+
+def _make_mpi(sums: _TaskSums, task: int) -> MpiWaits:
+    wait, transfer, whole = int(sums.wait[task]), int(sums.transfer[task]), int(sums.whole[task])
+    return MpiWaits(
+        mpi_ns=whole,
+        wait_ns=wait,
+        transfer_ns=transfer,
+        unsplit_ns=whole - wait - transfer,
+        collectives=int(sums.collectives[task]),
+        last=int(sums.last[task]),
+        caused_wait_ns=int(sums.caused[task]),
+        caused_in_messages_ns=int(sums.caused_in_messages[task]),
+    )

@@ -1,0 +1,289 @@
+"""The numbers of a job, for programs and for the text. Times are ns, sizes bytes, both integers.
+
+The fields are the keys of the JSON that `nsys2prv-ng summary --json` prints. Programs rely on them: a key that changes,
+or its meaning, needs another SUMMARY_VERSION.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.job.accounts import SkippedReport
+from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.summary.numbers.build import build_dataclass
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
+from nsys2prv_ng.summary.numbers.facts import JobFacts
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.waits import WaitNumbers
+from nsys2prv_ng.text.formatting import format_utc
+
+SUMMARY_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Idle time of a GPU with one cause (see analysis/gpus/idle_causes.py), and the number of gaps it occurs in."""
+
+    cause: str
+    range: str
+    call: str
+    ns: int
+    gaps: int
+
+
+@dataclass(frozen=True)
+class GpuNumbers:
+    """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
+
+    node: str
+    gpu: int
+    name: str
+    ranks: list[int]
+    tasks: list[str]
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    communication_ns: int
+    overlap_ns: int
+    """Compute and communication at once."""
+    memory_ns: int
+    idle_ns: int
+    gaps: int
+    longest_gap_ns: int
+    longest_gap_at_ns: int | None
+    """Its start, from time 0 of the trace."""
+    idle_causes: list[Cause] | None
+    """None where the reports do not hold what it takes to find them."""
+    peak_memory_bytes: int | None
+    """Memory in use by the processes of the reports; None where these do not record it."""
+    peak_memory_at_ns: int | None
+    whole_graph_ns: int = 0
+    """CUDA graphs that were traced as a whole and may hold kernels of NCCL; not in `compute_ns`."""
+
+
+@dataclass(frozen=True)
+class RangeOfTask:
+    """A repeated range on one task."""
+
+    rank: int | None
+    task: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    waiting_ns: int = 0
+    """Time in it in which its thread waited for other ranks."""
+    gpu_waiting_ns: int = 0
+    """The same, and the time in which the GPU of the task did nothing but wait for them while the thread went on."""
+    unsplit_ns: int = 0
+    """More time in it that may have been waiting: see summary/compute/range_waits.py."""
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.count
+
+    @property
+    def own_mean_ns(self) -> float:
+        """Mean without the waiting of its thread."""
+        return (self.total_ns - self.waiting_ns) / self.count
+
+    @property
+    def needed_mean_ns(self) -> float:
+        """Mean without the waiting of its thread and of its GPU."""
+        return (self.total_ns - self.gpu_waiting_ns) / self.count
+
+    @property
+    def least_needed_mean_ns(self) -> float:
+        """Mean without all that may be waiting."""
+        return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
+
+
+@dataclass(frozen=True)
+class RepeatedRange:
+    """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
+
+    domain: str
+    name: str
+    depth: int
+    tasks: list[RangeOfTask]
+    slowest_task: str | None = None
+    """The task that takes longest without waiting for others, as far as that is certain; else None."""
+
+    @property
+    def count(self) -> int:
+        return sum(task.count for task in self.tasks)
+
+    @property
+    def total_ns(self) -> int:
+        return sum(task.total_ns for task in self.tasks)
+
+    @property
+    def spread_ns(self) -> float:
+        """Largest mean of a task without waiting minus the smallest."""
+        means = [task.own_mean_ns for task in self.tasks]
+        return max(means) - min(means)
+
+
+@dataclass(frozen=True)
+class KernelNumbers:
+    """Kernels of one name, over all GPUs."""
+
+    name: str
+    kernel_class: str
+    count: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    busiest_task: str = ""
+    """The task that has most of their time; empty in summaries of versions that did not look for it."""
+    busiest_ns: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryKindNumbers:
+    """Copies or sets of one operation between two kinds of memory, such as Pageable and Device; the sums as in it."""
+
+    source: str
+    """Empty for sets, and where the reports do not say it."""
+    destination: str
+    count: int
+    bytes: int
+    total_ns: int
+    rated_ns: int
+
+
+@dataclass(frozen=True)
+class MemoryOperationNumbers:
+    """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
+
+    operation: str
+    count: int
+    bytes: int
+    total_ns: int
+    rated_ns: int
+    by_memory: list[MemoryKindNumbers] = field(default_factory=list)
+    """Its parts by kind of memory; empty in summaries of versions that did not look for them."""
+
+
+@dataclass(frozen=True)
+class NcclNumbers:
+    """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
+
+    `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
+    """
+
+    function: str
+    calls: int
+    bytes: int | None
+    kernels: int
+    kernel_ns: int
+    carried_bytes: int
+    carried_ns: int
+
+
+@dataclass(frozen=True)
+class MpiNumbers:
+    """One MPI call over all ranks. The bytes are None where no call recorded a size.
+
+    The bytes moved in `rated_ns`: the time of calls that record a size and that no window cut. It is 0 for calls that
+    return before anything has moved.
+    """
+
+    call: str
+    count: int
+    total_ns: int
+    max_ns: int
+    sent_bytes: int | None
+    received_bytes: int | None
+    rated_ns: int
+
+
+@dataclass(frozen=True)
+class JobSummary:
+    """The first numbers of a job, as `summarize` returns them and `nsys2prv-ng summary` prints them."""
+
+    reports: int
+    nodes: int
+    ranks: int
+    tasks: int
+    start_utc_ns: int
+    """UTC of time 0 of the trace."""
+    duration_ns: int
+    """Length of the trace."""
+    windows_ns: list[tuple[int, int]]
+    """Start and end of each selected window, from time 0 of the trace; empty for the whole job."""
+    gpus: list[GpuNumbers]
+    ranges: list[RepeatedRange]
+    kernels: list[KernelNumbers]
+    memory_operations: list[MemoryOperationNumbers]
+    nccl: list[NcclNumbers]
+    mpi: list[MpiNumbers]
+    absent: list[str]
+    """What the reports hold nothing of, or the chosen part of them."""
+    chosen: list[str] = field(default_factory=list)
+    """What the user restricted: time, ranks, GPUs."""
+    skipped: list[SkippedReport] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    waits: WaitNumbers | None = None
+    """None where no operation goes over ranks, and in summaries of versions that did not look for waits."""
+    critical_path: PathNumbers | None = None
+    """None where the reports show neither calls nor operations, and where nothing is derived."""
+
+    efficiency: EfficiencyNumbers | None = None
+    """None where the reports have neither GPUs nor main threads."""
+    steps: StepNumbers | None = None
+    """None where no steps of the program were found."""
+    facts: JobFacts | None = None
+    """None in summaries of versions that did not collect them."""
+    gpu_time_ns: tuple[int, int] | None = None
+    """Begin of the first and end of the last operation of any GPU, from time 0 of the trace. None without any, and in
+    summaries of versions that did not look for them."""
+    gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
+    """By GPU, then by metric and unit; empty where nsys sampled none, and in summaries of versions without them."""
+
+    @property
+    def start_utc(self) -> str:
+        """UTC of time 0 of the trace, in ISO 8601."""
+        return format_utc(self.start_utc_ns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as `json.dumps` takes them."""
+        return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
+        """Return the summary that `to_dict` made these fields of. Raises ValueError for anything else."""
+        version = fields.get("version")
+        if version != SUMMARY_VERSION:
+            raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {version})")
+        return build_dataclass(cls, fields)
+
+    def save(self, path: str | Path) -> None:
+        """Write the summary as JSON. Raises TranslationError where the file cannot be written."""
+        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+
+    def save_talp(self, folder: str | Path) -> Path:
+        """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
+        from nsys2prv_ng.summary.talp import write_talp  # imports this module
+
+        return write_talp(self, folder)
+
+    @classmethod
+    def load(cls, path: str | Path) -> JobSummary:
+        """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(fields, dict):
+                raise ValueError("not a summary")
+            return cls.from_dict(fields)
+        except OSError as error:
+            raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            what = str(error) if str(error).startswith("not a summary") else "not a summary"
+            raise TranslationError(f"{path}: {what}; make it with nsys2prv-ng summary --json") from None

@@ -1,0 +1,111 @@
+"""Rows on late tasks: what made them late, by reason and NVTX range, and the main reason of each."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
+from nsys2prv_ng.summary.numbers.wait_reasons import ON_HOST
+from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, RankWaits, WaitNumbers
+
+
+class LateRow(NamedTuple):
+    """One task, reason and NVTX range: what others waited for longest in it, how often, and how long (ns)."""
+
+    rank: int | None
+    task: str
+    reason: str
+    range: str
+    what: str
+    """The call of the late thread, or the operation that ended late; empty for none."""
+    what_ns: int
+    """The part of `ns` that is due to it."""
+    origins: list[str]
+    """Tasks that delayed it, by name; those that cost most first."""
+    times: int
+    """Late kernels and calls of which this is the main reason."""
+    ns: int
+
+    @property
+    def range_label(self) -> str:
+        """The range for a column; on the host, where there is none, that it is none."""
+        return self.range or (NO_RANGE if self.reason in ON_HOST else "-")
+
+    @property
+    def what_label(self) -> str:
+        """The call or operation for a column; on the host, where there is none, that it is own code."""
+        return self.what or (NO_CALL if self.reason in ON_HOST else "-")
+
+
+class MainReason(NamedTuple):
+    """The reason of a task for which others waited longest: that time (ns), and its largest row."""
+
+    reason: str
+    ns: int
+    row: LateRow
+
+    @property
+    def label(self) -> str:
+        """What made the task late, for a column: on the host the range, else the call; the operation on the GPU."""
+        if self.reason in ON_HOST:
+            return self.row.range or self.row.what or NO_CALL
+        return self.row.what or f"({self.reason})"
+
+
+class Straggler(NamedTuple):
+    """A task, the time of all tasks that others waited for it (ns), and why; None if nobody waited for it."""
+
+    rank: RankWaits
+    ns: int
+    main: MainReason | None
+
+
+def list_stragglers(waits: WaitNumbers) -> list[Straggler]:
+    """Return all tasks, those first for which the others waited longest in NCCL and in MPI."""
+    main = find_main_reasons(group_costs(waits.costs, waits.culprits))
+    rows = [Straggler(rank, rank.all_caused_ns, main.get(rank.task)) for rank in waits.ranks]
+    return sorted(rows, key=lambda row: -row.ns)
+
+
+def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[LateRow]:
+    """Return the rows of all tasks, the longest waiting first."""
+    parts: dict[tuple[str, str, str], list[LateCost]] = defaultdict(list)
+    for cost in costs:
+        parts[cost.task, cost.reason, cost.range].append(cost)
+    times: Counter[tuple[str, str, str]] = Counter()
+    origins: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
+    for culprit in culprits:
+        key = culprit.task, culprit.reason, culprit.range
+        times[key] += culprit.times
+        if culprit.origin_task:
+            origins[key][culprit.origin_task] += culprit.ns
+    rows = [
+        _make_row(part, [name for name, _ in origins[key].most_common()], times[key]) for key, part in parts.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.ns, row.task, row.reason, row.range))
+
+
+def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> LateRow:
+    sums: Counter[str] = Counter()
+    for cost in costs:
+        sums[cost.call or cost.operation] += cost.ns
+    what = min(sums, key=lambda name: (-sums[name], name))
+    first = costs[0]
+    return LateRow(
+        first.rank, first.task, first.reason, first.range, what, sums[what], origins, times, sum(sums.values())
+    )
+
+
+def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
+    """Return the main reason of each task, by its name."""
+    sums: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], LateRow] = {}
+    for row in rows:
+        sums[row.task, row.reason] += row.ns
+        first.setdefault((row.task, row.reason), row)
+    main: dict[str, MainReason] = {}
+    for (task, reason), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0])):
+        main.setdefault(task, MainReason(reason, ns, first[task, reason]))
+    return main

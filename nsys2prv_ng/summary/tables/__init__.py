@@ -1,0 +1,1 @@
+"""Lays out tables, once for the terminal, Markdown and the page."""

@@ -1,0 +1,53 @@
+"""Shows ranges whose names differ only by a number as one: `backward mb0` to `backward mb7` as `backward mb*`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nsys2prv_ng.summary.numbers.job import RangeOfTask, RepeatedRange
+
+_FEW = 3
+"""Siblings that are shown one by one."""
+_LAST_NUMBER = re.compile(r"(?<![0-9])[0-9]+(?![0-9])(?=[^0-9]*$)")
+"""It is looked for at the begins of numbers only: names may be long."""
+
+
+def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
+    """Return ranges with many siblings as one, those with most time first.
+
+    Siblings are of one domain and depth, so that none is within another. The name has * in place of their number, as
+    a chosen range is typed.
+    """
+    siblings: dict[tuple[str, int, str], list[RepeatedRange]] = {}
+    for repeated in ranges:
+        name = _LAST_NUMBER.sub("*", repeated.name)
+        siblings.setdefault((repeated.domain, repeated.depth, name), []).append(repeated)
+    shown = []
+    for (_, _, name), group in siblings.items():
+        shown += [_join(name, group)] if len(group) > _FEW else group
+    return sorted(shown, key=lambda repeated: -repeated.total_ns)
+
+
+def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
+    """Return the sum of siblings; a task is slowest if it is so in each of them."""
+    parts: dict[tuple[int | None, str], list[RangeOfTask]] = {}
+    for repeated in group:
+        for task in repeated.tasks:
+            parts.setdefault((task.rank, task.task), []).append(task)
+    tasks = [
+        RangeOfTask(
+            rank,
+            task,
+            count=sum(part.count for part in own),
+            total_ns=sum(part.total_ns for part in own),
+            min_ns=min(part.min_ns for part in own),
+            max_ns=max(part.max_ns for part in own),
+            waiting_ns=sum(part.waiting_ns for part in own),
+            gpu_waiting_ns=sum(part.gpu_waiting_ns for part in own),
+            unsplit_ns=sum(part.unsplit_ns for part in own),
+        )
+        for (rank, task), own in parts.items()
+    ]
+    slowest = {repeated.slowest_task for repeated in group}
+    return RepeatedRange(group[0].domain, name, group[0].depth, tasks, slowest.pop() if len(slowest) == 1 else None)

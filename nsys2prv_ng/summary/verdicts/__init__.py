@@ -1,0 +1,1 @@
+"""Says in sentences what limits a job."""

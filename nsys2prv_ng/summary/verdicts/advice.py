@@ -1,0 +1,205 @@
+"""The verdict on what to look at first: the largest loss, where it is as far as that is certain, and who shows it.
+
+The numbers on ranks, calls and kernels are of all the time that the user chose, but the loss is that of a window in it:
+the steps, or the time in which GPUs work. So a thing is named only if all others together, in all that time, cannot
+make up half of the loss. Then it has at least half of it, whatever the others do outside of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task, quote_name
+from nsys2prv_ng.summary.numbers.efficiency import HostEfficiency, Losses
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
+from nsys2prv_ng.summary.numbers.wait_reasons import NOT_SELECTED, ON_HOST, UNKNOWN
+from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.tables.efficiency import (
+    NamedWindow,
+    PartOfTime,
+    choose_window,
+    find_main_range,
+    list_losses,
+    name_gpu_time,
+)
+from nsys2prv_ng.summary.verdicts.verdict import Verdict
+from nsys2prv_ng.text.formatting import count_noun
+
+_LEAST_SHARE = 0.05
+"""Part of the time of all GPUs, or main threads, from which a loss is worth a look."""
+_COMPUTES = 0.8
+"""Part of the time of all GPUs from which kernels are what to look at."""
+_HALF = 0.5
+"""Part of a loss from which one thing is most of it: all others together then have this part at most."""
+_EXPOSED = ("communication that no compute hides", "analysis/exposed_communication")
+_PLACES = {
+    "waiting_ns": ("waiting for other ranks", "analysis/waited_for"),
+    "moving_ns": _EXPOSED,
+    "not_split_ns": _EXPOSED,
+    "memory_ns": ("copies and sets", "basics/memory_operations"),
+    "host_ns": ("the host", "analysis/gpu-gaps"),
+    "queued_ns": ("operations that begin late", "analysis/queue_delay"),
+    "graph_ns": ("gaps in CUDA graphs", "analysis/gpu-gaps"),
+    "unknown_ns": ("gaps of GPUs", "analysis/gpu-gaps"),
+    "outside_ns": ("the length of the ranges", "basics/nvtx"),
+}
+"""What to look at for each part of the time, and the preset that shows it ("": none)."""
+_OF_THE_CAPTURE = ("cut_ns", "before_first_ns", "after_last_ns", "not_captured_ns")
+"""Parts that say where the capture or the chosen time ends, and nothing of the program."""
+
+
+def make_advice(summary: JobSummary) -> list[Verdict]:
+    """Return what to look at first, in a sentence; nothing if no loss is large."""
+    if summary.efficiency is None:
+        return []
+    window = choose_window(summary.efficiency, summary.steps)
+    text = _advise(summary, window)
+    first = "Of what is known, look first at" if _may_lose_more(window.numbers.losses) else "Look first at"
+    return [Verdict(f"{first} {text}", [], "advice")] if text else []
+
+
+def _may_lose_more(losses: Losses | None) -> bool:
+    """Return whether more may be lost in graphs as a whole than in anything else."""
+    return losses is not None and losses.whole_graph_ns > max((part.ns for part in list_losses(losses)), default=0)
+
+
+def _advise(summary: JobSummary, window: NamedWindow) -> str:
+    losses, host = window.numbers.losses, window.numbers.nccl_as_communication.host
+    if losses is not None and losses.devices and window.numbers.window_ns:
+        whole = losses.devices * window.numbers.window_ns
+        if losses.compute_ns >= _COMPUTES * whole:
+            return _describe_compute(losses, whole, window)
+        own = [part for part in list_losses(losses) if part.key not in _OF_THE_CAPTURE]
+        largest = [part for part in own[:1] if part.ns >= _LEAST_SHARE * whole]
+        return _describe_loss(summary, largest[0], whole, window) if largest else ""
+    return "" if host is None else _describe_host(host, window)
+
+
+def _describe_compute(losses: Losses, whole: int, window: NamedWindow) -> str:
+    """Return that the GPUs compute most of the time, and the class of kernels that has most of it."""
+    verb = "computes" if losses.devices == 1 else "compute"
+    share = format_percent(losses.compute_ns, whole)
+    text = f"kernels: {count_noun(losses.devices, 'GPU')} {verb} {share} of {window.name}"
+    known = {name: ns for name, ns in losses.compute_by_class.items() if name != NOT_SELECTED}
+    if known:
+        name = max(known, key=lambda name: known[name])
+        text += f", {format_percent(known[name], whole)} in class {clean_name(name)}"
+    return text + _name_preset("analysis/kernel_classes")
+
+
+def _describe_loss(summary: JobSummary, part: PartOfTime, whole: int, window: NamedWindow) -> str:
+    """Return what a part of the time is lost for, how much that is, and what has most of it."""
+    losses, waits = window.numbers.losses, summary.waits
+    assert losses is not None
+    where, more = "", ""
+    if part.key == "host_ns":
+        more = _describe_range(losses, whole)
+    elif part.key == "waiting_ns" and waits is not None:
+        where, more = _describe_late(waits, part.ns, _find_limits(summary))
+    elif part.key == "moving_ns":
+        more = _describe_moving(summary, part.ns)
+    elif part.key == "not_split_ns":
+        more = "; which of both is not known" + _describe_not_split(waits)
+    elif part.key == "memory_ns":
+        kind = _find_most({copies.operation: copies.total_ns for copies in summary.memory_operations}, part.ns)
+        more = f", most of it in {clean_name(kind)}" if kind else ""
+    what, preset = _PLACES[part.key]
+    lost = f"{format_percent(part.ns, whole)} of {name_gpu_time(window, losses)} is lost {part.clause}"
+    return f"{where or what}: {lost}{more}{_name_preset(preset)}"
+
+
+def _name_preset(preset: str) -> str:
+    return f". The preset {preset} shows it" if preset else ""
+
+
+def _describe_range(losses: Losses, whole: int) -> str:
+    """Return the range in which the host was for most of the loss, and the share of that."""
+    idle = find_main_range(losses)
+    if idle is None:
+        return ""
+    place = f"in {quote_name(idle.range)}" if idle.range else "outside NVTX ranges"
+    return f", {format_percent(idle.ns, whole)} while it was {place}"
+
+
+def _describe_moving(summary: JobSummary, lost: int) -> str:
+    """Return the function that moves most, and that short waits may be part of it."""
+    waits, function = summary.waits, _find_most({nccl.function: nccl.kernel_ns for nccl in summary.nccl}, lost)
+    more = f", most of it in {clean_name(function)}" if function else ""
+    if waits is not None and waits.below_uncertainty > _HALF * (waits.split + waits.below_uncertainty):
+        more += "; most waits are below the uncertainty of the clocks, and count as moving"
+    return more
+
+
+def _describe_not_split(waits: WaitNumbers | None) -> str:
+    """Return the reason why most kernels are not split."""
+    reasons = {} if waits is None else waits.not_split
+    reason = max(reasons, key=lambda reason: reasons[reason], default="")
+    return f" ({clean_name(reason)})" if reason and reasons[reason] >= _HALF * sum(reasons.values()) else ""
+
+
+def _find_most(times: Mapping[str, int], lost: int) -> str:
+    """Return what has at least half of a loss for certain: the times (ns) of all others are less; "" for none."""
+    largest = max(times, key=lambda name: times[name], default="")
+    return largest if sum(times.values()) - times.get(largest, 0) <= _HALF * lost else ""
+
+
+# ---- who is waited for -----------------------------------------------------------------------------------------------
+
+
+def _find_limits(summary: JobSummary) -> tuple[int, int] | None:
+    """Return begin and end of the window if it is that of the steps; None if all waits of GPUs are in it."""
+    efficiency = summary.efficiency
+    if efficiency is None or efficiency.is_chosen or efficiency.in_steps is None or summary.steps is None:
+        return None
+    return efficiency.steps_ns
+
+
+def _describe_late(waits: WaitNumbers, lost: int, limits: tuple[int, int] | None) -> tuple[str, str]:
+    """Return the rank that has most of the waiting for certain, and the rest of the sentence, with its main reason."""
+    all_of_it = sum(rank.wait_ns for rank in waits.ranks)
+    for rank, _, main in list_stragglers(waits):
+        outside = sum(_find_outside(other, limits) for other in waits.ranks if other is not rank)
+        others = all_of_it - rank.caused_wait_ns - outside
+        if others <= _HALF * lost:
+            name = name_task(rank.rank, rank.task)
+            return name, f", most of it for {name}{_describe_reason(rank, main, others, lost)}"
+    return "", "; no rank has most of it for certain"
+
+
+def _find_outside(rank: RankWaits, limits: tuple[int, int] | None) -> int:
+    """Return time that others waited for a rank and that is outside of the window for certain."""
+    longest = rank.longest_wait
+    if limits is None or longest is None or (rank.mpi is not None and rank.mpi.caused_wait_ns):
+        return 0
+    return longest.ns if longest.to_ns <= limits[0] or longest.from_ns >= limits[1] else 0
+
+
+def _describe_reason(rank: RankWaits, main: MainReason | None, others: int, lost: int) -> str:
+    """Return why the rank is late and in what, as far as that stands for most of the loss."""
+    if main is None or main.reason in (UNKNOWN, NOT_SELECTED):
+        return ""
+    if others + rank.all_caused_ns - main.ns > _HALF * lost:
+        return ""
+    text, row = f" ({main.reason}", main.row
+    if others + rank.all_caused_ns - row.ns <= _HALF * lost:
+        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
+        text += f", {place}" if row.range or main.reason in ON_HOST else ""
+    return text + ")"
+
+
+# ---- jobs without GPUs -----------------------------------------------------------------------------------------------
+
+
+def _describe_host(host: HostEfficiency, window: NamedWindow) -> str:
+    """Return which of load balance and communication costs the main threads more; "" if neither costs much."""
+    balance, communication = host.mpi_load_balance, host.mpi_communication
+    if 1 - min(balance, communication) < _LEAST_SHARE or balance == communication:
+        return ""
+    parts = [
+        (balance, "load balance outside of MPI", "model/host_efficiency"),
+        (communication, "communication in MPI", "basics/mpi"),
+    ]
+    (low, what, preset), (high, other, _) = sorted(parts)
+    rates = f"{format_percent(low, 1)} in {window.name}, and that of {other} is {format_percent(high, 1)}"
+    return f"{what}: its efficiency is {rates}{_name_preset(preset)}"

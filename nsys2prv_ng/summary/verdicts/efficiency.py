@@ -1,0 +1,159 @@
+"""The text on efficiencies: a verdict in words, a table of both conventions, where the time goes, and the steps."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.summary.layout import format_percent, make_table, name_task, quote_name, wrap
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
+from nsys2prv_ng.summary.tables.efficiency import (
+    NamedWindow,
+    choose_window,
+    find_main_range,
+    find_most_compute,
+    list_losses,
+    list_parts,
+    list_windows,
+    make_efficiency_table,
+    name_gpu_time,
+    name_steps,
+)
+from nsys2prv_ng.summary.verdicts.verdict import Verdict
+from nsys2prv_ng.text.formatting import count_noun, format_time
+
+_MOST_LOSSES = 3
+_LEAST_SHARE = 0.05
+"""Part of the time of all GPUs from which a loss is worth a word."""
+_LEAST_SHOWN = 0.0005
+"""Part that is not shown as 0.0%."""
+
+
+def make_efficiency_verdict(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> list[Verdict]:
+    """Return what GPUs do with their time, in a sentence; without GPUs, what main threads do."""
+    text = "" if efficiency is None else _describe_window(choose_window(efficiency, steps))
+    return [Verdict(text, [], "efficiency")] if text else []
+
+
+def make_graph_note(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None) -> list[Verdict]:
+    """Return how much time is in graphs as a whole, of which it is not known what is compute; nothing without any."""
+    if efficiency is None:
+        return []
+    for window in [choose_window(efficiency, steps), *list_windows(efficiency, steps)]:
+        losses = window.numbers.losses
+        if losses is not None and losses.whole_graph_ns and window.numbers.window_ns:
+            share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
+            text = (
+                f"{share} of {name_gpu_time(window, losses)} is in CUDA graphs that nsys traced as a whole. NCCL may "
+                "be in them: whether they compute, wait or move data is not known, and efficiencies count them as "
+                f"communication where NCCL is. To know it, {REMEDY}"
+            )
+            return [Verdict(text, [], "graphs")]
+    return []
+
+
+def _describe_window(window: NamedWindow) -> str:
+    numbers = window.numbers
+    if not numbers.window_ns:
+        return ""
+    span = f"{window.name} ({format_time(numbers.window_ns)})"
+    device, host, losses = numbers.nccl_as_communication.device, numbers.nccl_as_communication.host, numbers.losses
+    if device is not None and losses is not None:
+        most = find_most_compute(numbers)
+        share = format_percent(device.parallel, 1) + ("" if most is None else f" to {format_percent(most, 1)}")
+        doing = f"{_count(losses.devices, 'GPU', 'computes', 'compute')} {share} of {span}"
+        lost = _describe_losses(losses, numbers.window_ns)
+        return f"{doing}: {lost}" if lost else doing
+    if host is None or host.mpi_parallel == 1:
+        return ""
+    parts = f"load balance {format_percent(host.mpi_load_balance, 1)}"
+    parts += f", communication {format_percent(host.mpi_communication, 1)}"
+    doing = f"{_count(numbers.threads, 'main thread', 'is', 'are')} outside of MPI"
+    return f"{doing} {format_percent(host.mpi_parallel, 1)} of {span}: {parts}"
+
+
+def _count(number: int, noun: str, one: str, several: str) -> str:
+    return f"{count_noun(number, noun)} {one if number == 1 else several}"
+
+
+def _describe_losses(losses: Losses, window: int) -> str:
+    """Return the largest losses as the rest of a sentence; nothing if all are small."""
+    whole = losses.devices * window
+    large = [part for part in list_losses(losses) if part.ns >= _LEAST_SHARE * whole][:_MOST_LOSSES]
+    clauses: list[str] = []
+    for part in large:
+        verb = "" if clauses else " is lost"
+        detail = _describe_range(losses) if part.key == "host_ns" else ""
+        clauses.append(f"{format_percent(part.ns, whole)}{verb} {part.clause}{detail}")
+    return ", ".join(clauses)
+
+
+def _describe_range(losses: Losses) -> str:
+    """Return the range with most of the time in which the host did not launch."""
+    idle = find_main_range(losses)
+    if idle is None:
+        return ""
+    return f" (mostly in {quote_name(idle.range)})" if idle.range else " (mostly outside NVTX ranges)"
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def describe_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:
+    """Return the sections on efficiencies, each as its lines: a table, and the steps."""
+    if efficiency is None or not efficiency.window_ns:
+        return []
+    return [_tabulate(efficiency, steps, width), [] if steps is None else wrap(describe_steps(steps), width)]
+
+
+def _tabulate(efficiency: EfficiencyNumbers, steps: StepNumbers | None, width: int) -> list[str]:
+    table = make_efficiency_table(efficiency, steps)
+    if not table.rows:
+        return []
+    rows = [["  " * row.depth + row.label, *map(_format_value, row.values)] for row in table.rows]
+    names = [window.title for window in table.windows]
+    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in table.windows]
+    caption, titles = f"Efficiencies in {' and '.join(times)}", ["", *names]
+    if table.has_conventions:
+        caption += ", with kernels of NCCL as communication (as in BasicAnalysis) or useful (as in TALP)"
+        empty = ["" for _ in names[1:]]
+        rows = [["", *names, *names], *rows]
+        titles = ["NCCL is", "communication", *empty, "useful", *empty]
+    lines = make_table(titles, rows, width, texts=1)
+    return [*wrap(f"{caption}:", width), *lines, *_describe_parts(choose_window(efficiency, steps), width)]
+
+
+def _format_value(value: float | None) -> str:
+    return "" if value is None else format_percent(value, 1)
+
+
+def _describe_parts(window: NamedWindow, width: int) -> list[str]:
+    """Return where the time of all GPUs goes, in a sentence; what is shown as nothing is missing."""
+    losses = window.numbers.losses
+    if losses is None or not window.numbers.window_ns:
+        return []
+    whole = losses.devices * window.numbers.window_ns
+    parts = [part for part in list_parts(losses) if part.ns >= _LEAST_SHOWN * whole]
+    listed = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts)
+    return wrap(f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}", width)
+
+
+def describe_steps(steps: StepNumbers) -> str:
+    """Return how long steps take, how they differ, and which ranks need longest and shortest for themselves."""
+    times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
+    if steps.count > 1:
+        if steps.turns_ns is not None:
+            short, long = map(format_time, steps.turns_ns)
+            times += f", alternating between {short} and {long}"
+        times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
+        times += f" (spread {format_percent(steps.spread, 1)}), slowest {steps.slowest}"
+    if steps.drift is not None:
+        speed = "slower" if steps.drift > 0 else "faster"
+        share = format_percent(abs(steps.drift), 1)
+        times += f", later half {share} {speed}" if abs(steps.drift) >= _LEAST_SHOWN else ", later half as fast"
+    if len(steps.ranks) > 1:
+        by_time = sorted(steps.ranks, key=lambda rank: rank.median_without_waiting_ns)
+        times += f"; without waiting for others {_describe_rank(by_time[0])} to {_describe_rank(by_time[-1])}"
+    return times
+
+
+def _describe_rank(rank: StepOfRank) -> str:
+    return f"{format_time(rank.median_without_waiting_ns)} ({name_task(rank.rank, rank.task)})"

@@ -1,0 +1,102 @@
+"""The text on the critical path: a verdict in words, and what the path was in."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.paraver.event_types import (
+    PATH_GAP,
+    PATH_HOST,
+    PATH_KINDS,
+    PATH_LAUNCH,
+    PATH_OUTSIDE,
+)
+from nsys2prv_ng.summary.layout import (
+    MOST_ROWS,
+    count_more,
+    format_percent,
+    make_table,
+    name_task,
+    quote_name,
+    wrap,
+)
+from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
+from nsys2prv_ng.summary.tables.path import find_main_task
+from nsys2prv_ng.summary.tables.tables import tabulate_path
+from nsys2prv_ng.summary.verdicts.verdict import Verdict
+from nsys2prv_ng.text.formatting import count_noun, format_time
+
+_MOST_CLASSES = 3
+_BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
+"""Classes of what is before an operation."""
+_LEAST_SHARE = 0.05
+"""Part of the path from which a class is worth a word."""
+
+
+def make_path_verdict(path: PathNumbers | None, tasks: int) -> list[Verdict]:
+    """Return what the critical path of a job of some tasks is in, in a sentence; nothing without a path."""
+    if path is None or not path.window_ns:
+        return []
+    shares = [
+        f"{format_percent(ns, path.window_ns)} {_lower(name)}"
+        for name, ns in path.classes.items()
+        if ns >= _LEAST_SHARE * path.window_ns
+    ][:_MOST_CLASSES]
+    text = f"The critical path{_describe_window(path)} is {', '.join(shares)}"
+    first = path.parts[0]
+    if first.ns >= _LEAST_SHARE * path.window_ns:
+        task = find_main_task(first) if tasks > 1 else ""
+        where = f" of {task}" if task else ""
+        text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
+    outside = path.classes.get(PATH_KINDS[PATH_OUTSIDE], 0)
+    if outside:
+        text += f". It leaves the selected ranks for {format_time(outside)}"
+    return [Verdict(text, [], "critical path")]
+
+
+def _lower(name: str) -> str:
+    """Return the name of a class within a sentence."""
+    return name if name[1].isupper() else name[0].lower() + name[1:]
+
+
+def _describe_window(path: PathNumbers) -> str:
+    whole = format_time(path.window_ns)
+    if path.step_name is None:
+        return f" ({whole})"
+    numbers = f"{path.steps[0].number} to {path.steps[-1].number}"
+    return f" of {quote_name(path.step_name)} {numbers} ({whole})"
+
+
+def _name_part(part: PathPart) -> str:
+    if part.name:
+        before = f"{part.path_class.lower()} before " if part.path_class in _BEFORE else ""
+        return f"{before}{quote_name(part.name)}" + (f" in {quote_name(part.range)}" if part.range else "")
+    if part.path_class == PATH_KINDS[PATH_HOST]:
+        return quote_name(part.range) if part.range else "host code outside NVTX ranges"
+    return part.path_class.lower()
+
+
+def describe_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
+    """Return the tables of the critical path of a job of some tasks: what it was in, and on which of them."""
+    if path is None or not path.window_ns:
+        return []
+    table = tabulate_path(path, has_several=tasks > 1)
+    rows = table.rows[:MOST_ROWS]
+    lines = make_table(table.titles, rows, width, texts=table.texts)
+    more = count_more(len(table.rows) - len(rows), "")
+    return [[*wrap(f"{table.caption}:", width), *lines, *more], _describe_tasks(path, width)]
+
+
+def _describe_tasks(path: PathNumbers, width: int) -> list[str]:
+    """Return how the path divides between tasks, in a sentence; nothing if it stays on one."""
+    if len(path.ranks) < 2:
+        return []
+    shares = [
+        f"{name_task(task.rank, task.task)} {format_percent(task.ns, path.window_ns)}"
+        for task in path.ranks[:MOST_ROWS]
+    ]
+    text = f"It changes tasks {count_noun(path.switches, 'time')}: {', '.join(shares)}"
+    if path.unsure:
+        text += (
+            f". In {path.unsure:,} of {count_noun(path.followed, 'wait')} that it follows, the clocks do not tell for "
+            "sure which rank was last"
+        )
+    return wrap(text, width)

@@ -1,0 +1,130 @@
+"""Verdicts on late tasks: which the others wait for, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nsys2prv_ng.summary.layout import name_task, quote_name
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
+from nsys2prv_ng.summary.numbers.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
+from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.verdicts.verdict import Verdict
+from nsys2prv_ng.text.formatting import format_time, format_window
+
+_MOST_VERDICTS = 3
+_LEAST_SHARE = 0.01
+"""Part of the time of all tasks that others must wait for one before it is worth a verdict."""
+_ALL = 0.95
+"""Part of the waiting for a task from which something stands for all of it."""
+_MOST = 0.5
+"""Part from which one reason, or one wait, is most of it."""
+_SOME = 0.1
+"""Part of the waiting for a task from which it is worth a word that it waited for another one itself."""
+_CLAUSES = {
+    LAUNCH: f"as it was {LAUNCH}",
+    CALL: f"as it was {CALL}",
+    DEVICE: f"as {DEVICE}",
+    DEPENDENCY: f"as it {DEPENDENCY}",
+    NOT_SELECTED: "for what is not selected",
+}
+
+
+def make_wait_verdicts(summary: JobSummary) -> list[Verdict]:
+    """Return what limits the job by waiting: for each task that does, a sentence and lines on it."""
+    waits = summary.waits
+    if waits is None or len(waits.ranks) < 2:
+        return []
+    window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
+    least = _LEAST_SHARE * window * len(waits.ranks)
+    limiting = [straggler for straggler in list_stragglers(waits) if straggler.ns > least]
+    verdicts = []
+    for rank, _, main in limiting[:_MOST_VERDICTS]:
+        details = [text for text in (_describe_origin(rank, waits), _describe_longest(rank)) if text]
+        verdicts.append(Verdict(_describe_rank(rank, waits) + _describe_reason(rank, main), details, "waits"))
+    return verdicts + _describe_hidden(waits, least)
+
+
+def _describe_hidden(waits: WaitNumbers, least: float) -> list[Verdict]:
+    """Return for which of the tasks that are not selected the others wait most, if that is worth a verdict."""
+    shown = {rank.task for rank in waits.ranks}
+    sums: Counter[tuple[int | None, str]] = Counter()
+    for cost in waits.costs:
+        if cost.task not in shown:
+            sums[cost.rank, cost.task] += cost.ns
+    return [
+        Verdict(f"the others wait {format_time(ns)} for {name_task(*task)}, which is {NOT_SELECTED}", [], "waits")
+        for task, ns in sums.most_common(1)
+        if ns > least
+    ]
+
+
+def _describe_rank(rank: RankWaits, waits: WaitNumbers) -> str:
+    """Return how often a task is last, and how long the others wait for it."""
+    mpi = rank.mpi
+    lasts = [(rank.last, rank.collectives, "NCCL "), (mpi.last, mpi.collectives, "MPI ") if mpi else (0, 0, "")]
+    has_both = waits.nccl_collectives > 0 and waits.mpi_collectives > 0
+    where = [
+        f"{last:,} of its {whole:,} {library if has_both else ''}collectives" for last, whole, library in lasts if last
+    ]
+    name = name_task(rank.rank, rank.task)
+    begin = f"{name} is last in {' and '.join(where)}" if where else name
+    caused, in_messages = rank.all_caused_ns, rank.all_caused_in_messages_ns
+    time = format_time(caused)
+    rest = (("collectives", in_messages), ("messages", caused - in_messages))
+    kinds = [kind for kind, others in rest if format_time(others) != time]
+    place = "" if kinds == ["collectives"] else f" in {' and '.join(kinds)}"
+    together = " together" if len(waits.ranks) > 2 else ""
+    return f"{begin}: the others wait {time}{together} for it{place}"
+
+
+def _describe_reason(rank: RankWaits, main: MainReason | None) -> str:
+    """Return the main reason as the end of a sentence; nothing if it is not known."""
+    if main is None or main.reason == UNKNOWN:
+        return ""
+    row, caused = main.row, rank.all_caused_ns
+    if main.reason in ON_HOST and row.ns >= _MOST * main.ns:
+        place = f"in {quote_name(row.range)}" if row.range else "outside NVTX ranges"
+        doing = quote_name(row.what) if row.what else "its own code"
+        part = "" if row.what_ns >= _ALL * row.ns else "mostly "
+        return f", {_describe_part(row.ns, caused)}while it was {place} ({part}{doing})"
+    mostly = ["mostly"] if row.ns < _ALL * main.ns else []
+    what = [quote_name(row.what)] if row.what else []
+    where = [f"in {quote_name(row.range)}"] if row.range else []
+    detail = f" ({' '.join(mostly + what + where)})" if what or where else ""
+    return f", {_describe_part(main.ns, caused)}{_CLAUSES[main.reason]}{detail}"
+
+
+def _describe_part(ns: int, caused: int) -> str:
+    return "" if ns >= _ALL * caused else f"{format_time(ns)} of that "
+
+
+def _describe_origin(rank: RankWaits, waits: WaitNumbers) -> str:
+    """Return for whom a task had waited itself before others waited for it; nothing if that is little."""
+    sums: Counter[tuple[int | None, str]] = Counter()
+    for culprit in waits.culprits:
+        if culprit.task == rank.task and culprit.origin_task:
+            sums[culprit.origin_rank, culprit.origin_task] += culprit.ns
+    if not sums:
+        return ""
+    [(origin, ns)] = sums.most_common(1)
+    if ns < _SOME * rank.all_caused_ns:
+        return ""
+    part = _name_share(ns, rank.all_caused_ns)
+    return f"{part} because {name_task(rank.rank, rank.task)} itself had waited for {name_task(*origin)}"
+
+
+def _describe_longest(rank: RankWaits) -> str:
+    """Return when the longest wait was and what is left without it; nothing if it is less than half of all."""
+    longest, caused = rank.longest_wait, rank.all_caused_ns
+    if longest is None or longest.ns <= _MOST * caused:
+        return ""
+    rest = f"; {format_time(caused - longest.ns)} without it" if longest.ns < caused else ""
+    return f"{_name_share(longest.ns, caused)} in one wait (time {format_window(longest.from_ns, longest.to_ns)}){rest}"
+
+
+def _name_share(ns: int, caused: int) -> str:
+    part, whole = format_time(ns), format_time(caused)
+    if part == whole:
+        return "all of it" if ns == caused else "nearly all of it"
+    return f"{part} of the {whole}"

@@ -1,0 +1,144 @@
+"""Means of GPU metrics against plain SQL, and against loops over each ns of small reports."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
+from nsys2prv_ng.job.selection import Selection
+from tests.analysis.efficiency.efficiency_reports import opened
+from tests.conftest import NO_REPORTS, SAMPLES, Unpacked, slow_but
+from tests.report_truth import Report
+from tests.sources.node.test_gpu_metrics import GPU_TYPE, SETS
+from tests.sources.small_reports import Rows, export
+
+Numbers = tuple[float, float, float, int]
+"""Mean, least and largest value, number of samples."""
+
+
+def measure(reports: Sequence[Path], selection: Selection | None = None) -> dict[tuple[str, int, str], Numbers]:
+    """Return what the package finds, by node, GPU and name of the metric."""
+    with opened(reports, selection=selection) as job:
+        devices = list_devices(job).rows
+        found = measure_gpu_metrics(job)
+        keys = [(devices[s.row].node, devices[s.row].gpu.number, s.event_type.member) for s in found]
+        titles = [(s.row, s.event_type.label, s.event_type.unit) for s in found]
+    assert titles == sorted(set(titles))
+    return {key: (s.mean, s.low, s.high, s.samples) for key, s in zip(keys, found, strict=True)}
+
+
+def read_means(report: Report) -> dict[tuple[str, int, str], Numbers]:
+    """Return the same by SQL, for a report whose GPUs no other report samples."""
+    values = report.sql("SELECT typeId, metricId, timestamp AS time, value FROM GPU_METRICS")
+    names = report.sql("SELECT typeId, metricId, metricName AS name FROM TARGET_INFO_GPU_METRICS")
+    name_of = {(t, m): name for t, m, name in zip(names["typeId"], names["metricId"], names["name"], strict=True)}
+    last = values.groupby("typeId")["time"].max()
+    means = {}
+    for (type_id, metric_id), own in values.groupby(["typeId", "metricId"]):
+        own = own.sort_values("time", kind="stable")
+        time, value = own["time"].to_numpy(np.int64), own["value"].to_numpy(np.int64)
+        holds = np.diff(np.append(time, last[type_id]))
+        total = math.fsum(v * h for v, h in zip(value.tolist(), holds.tolist(), strict=True))
+        name = name_of[type_id, metric_id]
+        unit = 10**6 if name.endswith("[MHz]") else 1  # such values are in Hz
+        numbers = total / int(holds.sum()) / unit, int(value.min()) / unit, int(value.max()) / unit, len(own)
+        means[report.host, type_id & 0xFF, name] = numbers
+    return means
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", slow_but("samples/single-graph", [name for name in SETS if "ddplong" not in name]))
+def test_means_of_every_gpu(name: str, unpacked: Unpacked) -> None:
+    folder, pattern = SETS[name]
+    paths = [unpacked(path) for path in sorted(folder.glob(pattern))]
+    if not paths:
+        assert folder != SAMPLES
+        pytest.skip(NO_REPORTS)
+    expected = {}
+    for report in map(Report, paths):
+        if report.has("GPU_METRICS"):
+            means = read_means(report)
+            assert not set(means) & set(expected)
+            expected |= means
+    found = measure(paths)
+    assert found.keys() == expected.keys() and found
+    for key, (mean, *others) in expected.items():
+        assert found[key][0] == pytest.approx(mean, rel=1e-11, abs=0), key
+        assert list(found[key][1:]) == others, key
+
+
+# ---- small reports ---------------------------------------------------------------------------------------------------
+
+METRICS = ("A [%]", "B", "Clock [MHz]")
+
+
+def make_report(path: Path, samples: Sequence[tuple[int, int, int, int | None]]) -> Path:
+    """Write a report of samples: time, GPU, metric, value."""
+    tables: dict[str, Rows] = {
+        "GPU_METRICS": (
+            ("timestamp", "typeId", "metricId", "value"),
+            [(t, GPU_TYPE + g, m, v) for t, g, m, v in samples],
+        ),
+        "TARGET_INFO_GPU_METRICS": (
+            ("typeId", "metricId", "metricName"),
+            [(GPU_TYPE + gpu, m, name) for gpu in range(2) for m, name in enumerate(METRICS)],
+        ),
+    }
+    return export(path, [], tables)
+
+
+@pytest.mark.slow
+def test_a_later_report_fills_gaps(tmp_path: Path) -> None:
+    first = make_report(tmp_path / "1.sqlite", [(t, 0, 0, v) for t, v in ((0, 10), (100, 20), (200, 30), (300, 40))])
+    again = make_report(tmp_path / "2.sqlite", [(t, 0, 0, v) for t, v in ((250, 999), (1000, 5), (1100, 7))])
+    expected = {("host", 0, "A [%]"): ((1000 + 2000 + 3000 + 500) / 400, 5, 40, 6)}
+    assert measure([first, again]) == measure([again, first]) == expected
+
+
+@pytest.mark.slow
+def test_the_same_report_twice_counts_once(tmp_path: Path) -> None:
+    samples = [(t, 0, 0, t // 7 % 5) for t in range(0, 500, 10)]
+    reports = [make_report(tmp_path / f"{n}.sqlite", samples) for n in range(2)]
+    assert measure(reports) == measure(reports[:1])
+
+
+def test_values_that_are_missing(tmp_path: Path) -> None:
+    """The value before one that is NULL holds on, and a metric with one value at the last sample holds at no time."""
+    samples = [(0, 0, 0, 10), (0, 0, 1, None), (100, 0, 0, 20), (100, 0, 1, 4), (200, 0, 1, None), (300, 0, 0, 40)]
+    found = measure([make_report(tmp_path / "a.sqlite", [*samples, (300, 0, 2, 5)])])
+    assert found == {("host", 0, "A [%]"): (5000 / 300, 10, 40, 3), ("host", 0, "B"): (4, 4, 4, 1)}
+
+
+@pytest.mark.parametrize("window", [None, (35, 160)])
+def test_means_are_those_of_single_ns(tmp_path: Path, window: tuple[int, int] | None) -> None:
+    rng = random.Random(3)
+    samples = [
+        (time, gpu, metric, rng.randrange(10**6, 3 * 10**9))
+        for gpu in range(2)
+        for time in sorted({0, *rng.sample(range(1, 200), 20)})
+        for metric in range(3)
+        if rng.random() < 0.8 or not time
+    ]
+    low, high = window or (0, 200)
+    found = measure([make_report(tmp_path / "a.sqlite", samples)], window and Selection(window=window))
+    for gpu in range(2):
+        inside = [(t, metric, value) for t, g, metric, value in samples if g == gpu and low <= t <= high]
+        last = max(t for t, *_ in inside)
+        for metric, name in enumerate(METRICS):
+            own = {t: value / (10**6 if metric == 2 else 1) for t, m, value in inside if m == metric}
+            at = [own[max(t for t in own if t <= ns)] for ns in range(min(own), last)]
+            mean, *others = found["host", gpu, name]
+            assert mean == pytest.approx(math.fsum(at) / len(at), rel=1e-12)
+            assert others == [min(own.values()), max(own.values()), len(own)]
+
+
+@pytest.mark.slow
+def test_reports_without_metrics() -> None:
+    assert measure([SAMPLES / "mpi-4.rank0.sqlite"]) == {}

@@ -1,0 +1,28 @@
+"""Means of GPU metrics in a summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
+from tests.analysis.gpus.test_metrics import make_report
+from tests.summary.made import overview_of
+
+
+def test_numbers_of_metrics(tmp_path: Path) -> None:
+    samples = [(t, 1, m, v) for t, m, v in ((0, 0, 10), (0, 2, 1_410_000_000), (30, 0, 50), (40, 2, 705_000_000))]
+    numbers = overview_of([make_report(tmp_path / "a.sqlite", samples)])
+    assert numbers.gpu_metrics == [
+        GpuMetricNumbers("host", 1, [], "A", "%", 20.0, 10.0, 50.0, 2),
+        GpuMetricNumbers("host", 1, [], "Clock", "MHz", 1410.0, 705.0, 1410.0, 2),
+    ]
+
+
+@pytest.mark.slow
+def test_ranks_that_used_the_gpu(samples: Path) -> None:
+    numbers = overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+    gpus = {(gpu.node, gpu.gpu): gpu.ranks for gpu in numbers.gpus}
+    assert {(row.node, row.gpu): row.ranks for row in numbers.gpu_metrics} == gpus
+    assert sorted(gpus.values()) == [[0], [1], [2], [3]]

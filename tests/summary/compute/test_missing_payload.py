@@ -1,0 +1,81 @@
+"""Calls of NCCL without payload: the summary says so first, and why kernels are not split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.text import format_tables
+from tests.conftest import Unpacked
+from tests.report_truth import Report
+from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report
+from tests.summary.made import overview_of
+
+pytestmark = pytest.mark.slow
+
+NO_PAYLOAD, NO_COUNTERPART = "its NCCL call has no payload", "no report shows its counterpart"
+
+
+def check_lines(found: JobSummary, reports: str, option: str) -> None:
+    """The second paragraph and a warning have the same words, whatever the width."""
+    [warning] = (text for text in found.warnings if text.startswith("no payload"))
+    assert warning.startswith(f"no payload of NCCL's calls in {reports}: ")
+    assert warning.endswith(f"; export with {option}=true")
+    for width in (80, 120):
+        lines = format_tables(found, width).split("\n\n")[1].splitlines()
+        assert " ".join(lines) == f"Note: {warning}"
+        assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("names", "function", "option"),
+    [
+        ([f"exercises/ex3a-pp2-plain.rank{rank}" for rank in range(4)], "SendRecv", "--include-json"),
+        (["public/mfu_2gpu_before"], "SendRecv", "--include-blobs"),
+    ],
+)
+def test_exports_without_payload(
+    shared_reports: Path, unpacked: Unpacked, names: list[str], function: str, option: str
+) -> None:
+    paths = [unpacked(shared_reports / f"{name}.sqlite") for name in names]
+    kernels = 0
+    for report in map(Report, paths):
+        operations = report.operations[report.operations["table"] == "KERNEL"]
+        kernels += int(operations["name"].str.startswith(f"ncclDevKernel_{function}").sum())
+    found = overview_of(paths)
+    assert found.waits is not None and kernels > 60
+    assert found.waits.reports_without_payload == len(paths)
+    assert found.waits.not_split == {NO_PAYLOAD: kernels}
+    assert f"Not split into waiting and moving: {kernels} of " in format_tables(found, 500)
+    check_lines(found, "4 of 4 reports" if len(paths) == 4 else "1 of 1 report", option)
+
+
+@pytest.mark.parametrize("lacking", [1, 0])
+def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
+    """Rank 0 sends to rank 1, which sends to nobody; the kernel of the report with payload has no counterpart."""
+    reports = []
+    for rank in range(2):
+        payload = {} if rank >= 2 - lacking else {COMMUNICATOR: 5, SIZE: 64, "Peer rank": 1 - rank}
+        calls = [Call(1, 2, "ncclCommInitRank", {COMMUNICATOR: 5, RANKS: 2, "Rank": rank, "CUDA device": 0})]
+        calls.append(Call(10, 20, "ncclSend", payload))
+        kernels = [Kernel(100, 200, "ncclDevKernel_SendRecv", 15)]
+        environment = f"RANK={rank} WORLD_SIZE=2"
+        reports.append(write_nccl_report(tmp_path / f"{rank}.sqlite", calls, kernels, environment=environment))
+    found = overview_of(reports)
+    assert found.waits is not None
+    assert found.waits.reports_without_payload == lacking
+    if lacking:
+        assert found.waits.not_split == {NO_PAYLOAD: 1, NO_COUNTERPART: 1}
+        check_lines(found, "1 of 2 reports", "--include-json")
+    else:
+        assert found.waits.not_split == {NO_COUNTERPART: 2}
+        assert found.warnings == [] and "payload" not in format_tables(found)
+
+
+def test_kernels_of_graphs_lack_no_payload(shared_reports: Path, unpacked: Unpacked) -> None:
+    """The other ranks' graphs hide the counterparts of rank 0's kernels."""
+    found = overview_of([unpacked(shared_reports / f"exercises/tpgraph-1x4.rank{rank}.sqlite") for rank in range(4)])
+    assert found.waits is not None
+    assert (found.waits.not_split, found.waits.reports_without_payload) == ({NO_COUNTERPART: 512}, 0)

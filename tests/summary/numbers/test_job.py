@@ -1,0 +1,74 @@
+"""A summary that is saved and loaded again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from tests.summary.made import overview_of
+
+
+@pytest.fixture(scope="module")
+def summary(samples: Path) -> JobSummary:
+    return overview_of(sorted(samples.glob("ddp-2x2.rank*.sqlite")))
+
+
+@pytest.mark.slow
+def test_a_saved_summary_is_the_same_when_loaded(summary: JobSummary, tmp_path: Path) -> None:
+    summary.save(tmp_path / "job.json")
+    assert JobSummary.load(tmp_path / "job.json") == summary
+    assert json.loads((tmp_path / "job.json").read_text()) == json.loads(json.dumps(summary.to_dict()))
+
+
+@pytest.mark.slow
+def test_a_dict_that_was_not_saved(summary: JobSummary) -> None:
+    """asdict keeps tuples, JSON makes lists of them."""
+    windows = replace(summary, windows_ns=[(0, 5), (7, 9)])
+    assert JobSummary.from_dict(windows.to_dict()) == windows
+
+
+@pytest.mark.slow
+def test_keys_of_later_versions_are_ignored(summary: JobSummary) -> None:
+    assert JobSummary.from_dict(json.loads(json.dumps(summary.to_dict())) | {"from the future": 1}) == summary
+
+
+@pytest.mark.fast_cases(1)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 2),
+        ("reports", "4"),
+        ("reports", True),
+        ("reports", None),
+        ("gpus", {}),
+        ("gpus", [{"node": "a"}]),
+        ("windows_ns", [[1]]),
+        ("warnings", [1]),
+    ],
+)
+def test_other_content_is_refused(summary: JobSummary, tmp_path: Path, key: str, value: object) -> None:
+    fields = json.loads(json.dumps(summary.to_dict())) | {key: value}
+    with pytest.raises(ValueError):
+        JobSummary.from_dict(fields)
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(fields))
+    with pytest.raises(TranslationError, match="not a summary"):
+        JobSummary.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"[" * 100_000, b'{"version": 1}'])
+def test_files_that_are_no_summaries_are_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "job.json"
+    path.write_bytes(content)
+    with pytest.raises(TranslationError, match=r"job\.json: not a summary.*summary --json"):
+        JobSummary.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TranslationError, match=r"none\.json: cannot be read: No such file"):
+        JobSummary.load(tmp_path / "none.json")

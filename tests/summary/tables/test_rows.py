@@ -1,0 +1,204 @@
+"""Rows of data behind the tables: sums by plain loops over the numbers of a summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from nsys2prv_ng.summary.numbers.efficiency import HostEfficiency, StepNumbers
+from nsys2prv_ng.summary.numbers.job import Cause, GpuNumbers, JobSummary
+from nsys2prv_ng.summary.numbers.late import list_stragglers
+from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathPart
+from nsys2prv_ng.summary.numbers.waits import Bandwidth
+from nsys2prv_ng.summary.tables.bandwidth import list_bandwidth
+from nsys2prv_ng.summary.tables.causes import list_causes
+from nsys2prv_ng.summary.tables.efficiency import EfficiencyRow, list_parts, make_efficiency_table
+from nsys2prv_ng.summary.tables.path import list_path_rows
+from tests.summary.made import overview_of
+from tests.summary.made_summary import make_losses, make_summary
+
+
+@pytest.fixture(scope="module")
+def found(samples: Path) -> JobSummary:
+    return overview_of(sorted(samples.glob("mpi-4.rank*.sqlite")))
+
+
+# ---- causes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_causes_of_all_gpus(found: JobSummary) -> None:
+    rows = list_causes(found.gpus)
+    causes = [cause for gpu in found.gpus for cause in gpu.idle_causes or []]
+    assert len(rows) < len(causes)
+    assert sum(row.ns for row in rows) == sum(cause.ns for cause in causes) == sum(gpu.idle_ns for gpu in found.gpus)
+    assert [row.ns for row in rows] == sorted((row.ns for row in rows), reverse=True)
+    for row in rows:
+        if row.cause == "host":
+            alike = [c for c in causes if (c.range or "(outside NVTX ranges)", c.call or "(own code)") == row[1:3]]
+        else:
+            alike = causes
+        alike = [cause for cause in alike if cause.cause == row.cause]
+        assert row[3:5] == (sum(cause.ns for cause in alike), sum(cause.gaps for cause in alike))
+
+
+@pytest.mark.slow
+def test_labels_of_causes(found: JobSummary) -> None:
+    names = ("queued", "graph", "unknown", "cut", "host")
+    causes = [Cause(name, "", "", 10 - i, 1) for i, name in enumerate(names)]
+    rows = list_causes([replace(found.gpus[0], idle_causes=causes), replace(found.gpus[0], idle_causes=None)])
+    assert [row[1:3] for row in rows] == [
+        ("(already queued)", ""),
+        ("(in a CUDA graph)", ""),
+        ("(no launch recorded)", ""),
+        ("(cut by the window)", ""),
+        ("(outside NVTX ranges)", "(own code)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shown"),
+    [
+        (([0], [1], [2]), ["rank 1: 90.0%", "", "rank 0: 100.0%"]),
+        (([0], [0], [0]), ["n GPU 1: 90.0%", "", "n GPU 0: 100.0%"]),  # the rank says nothing if it has all of them
+        (([0, 3], [1], [2]), ["rank 1: 90.0%", "", "n GPU 0: 100.0%"]),
+        (([], [1], [0, 1]), ["n GPU 1: 90.0%", "", "n GPU 0: 100.0%"]),
+    ],
+)
+def test_the_gpu_that_has_most_of_a_cause(ranks: tuple[list[int], ...], shown: list[str]) -> None:
+    times = ((5, 50, 20), (90, 50, 0), (5, 50, 0))
+    gpus = [
+        make_gpu(i, own, [Cause("host", name, "", ns, 1) for name, ns in zip("fgh", parts, strict=True)])
+        for i, (own, parts) in enumerate(zip(ranks, times, strict=True))
+    ]
+    rows = {row.range: row.mostly_on for row in list_causes(gpus)}
+    assert [rows[name] for name in "fgh"] == shown
+
+
+def make_gpu(number: int, ranks: list[int], causes: list[Cause]) -> GpuNumbers:
+    return GpuNumbers("n", number, "", ranks, [], 1, 1, 1, 0, 0, 0, 0, 0, 0, None, causes, None, None)
+
+
+# ---- efficiencies ----------------------------------------------------------------------------------------------------
+
+
+def list_children(rows: list[EfficiencyRow], parent: int) -> list[EfficiencyRow]:
+    """The rows below one, down to the next that is as high."""
+    children = []
+    for row in rows[parent + 1 :]:
+        if row.depth <= rows[parent].depth:
+            break
+        if row.depth == rows[parent].depth + 1:
+            children.append(row)
+    return children
+
+
+@pytest.mark.slow
+def test_each_efficiency_is_the_product_of_those_below(found: JobSummary) -> None:
+    assert found.efficiency is not None
+    table = make_efficiency_table(found.efficiency, found.steps)
+    assert [window.title for window in table.windows] == ["capture", "steps"] and not table.has_conventions
+    labels = [row.label for row in table.rows]
+    assert labels == [
+        *("4 GPUs, parallel", "load balance", "communication", "orchestration"),
+        *("4 main threads, parallel", "MPI parallel", "load balance", "communication", "device offload"),
+    ]
+    parents = 0
+    for index, row in enumerate(table.rows):
+        assert len(row.values) == 2 and row.about and not row.about.endswith(".")
+        children = list_children(table.rows, index)
+        if children:
+            parents += 1
+            for column, value in enumerate(row.values):
+                assert value == pytest.approx(prod(child.values[column] or 0 for child in children))
+            # The definition names them as the table does.
+            assert row.about.endswith(": " + " x ".join(child.label for child in children))
+    assert parents == 3
+
+
+def test_the_host_has_no_convention() -> None:
+    found = make_summary(make_losses(compute=50, moving=50), HostEfficiency(0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0))
+    efficiency = found.efficiency
+    assert efficiency is not None and efficiency.in_steps is not None
+    device = efficiency.in_steps.nccl_as_communication.device
+    assert device is not None
+    useful = replace(efficiency.in_steps.nccl_as_useful, device=replace(device, parallel=1.0))
+    in_steps = replace(efficiency.in_steps, nccl_as_useful=useful, window_ns=efficiency.window_ns // 2)
+    efficiency = replace(efficiency, in_steps=in_steps)
+    table = make_efficiency_table(replace(efficiency, is_chosen=True), found.steps)
+    assert table.has_conventions and [window.title for window in table.windows] == ["chosen", "steps"]
+    by_label = {(row.depth, row.label): row.values for row in table.rows}
+    assert by_label[0, "2 GPUs, parallel"] == [1.0, 0.5, 1.0, 1.0]
+    assert "device offload" not in {row.label for row in table.rows}
+    without_steps = make_efficiency_table(efficiency, None)
+    assert [window.name for window in without_steps.windows] == ["the capture"]
+    hosts = [row for row in make_efficiency_table(efficiency, found.steps).rows if row.key.startswith("mpi")]
+    assert hosts == []  # the capture has no main threads
+
+
+def test_parts_add_up(found: JobSummary) -> None:
+    assert found.efficiency is not None and isinstance(found.steps, StepNumbers)
+    for window in (found.efficiency, found.efficiency.in_steps):
+        assert window is not None and window.losses is not None
+        parts = list_parts(window.losses)
+        assert parts[0][:2] == ("compute_ns", "compute") and all(part.label and part.ns for part in parts)
+        assert sum(part.ns for part in parts) == window.window_ns * window.losses.devices
+        times = [part.ns for part in parts[1:]]
+        assert times == sorted(times, reverse=True)
+
+
+# ---- stragglers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_stragglers(found: JobSummary) -> None:
+    assert found.waits is not None
+    rows = list_stragglers(found.waits)
+    assert sorted(row.rank.task for row in rows) == [f"rank {n}" for n in range(4)]
+    assert [row.ns for row in rows] == sorted((row.ns for row in rows), reverse=True)
+    for row in rows:
+        costs = [cost for cost in found.waits.costs if cost.task == row.rank.task]
+        assert row.ns == sum(cost.ns for cost in costs) > 0 and row.main is not None
+        by_reason = {reason: sum(c.ns for c in costs if c.reason == reason) for reason in {c.reason for c in costs}}
+        assert (row.main.reason, row.main.ns) == max(by_reason.items(), key=lambda item: item[1])
+        of_reason = [cost for cost in costs if cost.reason == row.main.reason]
+        by_range = {name: sum(c.ns for c in of_reason if c.range == name) for name in {c.range for c in of_reason}}
+        assert (row.main.row.range, row.main.row.ns) == max(by_range.items(), key=lambda item: item[1])
+        assert row.main.label == row.main.row.range
+
+
+# ---- the critical path, bandwidth ------------------------------------------------------------------------------------
+
+
+def test_rows_of_the_path() -> None:
+    both = [PathOfRank(0, "rank 0", 60), PathOfRank(None, "a task", 40)]
+    parts = [
+        PathPart("Compute", "gemm", "", 2, 100, both),
+        PathPart("Host code", "", "", 1, 40, both[1:]),
+        PathPart("CUDA call", "cudaMalloc", "layer", 1, 10, [PathOfRank(1, "rank 1", 9), PathOfRank(0, "rank 0", 1)]),
+    ]
+    names = [PathName("Compute", "gemm", 2, 100, 30), PathName("Moving data", "cudaMalloc", 2, 100, 7)]
+    path = PathNumbers(160, [(0, 160)], None, [], {}, both, names, [], parts, 1, 0, 0)
+    assert [tuple(row) for row in list_path_rows(path)] == [
+        ("Compute", "gemm", "", 100, 30, "2"),
+        ("Host code", "(own code)", "(outside NVTX ranges)", 40, None, "a task"),
+        ("CUDA call", "cudaMalloc", "layer", 10, None, "rank 1"),
+    ]
+
+
+def test_bandwidth_of_one_size_in_two_communicators() -> None:
+    rows = list_bandwidth(
+        [
+            Bandwidth("AllReduce", "a", 4, 1_000_000, 2, 1000, 300, 450),
+            Bandwidth("AllReduce", "b", 4, 1_000_001, 1, 3000, 100, 150),
+            Bandwidth("AllReduce", "c", 2, 9_000_000, 1, 10, 7, 8),
+        ]
+    )
+    assert [tuple(row) for row in rows] == [
+        ("AllReduce", 2, "9.00 MB", 9_000_000, 1, 10, 7.0, 8.0),
+        ("AllReduce", 4, "1.00 MB", 3_000_001, 3, 4000, 150.0, 225.0),
+    ]
+    assert rows[1].mean_ns == pytest.approx(4000 / 3)
