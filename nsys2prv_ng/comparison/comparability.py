@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nsys2prv_ng.comparison.model import Side
-from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.layout import wrap
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.tables.efficiency import find_most_compute
 from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.layout import wrap
+from nsys2prv_ng.text.names import to_one_line
 from nsys2prv_ng.text.tables import cut_middle
 
 WARNING, NOTE = "warning", "note"

@@ -1,9 +1,9 @@
-"""What a comparison says, as sentences and grids of text; text.py, markdown.py and pages lay them out."""
+"""Sentences and tables of a comparison; text.py, markdown.py and pages lay them out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nsys2prv_ng.comparison.budget import HOST_LATE, LEAST
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Table, TableRow
@@ -17,8 +17,9 @@ from nsys2prv_ng.comparison.numbers import (
     state_p,
 )
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
-from nsys2prv_ng.summary.layout import MOST_ROWS, format_percent
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time
+from nsys2prv_ng.html.tables import MOST_ROWS
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.grid import Bytes, Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.tables import cut_names
 
 Quote = Callable[[str], str]
@@ -31,18 +32,6 @@ MOST_NAMES = 3
 """Names that a list in a sentence has."""
 _LABEL = 14
 """Characters of a label at the head of a column."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table: `texts` columns of its rows hold names, which the layout cleans or escapes."""
-
-    caption: str
-    titles: list[str]
-    rows: list[list[str]]
-    texts: int = 1
-    below: list[str] = field(default_factory=list)
-    """Lines under it."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +172,6 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid
     """Return where the difference is: a row for each of `list_parts`, of which those that are shown add up."""
     is_step = pair.verdict.measure == "step"
     rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, shows_all=shows_all)]
-    has_p = any(row[-1] for row in rows)
     caption = "Where the difference is"
     if pair.unit:
         caption += f": time of a {pair.unit} in {'a step, mean of all' if is_step else 'the capture'}"
@@ -192,8 +180,8 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], *, shows_all: bool) -> Grid
         caption += f"; parts from {format_percent(NOISE, 1)} of it on"
         caption += f", with p < {LEVEL} from {format_percent(LEAST, 1)} on" if pair.verdict.p is not None else ""
     caption += ")"
-    titles = ["", *labels, "difference", "change", "p"]
-    return Grid(caption, titles, rows) if has_p else Grid(caption, titles[:-1], [row[:-1] for row in rows])
+    columns = make_columns("", *labels, "difference", "change", Column("p", optional=True))
+    return Grid(caption=caption, columns=columns, rows=rows)
 
 
 def _is_shown(row: BudgetRow, pair: Pair) -> bool:
@@ -201,10 +189,16 @@ def _is_shown(row: BudgetRow, pair: Pair) -> bool:
     return row.differs or abs(row.difference_ns) >= NOISE * pair.verdict.a_ns
 
 
-def _lay_out_part(row: BudgetRow, whole: int) -> list[str]:
+def _lay_out_part(row: BudgetRow, whole: int) -> list[Cell]:
     change = format_change(row.difference_ns / whole if whole else None)
     times = [format_signed(ns) for ns in (row.a_ns, row.b_ns)]
-    return [row.name, *times, format_difference(row.difference_ns), change, "" if row.p is None else format_p(row.p)]
+    return [
+        Name(row.name),
+        *times,
+        format_difference(row.difference_ns),
+        change,
+        "" if row.p is None else format_p(row.p),
+    ]
 
 
 def _lay_out_some(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) -> Grid:
@@ -214,7 +208,7 @@ def _lay_out_some(table: Table, pair: Pair, quote: Quote, *, shows_all: bool) ->
         return lay_out_table(table, rows, pair, quote)
     grid = lay_out_table(table, rows[:MOST_ROWS], pair, quote, most_names=MOST_NAMES)
     more = [f"and {len(rows) - MOST_ROWS:,} more that differ"] if len(rows) > MOST_ROWS else []
-    return replace(grid, below=grid.below + more)
+    return replace(grid, below=[*grid.below, *more])
 
 
 def lay_out_table(
@@ -224,21 +218,20 @@ def lay_out_table(
 
     `most_names`: most names of a side on the rows that only one side has; None: all.
     """
-    has_detail = any(row.detail for row in shown)
-    has_count = any(row.count_a is not None or row.count_b is not None for row in shown)
-    has_bytes = any(row.bytes_a is not None or row.bytes_b is not None for row in shown)
-    titles = ["", *(["class"] if has_detail else []), "A", "B", "difference"]
+    titles: list[str | Column] = ["", Column("class", optional=True), "A", "B", "difference"]
     titles += [] if table.unit == "ratio" else ["change"]
-    titles += ["count A", "count B"] if has_count else []
-    titles += ["size A", "size B"] if has_bytes else []
-    lines = []
+    counts = any(row.count_a is not None or row.count_b is not None for row in shown)
+    sizes = any(row.bytes_a is not None or row.bytes_b is not None for row in shown)
+    titles += ["count A", "count B"] if counts else []
+    titles += ["size A", "size B"] if sizes else []
+    rows: list[list[Cell]] = []
     for row in shown:
-        line = [row.name, *([row.detail] if has_detail else []), *_lay_out_values(row, table.unit)]
-        line += [format_count(row.count_a), format_count(row.count_b)] if has_count else []
-        line += [format_bytes(row.bytes_a), format_bytes(row.bytes_b)] if has_bytes else []
-        lines.append(line)
+        cells: list[Cell] = [Name(row.name), Name(row.detail), *_lay_out_values(row, table.unit)]
+        cells += [format_count(row.count_a), format_count(row.count_b)] if counts else []
+        cells += [Bytes(row.bytes_a), Bytes(row.bytes_b)] if sizes else []
+        rows.append(cells)
     below = [text for row in shown for text in _list_names(row, pair, quote, most_names)]
-    return Grid(table.title, titles, lines, 2 if has_detail else 1, below)
+    return Grid(caption=table.title, columns=make_columns(*titles), rows=rows, names=2, below=below)
 
 
 def _lay_out_values(row: TableRow, unit: str) -> list[str]:

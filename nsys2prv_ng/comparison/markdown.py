@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from nsys2prv_ng.comparison.content import Grid, describe_pair
+from nsys2prv_ng.comparison.content import describe_pair
 from nsys2prv_ng.comparison.model import Comparison
-from nsys2prv_ng.comparison.scaling_text import describe_scaling, list_scaling_rows
+from nsys2prv_ng.comparison.scaling_text import tabulate_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
-from nsys2prv_ng.summary.layout import clean_name
+from nsys2prv_ng.text.grid import Grid
+from nsys2prv_ng.text.names import clean_name
 
 _SPECIAL = re.compile(r"[^\w .,:;/%+=?-]")
 
@@ -22,8 +23,7 @@ def format_markdown(comparison: Comparison, *, shows_all: bool = False) -> str:
         blocks += [f"**{paragraphs[0]}**", *paragraphs[1:]]
         blocks += [block for grid in grids for block in _format_grid(grid)]
     if comparison.scaling is not None:
-        titles, *rows = list_scaling_rows(comparison.scaling)
-        blocks += _format_grid(Grid(describe_scaling(comparison.scaling, _quote), titles, rows))
+        blocks += _format_grid(tabulate_scaling(comparison.scaling, _quote))
         blocks += map(_escape, comparison.scaling.notes)
     if comparison.traces is not None:
         blocks.append(_escape(describe_traces(comparison.traces)))
@@ -42,8 +42,11 @@ def _escape(text: str) -> str:
 
 
 def _format_grid(grid: Grid) -> list[str]:
-    rows = [[*map(_quote, row[: grid.texts]), *map(_escape, row[grid.texts :])] for row in grid.rows]
-    titles = [_quote(title) for title in grid.titles]
-    rule = [*(["---"] * grid.texts), *(["---:"] * (len(titles) - grid.texts))]
+    numbers = grid.list_columns(grid.rows, wide=False)
+    names = sum(number < grid.names for number in numbers)
+    texts = [[str(row[number]) for number in numbers] for row in grid.rows]
+    rows = [[*map(_quote, row[:names]), *map(_escape, row[names:])] for row in texts]
+    titles = [_quote(grid.columns[number].title) for number in numbers]
+    rule = [*(["---"] * names), *(["---:"] * (len(titles) - names))]
     table = "\n".join(f"| {' | '.join(row)} |" for row in (titles, rule, *rows))
     return [f"{grid.caption}:", table, *grid.below]

@@ -7,22 +7,12 @@ or its meaning, needs another COMPARISON_VERSION.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from nsys2prv_ng.summary.numbers.job import JobSummary
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.comparability import Comparability
-    from nsys2prv_ng.comparison.scaling_model import Scaling
+from nsys2prv_ng.comparison.comparability import Comparability
+from nsys2prv_ng.comparison.scaling_model import Scaling
 
 COMPARISON_VERSION = 1
-
-
-class Side(NamedTuple):
-    """A run to compare."""
-
-    label: str
-    summary: JobSummary
 
 
 @dataclass(frozen=True)

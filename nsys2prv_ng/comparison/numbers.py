@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.layout import format_percent
-from nsys2prv_ng.text.formatting import format_bytes, format_time
+from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_time
 
 _FACTOR = 10
 """Change from which the ratio says more."""

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.scaling_model import WEAK, Scaling, ScalingRun
-from nsys2prv_ng.paraver.event_type import to_one_line
-from nsys2prv_ng.summary.layout import clean_name, format_percent, make_table, wrap
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
 from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.grid import Cell, Column, Grid, Score, Term, make_columns
+from nsys2prv_ng.text.layout import format_grid, wrap
+from nsys2prv_ng.text.names import quote_name, to_one_line
 from nsys2prv_ng.text.tables import cut_names
 
 _LONGEST = 16
 """Characters of a run's label in the terminal."""
 _GAP = 2
-
-
-class ScalingRow(NamedTuple):
-    """A quantity of all runs; depth 0 is the root of a tree."""
-
-    term: str
-    depth: int
-    about: str
-    """What it is, in a sentence; empty for counts and times."""
-    texts: list[str]
-    """Empty where it does not apply to a run."""
-    efficiencies: list[float | None]
-    """The same as numbers, which are the better the nearer to 1 they are; None where it is no efficiency."""
 
 
 class _Term(NamedTuple):
@@ -40,40 +29,40 @@ class _Term(NamedTuple):
     efficiency: Callable[[ScalingRun], float | None] = lambda run: None
 
 
-def list_scaling(scaling: Scaling) -> list[ScalingRow]:
-    """Return the rows of the table; one that applies to no run is missing."""
-    rows = []
+def tabulate_scaling(scaling: Scaling, quote: Callable[[str], str]) -> Grid:
+    """Return a row for each quantity that applies to any run, with a column for each run.
+
+    `quote` makes a name a part of the caption. A cell is empty if a rate does not apply to a run.
+    """
+    rows: list[list[Cell]] = []
     for term in _list_terms(scaling):
         rates = [term.efficiency(run) for run in scaling.runs]
-        texts = [_percent(rate) for rate in rates] if term.show is None else [term.show(run) for run in scaling.runs]
-        rows.append(ScalingRow(term.term, term.depth, term.about, [text or "" for text in texts], rates))
-    return [row for row in rows if any(row.texts)]
-
-
-def list_scaling_rows(scaling: Scaling) -> list[list[str]]:
-    """Return the titles and then the rows of the table; blanks indent the factors of a rate.
-
-    A cell is empty where a rate does not apply to a run. Labels are in one line, and not escaped for any markup.
-    """
-    rows = [["  " * row.depth + row.term, *row.texts] for row in list_scaling(scaling)]
-    return [["", *(to_one_line(run.label) for run in scaling.runs)], *rows]
+        cells: list[Cell] = (
+            [*map(Score, rates)] if term.show is None else [term.show(run) or "" for run in scaling.runs]
+        )
+        if any(map(str, cells)):
+            rows.append([Term(term.term, term.about, term.depth), *cells])
+    columns = make_columns("", *(to_one_line(run.label) for run in scaling.runs))
+    return Grid(caption=describe_scaling(scaling, quote), columns=columns, rows=rows)
 
 
 def format_scaling(scaling: Scaling, width: int) -> list[str]:
     """Return the lines of a scaling run: what it is, the table (in parts if there are many runs), and notes."""
-    titles, *rows = list_scaling_rows(scaling)
-    titles = ["", *cut_names(titles[1:], _LONGEST)]
-    lines = wrap(f"{describe_scaling(scaling, _quote)}:", width)
-    for columns in _split_columns([titles, *rows], width):
-        part = [[row[0], *(row[column] for column in columns)] for row in [titles, *rows]]
-        lines += ["", *make_table(part[0], part[1:], width)] if columns[0] > 1 else make_table(part[0], part[1:], width)
+    grid = tabulate_scaling(scaling, quote_name)
+    labels = cut_names([column.title for column in grid.columns[1:]], _LONGEST)
+    titles = [Column(""), *map(Column, labels)]
+    lines: list[str] = []
+    for number, columns in enumerate(_split_columns(grid, labels, width)):
+        part = replace(
+            grid,
+            caption="" if number else grid.caption,
+            columns=[titles[column] for column in (0, *columns)],
+            rows=[[row[column] for column in (0, *columns)] for row in grid.rows],
+        )
+        lines += [*([""] if number else []), *format_grid(part, width, None)]
     for note in scaling.notes:
         lines += wrap(note, width)
     return lines
-
-
-def _quote(name: str) -> str:
-    return f"`{clean_name(name)}`"
 
 
 def describe_scaling(scaling: Scaling, quote: Callable[[str], str]) -> str:
@@ -144,13 +133,10 @@ def _find_host(key: str, run: ScalingRun) -> float | None:
     return getattr(host, key)
 
 
-def _percent(rate: float | None) -> str | None:
-    return None if rate is None else format_percent(rate, 1)
-
-
-def _split_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[int]]:
-    """Return the numbers of the columns from 1 on in groups that fit the width, each with one at least."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def _split_columns(grid: Grid, labels: Sequence[str], width: int) -> list[list[int]]:
+    """Return the numbers of the columns of runs in groups that fit the width, each with one at least."""
+    texts = [["", *labels], *([str(cell) for cell in row] for row in grid.rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     groups: list[list[int]] = []
     used = width + 1
     for column in range(1, len(widths)):

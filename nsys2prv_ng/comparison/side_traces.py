@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.model import Pair, Side, SideTraces
+from nsys2prv_ng.comparison.model import Pair, SideTraces
+from nsys2prv_ng.comparison.side import Side
 
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from nsys2prv_ng.comparison.comparability import format_comparability
-from nsys2prv_ng.comparison.content import Grid, describe_pair
+from nsys2prv_ng.comparison.content import describe_pair
 from nsys2prv_ng.comparison.model import Comparison
 from nsys2prv_ng.comparison.scaling_text import format_scaling
 from nsys2prv_ng.comparison.side_traces import describe_traces
-from nsys2prv_ng.summary.layout import WIDTH, choose_width, clean_name, make_table, wrap
+from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
+from nsys2prv_ng.text.names import clean_name, quote_name
 
 
 def format_comparison(comparison: Comparison, *, shows_all: bool = False) -> str:
@@ -19,22 +20,12 @@ def format_pairs(comparison: Comparison, width: int = WIDTH, *, shows_all: bool 
     """Return the text of all pairs, at most `width` columns wide. `shows_all`: also rows that differ by noise only."""
     sections = ["\n".join(format_comparability(comparison.comparability, width))]
     for pair in comparison.pairs:
-        paragraphs, grids = describe_pair(pair, _quote, shows_all=shows_all)
+        paragraphs, grids = describe_pair(pair, quote_name, shows_all=shows_all)
         sections.append("\n".join(line for text in paragraphs for line in wrap(text, width)))
-        sections += ["\n".join(_format_grid(grid, width)) for grid in grids]
+        sections += ["\n".join(format_grid(grid, width, None)) for grid in grids]
     if comparison.scaling is not None:
         sections.append("\n".join(format_scaling(comparison.scaling, width)))
     if comparison.traces is not None:
         files = [f"  {clean_name(file)}" for file in comparison.traces.files]
         sections.append("\n".join([*wrap(describe_traces(comparison.traces), width), *files]))
     return "\n\n".join(section for section in sections if section)
-
-
-def _quote(name: str) -> str:
-    return f"`{clean_name(name)}`"
-
-
-def _format_grid(grid: Grid, width: int) -> list[str]:
-    titles = [clean_name(title) for title in grid.titles]
-    below = [line for text in grid.below for line in wrap(text, width, (2, 4))]
-    return [*wrap(f"{grid.caption}:", width), *make_table(titles, grid.rows, width, texts=grid.texts), *below]

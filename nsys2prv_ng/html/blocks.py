@@ -7,72 +7,7 @@ from dataclasses import dataclass, field
 
 from nsys2prv_ng.html.charts.maps import MapFigure, Swatch
 from nsys2prv_ng.html.charts.plots import Plot
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A part of a bar, in percent of the width of its cell."""
-
-    left: float
-    width: float
-    css: str
-    text: str = ""
-    """What it is, for pointers and screen readers."""
-
-
-@dataclass(frozen=True)
-class BarCell:
-    """A cell with a bar."""
-
-    segments: list[Segment]
-
-
-@dataclass(frozen=True)
-class HistogramCell:
-    """A cell with a histogram: an SVG path (charts/plots.draw_histogram), and what it says in words."""
-
-    path: str
-    css: str
-    text: str
-
-
-@dataclass(frozen=True)
-class TermCell:
-    """A cell with a term of a tree, at a depth, and its definition."""
-
-    term: str
-    definition: str
-    depth: int = 0
-
-
-@dataclass(frozen=True)
-class ShadedCell:
-    """A number on a ground that is the stronger the worse it is (0: good, 1: bad)."""
-
-    text: str
-    badness: float
-
-
-Cell = str | BarCell | HistogramCell | TermCell | ShadedCell
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table. Its first column heads the rows; the first `texts` columns are text, the others numbers."""
-
-    caption: str
-    titles: list[str]
-    rows: list[list[Cell]]
-    texts: int = 1
-    below: str = ""
-    """A sentence on rows that are not here, or on what the columns mean."""
-    strong_last: bool = False
-    """Whether the last row is a sum."""
-    legend: list[Swatch] = field(default_factory=list)
-    """Colours of its bars."""
-    key: str = "table"
-
-    kind = "table"
+from nsys2prv_ng.html.tables import Table
 
 
 @dataclass(frozen=True)

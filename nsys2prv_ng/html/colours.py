@@ -5,6 +5,7 @@ from __future__ import annotations
 from nsys2prv_ng.html.charts.maps import format_colour
 from nsys2prv_ng.html.charts.png import Colour
 from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.paraver.event_types import PATH_KINDS
 
 HUES = {
     "busy": palette.COMPUTE,
@@ -58,3 +59,18 @@ PARTS_OF_TIME = {
     "outside_ns": palette.YELLOW,
 }
 """Hues of the parts of the time of GPUs, by the field of Losses."""
+_HUES_OF_CELLS = {
+    **PARTS_OF_TIME,
+    "hidden_wait_ns": palette.shade(palette.WAITING, 3),
+    "own_code": palette.ACTIVITIES["own_code"],
+    "cuda": palette.ACTIVITIES["cuda"],
+    "mpi": palette.ACTIVITIES["mpi_waiting"],
+    "": palette.GREY,
+    **{label: palette.PATH_KINDS[kind] for kind, label in PATH_KINDS.items() if kind in palette.PATH_KINDS},
+}
+"""Hues of the bars in tables, by their key: the fields of Losses, and the classes of the critical path."""
+
+
+def get_css_of_cell(hue: str) -> str:
+    """Return the hue of a bar in a table as CSS."""
+    return get_css(_HUES_OF_CELLS[hue])

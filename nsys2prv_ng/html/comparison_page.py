@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.comparison.comparability import WARNING, Finding
 from nsys2prv_ng.comparison.content import describe_sides
-from nsys2prv_ng.comparison.model import Comparison, Side
+from nsys2prv_ng.comparison.model import Comparison
 from nsys2prv_ng.comparison.scaling_text import describe_scaling
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.side_traces import describe_traces
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section

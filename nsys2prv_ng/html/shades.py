@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from nsys2prv_ng.html.blocks import Cell, ShadedCell
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.summary.layout import format_percent
 
 _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
 """Least efficiency of each shade, and how bad it is; below the last one it is 1."""
 
 
-def shade(efficiency: float | None) -> Cell:
-    """Return the cell of an efficiency (0 to 1, or more for those against another run); empty for None."""
-    if efficiency is None:
-        return ""
-    badness = next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
-    return ShadedCell(format_percent(efficiency, 1), badness)
+def find_badness(efficiency: float) -> float:
+    """Return how bad an efficiency is (0: good, 1: bad); it is 0 to 1, or more if it is against another run."""
+    return next((bad for least, bad in _LIMITS if efficiency >= least), 1.0)
 
 
 def make_legend() -> list[Swatch]:

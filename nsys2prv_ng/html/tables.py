@@ -1,11 +1,17 @@
-"""Builds tables with bars: parts of a whole beside each other, each with its colour."""
+"""Shows tables of typed cells on a page: bars, histograms and shades are drawn, all else is text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from nsys2prv_ng.html.blocks import BarCell, Segment
-from nsys2prv_ng.text.formatting import count_noun, format_time
+import numpy as np
+
+from nsys2prv_ng.html.charts.maps import Swatch
+from nsys2prv_ng.html.charts.plots import draw_histogram
+from nsys2prv_ng.html.colours import get_css_of_cell
+from nsys2prv_ng.html.shades import find_badness, make_legend
+from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
 
 MOST_ROWS, MOST_RANKS = 12, 24
 """Rows of a table, and of one with a row for each rank or GPU; of more, the first are shown."""
@@ -15,21 +21,119 @@ _LEAST = 1e-4
 """Part of a bar from which a segment is drawn."""
 
 
-def make_bar(parts: Iterable[tuple[str, str, float]], whole: float) -> BarCell:
-    """Return parts (what, colour as CSS, ns) one after the other, as long as they are to be seen.
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar, in percent of the width of its cell."""
 
-    `whole`: what fills the cell (ns).
-    """
+    left: float
+    width: float
+    css: str
+    text: str = ""
+    """What it is, for pointers and screen readers."""
+
+
+@dataclass(frozen=True)
+class DrawnBar:
+    """A cell with a bar."""
+
+    segments: list[Segment]
+
+
+@dataclass(frozen=True)
+class DrawnHistogram:
+    """A cell with a histogram: an SVG path (charts/plots.draw_histogram), and its meaning in words."""
+
+    path: str
+    css: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ShadedCell:
+    """A number on a ground that is the stronger the worse it is (0: good, 1: bad)."""
+
+    text: str
+    badness: float
+
+
+DrawnCell = str | DrawnBar | DrawnHistogram | Term | ShadedCell
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid as the templates show it: `show_grid` alone makes it."""
+
+    caption: str
+    titles: list[str]
+    names: int
+    rows: list[list[DrawnCell]]
+    sums: int
+    """Rows at the end that are sums."""
+    below: str
+    legend: list[Swatch]
+
+    kind = "table"
+
+
+def show_grid(grid: Grid, most: int = MOST_ROWS) -> Table:
+    """Return a table with room for `most` rows and all columns."""
+    shown = grid.list_shown(most)
+    rows = [*shown, *grid.footer]
+    numbers = grid.list_columns(rows, wide=True)
+    columns = [grid.columns[number] for number in numbers]
+    hidden = len(grid.rows) - len(shown)
+    below = [*grid.below, *([f"And {hidden:,} more {grid.more}".rstrip()] if hidden else [])]
+    legend = [Swatch(get_css_of_cell(hue), text) for hue, text in grid.legend]
+    is_shaded = any(isinstance(cell, Score) for row in rows for cell in row)
+    return Table(
+        caption=grid.caption,
+        titles=[f"{column.title}, {grid.over} {column.over}" if column.over else column.title for column in columns],
+        names=sum(number < grid.names for number in numbers),
+        rows=[[_show_cell(row[number]) for number in numbers] for row in rows],
+        sums=len(grid.footer),
+        below=". ".join([*below, ""]).strip(),
+        legend=make_legend() if is_shaded else legend,
+    )
+
+
+def _show_cell(cell: Cell) -> DrawnCell:
+    if isinstance(cell, Bar):
+        return _draw_bar(cell)
+    if isinstance(cell, Interval):
+        return _draw_interval(cell)
+    if isinstance(cell, Histogram):
+        return _draw_histogram(cell)
+    if isinstance(cell, Score) and cell.value is not None:
+        return ShadedCell(str(cell), find_badness(cell.value))
+    return cell if isinstance(cell, Term) else str(cell)
+
+
+def _draw_bar(bar: Bar) -> DrawnBar:
+    """Return the parts one after the other, as far as they can be seen."""
     segments, left = [], 0.0
-    for text, css, amount in parts:
-        share = amount / whole if whole else 0.0
+    for part in bar.parts:
+        share = part.amount / bar.whole if bar.whole else 0.0
         if share >= _LEAST:
-            segments.append(Segment(100 * left, 100 * share, css, f"{text}: {format_time(amount)}"))
+            text = f"{part.text}: {format_time(part.amount)}"
+            segments.append(Segment(100 * left, 100 * share, get_css_of_cell(part.hue), text))
         left += share
-    return BarCell(segments)
+    return DrawnBar(segments)
 
 
-def count_rest(shown: Sequence[object], whole: Sequence[object], noun: str = "row") -> str:
-    """Return a sentence on rows that a table does not show; an empty text if it shows all."""
-    rest = len(whole) - len(shown)
-    return f"And {count_noun(rest, f'more {noun}')}." if rest else ""
+def _draw_interval(cell: Interval) -> DrawnBar:
+    """Return a bar between two values; it is striped if it goes back."""
+    ends = sorted((cell.begin, cell.end))
+    left, right = (100 * (max(value, cell.low) - cell.low) / (cell.high - cell.low) for value in ends)
+    css = get_css_of_cell(cell.hue)
+    return DrawnBar([Segment(left, right - left, stripe(css) if cell.end < cell.begin else css, cell.text)])
+
+
+def stripe(css: str) -> str:
+    """Return the ground of a bar that goes back: who sees no colour tells it from others by that."""
+    return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
+
+
+def _draw_histogram(cell: Histogram) -> DrawnHistogram:
+    fullest = int(np.argmax(cell.counts))
+    text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
+    return DrawnHistogram(draw_histogram(cell.counts), get_css_of_cell("compute_ns"), text)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from nsys2prv_ng.objects.places import Device, NodePart, Stream, Thread
 from nsys2prv_ng.objects.rows import Row, RowKind, is_folded
-from nsys2prv_ng.paraver.event_type import to_one_line
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.text.formatting import make_unique
+from nsys2prv_ng.text.names import to_one_line
 
 _FIXED = (RowKind.STREAM, RowKind.DEVICE)
 """Kinds of rows whose labels BasicAnalysis reads."""

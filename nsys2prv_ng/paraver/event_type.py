@@ -1,23 +1,9 @@
-"""Event types of Paraver, and labels on one line."""
+"""Event types of Paraver."""
 
 from __future__ import annotations
 
-import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-LABEL_LENGTH = 500
-"""Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
-
-
-def to_one_line(label: str) -> str:
-    """Return a label without line breaks, tabs and control characters: 1 to LABEL_LENGTH characters."""
-    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
-    if len(text) > LABEL_LENGTH:
-        # Long names with the same start stay different: the checksum at the end depends on all of the name.
-        text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
-    return text or "(unnamed)"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_type import EventType, to_one_line
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.text.names import to_one_line
 
 # ---- GPU metrics: 9400 + nsys's id of the metric ---------------------------------------------------------------------
 GPU_METRIC_FIRST = 9400

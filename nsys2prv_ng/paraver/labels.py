@@ -15,8 +15,9 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.event_type import EventType, to_one_line
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import FAMILIES
+from nsys2prv_ng.text.names import to_one_line
 
 MAX_TYPE = 2**31 - 1
 """Paraver reads the .pcf with stoi: larger types and values cannot have a label."""

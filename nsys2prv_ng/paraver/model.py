@@ -10,7 +10,7 @@ import numpy as np
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.encode import RowNumbers
-from nsys2prv_ng.paraver.event_type import to_one_line
+from nsys2prv_ng.text.names import to_one_line
 
 MAX_ROWS = 65534
 """Each row has a CPU of its own, and Paraver crashes at 65,535 CPUs."""

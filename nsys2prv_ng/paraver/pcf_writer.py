@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from nsys2prv_ng.paraver.event_type import EventType, to_one_line
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
 from nsys2prv_ng.paraver.labels import Numbering
+from nsys2prv_ng.text.names import to_one_line
 
 ALWAYS_DECLARED = (NCCL_KERNEL,)
 """Event types that a .pcf declares even if the trace has no event of them; they then have no VALUES."""

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from statistics import median
+from collections.abc import Iterable
 
-from nsys2prv_ng.summary.layout import (
-    MOST_ROWS,
-    WIDTH,
-    choose_width,
-    clean_name,
-    count_more,
-    drop_empty_end,
-    format_percent,
-    make_table,
-    wrap,
-)
-from nsys2prv_ng.summary.numbers.job import GpuNumbers, JobSummary
-from nsys2prv_ng.summary.tables.causes import list_causes
-from nsys2prv_ng.summary.tables.largest import name_largest
-from nsys2prv_ng.summary.tables.tables import (
-    NamedTable,
-    tabulate_memory_operations,
-    tabulate_mpi,
-    tabulate_nccl,
-    tabulate_ranges,
-)
-from nsys2prv_ng.summary.tables.waits import describe_waits
-from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency
-from nsys2prv_ng.summary.verdicts.path import describe_path
+from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.tables.bandwidth import tabulate_bandwidth
+from nsys2prv_ng.summary.tables.calls import tabulate_memory_operations, tabulate_mpi, tabulate_nccl, tabulate_ranges
+from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
+from nsys2prv_ng.summary.tables.gpus import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.tables.kernels import tabulate_kernels
+from nsys2prv_ng.summary.tables.path import tabulate_path
+from nsys2prv_ng.summary.tables.waits import tabulate_mpi_waits, tabulate_nccl_waits, tabulate_reasons
+from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
+from nsys2prv_ng.summary.verdicts.path import describe_tasks
 from nsys2prv_ng.summary.verdicts.verdicts import format_verdicts, list_verdicts
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number_ranges, format_time
-
-_MOST_GPUS = 16
+from nsys2prv_ng.summary.verdicts.waits import describe_limits
+from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.layout import WIDTH, choose_width, format_grid, wrap
 
 
 def format_summary(summary: JobSummary) -> str:
@@ -45,17 +30,17 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
     sections = [
         wrap(_title(summary), width),
         *format_verdicts(list_verdicts(summary), width),
-        _gpus(summary.gpus, width),
-        _gaps(summary.gpus, width),
-        _causes(summary.gpus, width),
-        *describe_waits(summary, width),
-        *describe_path(summary.critical_path, summary.tasks, width),
-        *describe_efficiency(summary.efficiency, summary.steps, width),
-        _lay_out(tabulate_ranges(summary), width),
-        _kernels(summary, width),
-        _lay_out(tabulate_memory_operations(summary), width, most=None),
-        _lay_out(tabulate_nccl(summary), width, most=None),
-        _lay_out(tabulate_mpi(summary), width),
+        format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
+        format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
+        format_grid(tabulate_causes(summary.gpus), width),
+        *_format_waits(summary, width),
+        *_format_path(summary, width),
+        *_format_efficiency(summary, width),
+        format_grid(tabulate_ranges(summary), width),
+        format_grid(tabulate_kernels(summary), width),
+        format_grid(tabulate_memory_operations(summary), width, None),
+        format_grid(tabulate_nccl(summary), width, None),
+        format_grid(tabulate_mpi(summary), width),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
@@ -89,158 +74,34 @@ def _absent(summary: JobSummary, width: int) -> list[str]:
     return wrap(f"Not in {where}: {', '.join(summary.absent)}", width)
 
 
-def _gpu_name(gpu: GpuNumbers) -> str:
-    return f"{gpu.node} GPU {gpu.gpu}"
-
-
-def _gpu_users(gpu: GpuNumbers) -> str:
-    """Return the ranks, or else the tasks, that use a GPU, and its model."""
-    ranks = (
-        f"rank{'s' if len(gpu.ranks) > 1 else ''} {format_number_ranges(gpu.ranks)}"
-        if gpu.ranks
-        else ", ".join(gpu.tasks)
-    )
-    return ", ".join(filter(None, (ranks, gpu.name)))
-
-
-def _gpus(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
-    """Return two lines for each GPU: times, and percent of the span."""
-    gpus = [gpu for gpu in gpus if gpu.span_ns]
-    if not gpus:
+def _format_waits(summary: JobSummary, width: int) -> Iterable[list[str]]:
+    """Return the sections on waits, each as its lines."""
+    waits = summary.waits
+    if waits is None:
         return []
-    listed = _select_outliers(gpus)
-    kinds = dict(_GPU_KINDS)
-    about = "overlap: compute and communication at once"
-    if any(gpu.whole_graph_ns for gpu in gpus):
-        about += "; graphs: traced as a whole, compute or communication"
-    else:
-        del kinds["whole_graph"]
-    rows: list[list[str]] = []
-    for gpu in listed:
-        rows += _gpu_rows(_gpu_name(gpu), _gpu_users(gpu), [gpu], kinds)
-    if len(gpus) > 1:
-        rows += _gpu_rows("sum of the GPUs", "", gpus, kinds)
-    if len(gpus) > len(listed):
-        rows += _spread_rows(gpus, kinds)
-    titles = ["GPU", "span", *kinds.values()]
-    caption = f"From the first to the last operation of each GPU ({about}):"
-    return [
-        *wrap(caption, width),
-        *make_table(titles, rows, width, gap=" "),
-        *count_more(len(gpus) - len(listed), " whose idle time is nearer to the median"),
+    grids = [
+        tabulate_nccl_waits(waits),
+        tabulate_mpi_waits(waits),
+        tabulate_reasons(waits),
+        tabulate_bandwidth(waits.bandwidth),
     ]
+    return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]
 
 
-_GPU_KINDS = {
-    "busy": "busy",
-    "compute": "compute",
-    "communication": "comm.",
-    "overlap": "overlap",
-    "whole_graph": "graphs",
-    "memory": "memory",
-    "idle": "idle",
-}
-"""Columns of the table of GPUs: their fields in GpuNumbers, and titles."""
-
-
-def _gpu_rows(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[str]]:
-    span = sum(gpu.span_ns for gpu in gpus)
-    times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
-    return [
-        [name, format_time(span), *map(format_time, times)],
-        [f"  {users}", "", *(format_percent(time, span) for time in times)],
-    ]
-
-
-def _spread_rows(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[str]]:
-    """Return the lowest, median and highest share of each kind of time over all GPUs."""
-    shares = [[getattr(gpu, f"{kind}_ns") / gpu.span_ns for gpu in gpus] for kind in kinds]
-    spans = [gpu.span_ns for gpu in gpus]
-    return [
-        [f"  {name} of {len(gpus):,}", format_time(pick(spans)), *(format_percent(pick(own), 1) for own in shares)]
-        for name, pick in (("lowest", min), ("median", median), ("highest", max))
-    ]
-
-
-def _select_outliers(gpus: Sequence[GpuNumbers]) -> list[GpuNumbers]:
-    """Return the GPUs whose share of idle time is furthest from the median, at most _MOST_GPUS, in their own order."""
-    if len(gpus) <= _MOST_GPUS:
-        return list(gpus)
-    share = [gpu.idle_ns / max(1, gpu.span_ns) for gpu in gpus]
-    middle = median(share)
-    furthest = sorted(range(len(gpus)), key=lambda i: (-abs(share[i] - middle), i))[:_MOST_GPUS]
-    return [gpus[i] for i in sorted(furthest)]
-
-
-def _gaps(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
-    has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
-    if not has_memory and not any(gpu.gaps for gpu in gpus):
+def _format_path(summary: JobSummary, width: int) -> Iterable[list[str]]:
+    """Return the sections on the critical path, each as its lines."""
+    path = summary.critical_path
+    if path is None or not path.window_ns:
         return []
-    listed = _select_outliers(gpus)
-    rows = []
-    for gpu in listed:
-        gaps = (
-            [format_time(gpu.idle_ns), format_time(gpu.idle_ns / gpu.gaps), format_time(gpu.longest_gap_ns)]
-            if gpu.gaps
-            else ["-"] * 3
-        )
-        at = "-" if gpu.longest_gap_at_ns is None else f"{gpu.longest_gap_at_ns / 1e9:.3f} s"
-        memory = [format_bytes(gpu.peak_memory_bytes)] if has_memory else []
-        rows.append([_gpu_name(gpu), *memory, f"{gpu.gaps:,}", *gaps, at])
-    titles = ["GPU", *(["peak memory"] if has_memory else []), "gaps", "total", "mean", "longest", "begins at"]
-    return [*make_table(titles, rows, width), *count_more(len(gpus) - len(listed), " GPUs")]
+    return [format_grid(tabulate_path(path, has_several=summary.tasks > 1), width), wrap(describe_tasks(path), width)]
 
 
-def _causes(gpus: Sequence[GpuNumbers], width: int) -> list[str]:
-    """Return what the host did while GPUs were idle, summed over all GPUs."""
-    causes = list_causes(gpus)
-    if not causes:
+def _format_efficiency(summary: JobSummary, width: int) -> Iterable[list[str]]:
+    """Return the sections on efficiencies, each as its lines: a table, and the steps."""
+    efficiency, steps = summary.efficiency, summary.steps
+    if efficiency is None or not efficiency.window_ns:
         return []
-    whole = sum(cause.ns for cause in causes)
-    rows = [
-        [
-            cause.range,
-            cause.call,
-            format_time(cause.ns),
-            format_percent(cause.ns, whole),
-            f"{cause.gaps:,}",
-            clean_name(cause.mostly_on),
-        ]
-        for cause in causes[:MOST_ROWS]
-    ]
-    titles = ["NVTX range", "call", "time", "share", "gaps", "mostly on"]
-    caption = "What the CPU was doing in these gaps, on the thread that launches the next operation:"
-    lines = make_table(*drop_empty_end(titles, rows), width, texts=2)
-    return [*wrap(caption, width), *lines, *count_more(len(causes) - len(rows), "")]
-
-
-def _kernels(summary: JobSummary, width: int) -> list[str]:
-    if not summary.kernels:
-        return []
-    whole = sum(kernel.total_ns for kernel in summary.kernels)
-    tasks = len({task for gpu in summary.gpus if gpu.span_ns for task in gpu.tasks})
-    rows = [
-        [
-            kernel.name,
-            kernel.kernel_class,
-            f"{kernel.count:,}",
-            format_time(kernel.total_ns),
-            format_time(kernel.total_ns / kernel.count),
-            format_percent(kernel.total_ns, whole),
-            clean_name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)),
-        ]
-        for kernel in summary.kernels[:MOST_ROWS]
-    ]
-    titles = ["kernel", "class", "count", "time", "mean", "share", "mostly on"]
-    lines = make_table(*drop_empty_end(titles, rows), width, texts=2)
-    return [*lines, *count_more(len(summary.kernels) - len(rows), " kernels")]
-
-
-def _lay_out(table: NamedTable, width: int, most: int | None = MOST_ROWS) -> list[str]:
-    """Return a table with its caption; the rows beyond `most` are counted."""
-    if not table.rows:
-        return []
-    rows = table.rows[:most]
-    caption = wrap(f"{table.caption}:", width) if table.caption else []
-    lines = make_table(table.titles, rows, width, texts=table.texts)
-    return [*caption, *lines, *count_more(len(table.rows) - len(rows), f" {table.noun}")]
+    table = format_grid(tabulate_efficiency(efficiency, steps), width)
+    if table:
+        table += wrap(describe_parts(efficiency, steps), width)
+    return [table, [] if steps is None else wrap(describe_steps(steps), width)]

@@ -60,6 +60,11 @@ def format_bytes(size: float | None) -> str:
     return f"{size:.0f} B"
 
 
+def format_percent(part: float, whole: float) -> str:
+    """Return a share; a dash without a whole."""
+    return f"{100 * part / whole:.1f}%" if whole else "-"
+
+
 def _digits(value: float) -> str:
     return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 

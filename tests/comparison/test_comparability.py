@@ -19,7 +19,7 @@ from nsys2prv_ng.comparison.comparability import (
     check_comparability,
     format_comparability,
 )
-from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.sources import SOURCES
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.job import JobSummary

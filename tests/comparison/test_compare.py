@@ -10,7 +10,8 @@ import pytest
 
 from nsys2prv_ng.comparison.comparability import Comparability
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Comparison, Pair, Side
+from nsys2prv_ng.comparison.model import Comparison, Pair
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.text import format_pairs
 from nsys2prv_ng.summary.numbers.job import (
     JobSummary,

@@ -14,7 +14,8 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.model import Pair, Side
+from nsys2prv_ng.comparison.model import Pair
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.statistics import LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.comparison.text import format_pairs
 from nsys2prv_ng.summary.numbers.job import JobSummary

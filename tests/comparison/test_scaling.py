@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.scaling_model import Scaling, ScalingRun
 from nsys2prv_ng.comparison.scaling_text import format_scaling, list_scaling_rows

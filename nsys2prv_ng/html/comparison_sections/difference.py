@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nsys2prv_ng.comparison.budget import COMPUTE, IN_CUDA, IN_MPI, OUTSIDE_CALLS
 from nsys2prv_ng.comparison.content import (
@@ -17,21 +18,22 @@ from nsys2prv_ng.comparison.model import BudgetRow, Pair, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.numbers import format_difference, format_signed
 from nsys2prv_ng.comparison.side_traces import list_presets
-from nsys2prv_ng.html.blocks import BarCell, Block, Cell, Folded, Paragraph, Section, Segment, Table
+from nsys2prv_ng.html.blocks import Block, Folded, Paragraph, Section
 from nsys2prv_ng.html.charts.maps import Swatch
-from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
+from nsys2prv_ng.html.colours import get_css_of_cell
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
-from nsys2prv_ng.paraver.palette import ACTIVITIES, GREY
+from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.tables.efficiency import PARTS
 from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval
 from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 _HUES = {
-    COMPUTE: PARTS_OF_TIME["compute_ns"],
-    **{label: PARTS_OF_TIME[key] for key, (label, _) in PARTS.items()},
-    OUTSIDE_CALLS: ACTIVITIES["own_code"],
-    IN_CUDA: ACTIVITIES["cuda"],
-    IN_MPI: ACTIVITIES["mpi_waiting"],
+    COMPUTE: "compute_ns",
+    **{label: key for key, (label, _) in PARTS.items()},
+    OUTSIDE_CALLS: "own_code",
+    IN_CUDA: "cuda",
+    IN_MPI: "mpi",
 }
 """Hue of a part of the step, by the first words of its row; sums and rests are grey."""
 _LABEL = 30
@@ -86,25 +88,28 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     Each bar begins where the one above it ends.
     """
     labels = cut_names([clean(pair.a.label), clean(pair.b.label)], _LABEL)
-    grid, grey = lay_out_parts(pair, labels, shows_all=shows_all), get_css(GREY)
+    grid = lay_out_parts(pair, labels, shows_all=shows_all)
     *parts, total = list_parts(pair, shows_all=shows_all)
     ends = [pair.verdict.a_ns]
     for part in parts:
         ends.append(ends[-1] + part.difference_ns)
     low, high = _choose_limits([0, *ends] if _need_zero(ends) else ends)
     *cells, (name, a_ns, *numbers) = grid.rows
-    bar = _draw(0, pair.verdict.a_ns, low, high, grey, f"A: {format_time(pair.verdict.a_ns)}")
-    rows: list[list[Cell]] = [[f"{name} of A", bar, a_ns, *([""] * len(numbers)), ""]]
-    for part, begin, end, own in zip(parts, ends[:-1], ends[1:], cells, strict=True):
-        css = get_css(_HUES.get(part.name.split(":")[0], GREY))
+    bar = Interval(0, pair.verdict.a_ns, low, high, "", f"A: {format_time(pair.verdict.a_ns)}")
+    first: list[Cell] = [f"{name} of A", bar, a_ns, *([""] * len(numbers)), ""]
+    rows: list[list[Cell]] = [first]
+    for part, begin, end, row in zip(parts, ends[:-1], ends[1:], cells, strict=True):
         text = f"{part.name} {format_difference(part.difference_ns)}"
-        bar = _draw(begin, end, low, high, _stripe(css) if end < begin else css, text)
-        rows.append([own[0], bar, *own[1:], _mark(part)])
-    bar = _draw(0, pair.verdict.b_ns, low, high, grey, f"B: {format_time(pair.verdict.b_ns)}")
-    rows.append([f"{name} of B", bar, a_ns, *numbers, _mark(total)])
-    titles = [grid.titles[0], f"from {format_signed(low)} to {format_signed(high)}", *grid.titles[1:], "beyond noise"]
-    legend = [Swatch(grey, "B takes longer (+)"), Swatch(_stripe(grey), "B takes less (-)")]
-    return Table(drop_quotes(grid.caption), titles, rows, strong_last=True, legend=legend)
+        bar = Interval(begin, end, low, high, _HUES.get(part.name.split(":")[0], ""), text)
+        rows.append([row[0], bar, *row[1:], _mark(part)])
+    bar = Interval(0, pair.verdict.b_ns, low, high, "", f"B: {format_time(pair.verdict.b_ns)}")
+    last: list[Cell] = [f"{name} of B", bar, a_ns, *numbers, _mark(total)]
+    axis = f"from {format_signed(low)} to {format_signed(high)}"
+    columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
+    waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
+    grey = get_css_of_cell("")
+    legend = [Swatch(grey, "B takes longer (+)"), Swatch(stripe(grey), "B takes less (-)")]
+    return replace(show_grid(waterfall, len(rows)), legend=legend)
 
 
 def _need_zero(ends: Sequence[int]) -> bool:
@@ -117,17 +122,6 @@ def _choose_limits(ends: Sequence[int]) -> tuple[int, int]:
     low, high = min(ends), max(ends)
     low -= (high - low) // 10 if low > 0 else 0
     return low, max(high, low + 1)
-
-
-def _draw(begin: int, end: int, low: int, high: int, css: str, text: str) -> BarCell:
-    """Return a bar between two times (ns) in a cell from `low` to `high`."""
-    left, right = (100 * (max(ns, low) - low) / (high - low) for ns in (min(begin, end), max(begin, end)))
-    return BarCell([Segment(left, right - left, css, text)])
-
-
-def _stripe(css: str) -> str:
-    """Return the ground of a bar that goes back: who sees no colour tells it from others by that."""
-    return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
 
 
 def _mark(part: BudgetRow) -> str:
@@ -170,8 +164,5 @@ def _show_table(table: Quantities, pair: Pair, most: int) -> list[Block]:
 
 def _lay_out(table: Quantities, rows: Sequence[TableRow], pair: Pair, most_names: int, count: int) -> Table:
     grid = lay_out_table(table, rows, pair, quote, most_names)
-    below = list(grid.below)
-    if count > len(rows):
-        below.append(f"And {count - len(rows):,} more; the JSON has all")
-    cells: list[list[Cell]] = [[*map(clean, row[: grid.texts]), *row[grid.texts :]] for row in grid.rows]
-    return Table(grid.caption, grid.titles, cells, grid.texts, below=". ".join([*below, ""]).strip())
+    more = [f"And {count - len(rows):,} more; the JSON has all"] if count > len(rows) else []
+    return show_grid(replace(grid, below=[*grid.below, *more]), len(rows))

@@ -7,20 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from nsys2prv_ng.comparison.model import Comparison, Side, SideNumbers
-from nsys2prv_ng.html.blocks import Block, Cell, Chart, Paragraph, Section, Table, TermCell
+from nsys2prv_ng.comparison.model import Comparison, SideNumbers
+from nsys2prv_ng.comparison.side import Side
+from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import Swatch
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, draw_points, make_time_axis
 from nsys2prv_ng.html.colours import LINES, get_css
 from nsys2prv_ng.html.comparison_sections.traces import describe_windows
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
-from nsys2prv_ng.html.shades import make_legend, shade
 from nsys2prv_ng.html.summary_sections.over_time import ALIKE, draw_step
+from nsys2prv_ng.html.tables import Table, show_grid
 from nsys2prv_ng.summary.numbers.efficiency import WindowEfficiency
 from nsys2prv_ng.summary.numbers.pictures import Pictures, RangesOfTask
 from nsys2prv_ng.summary.tables.efficiency import DEVICE_TERMS, HOST_TERMS
 from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.tables import cut_names
 
 SIDES, STEPS = "sides", "steps"
@@ -62,14 +64,17 @@ def _tabulate_facts(sides: Sequence[Side], numbers: Sequence[SideNumbers]) -> Ta
     facts = [_list_facts(*pair) for pair in zip(sides, numbers, strict=True)]
     rows: list[list[Cell]] = [[name, *(own[name] for own in facts)] for name in facts[0]]
     rates, in_steps = _list_efficiencies(sides)
-    shown = [row for row in [*rows, *rates] if any(row[1:])]
-    titles = ["", *(clean(side.label) for side in numbers)]
+    has_rates = [row for row in rates if any(map(str, row[1:]))]
+    rows += has_rates
     kind = ", with NCCL as communication" if any(own.gpus for own in numbers) else ""
-    below = f"Efficiencies are those in {'the steps' if in_steps else 'all of the time'}{kind}."
-    has_rates = any(any(row[1:]) for row in rates)
-    return Table(
-        "", titles, shown, len(titles), below=below if has_rates else "", legend=make_legend() if has_rates else []
+    below = f"Efficiencies are those in {'the steps' if in_steps else 'all of the time'}{kind}"
+    grid = Grid(
+        columns=make_columns("", *(clean(side.label) for side in numbers)),
+        rows=[row for row in rows if any(map(str, row[1:]))],
+        names=1 + len(numbers),
+        below=[below] if has_rates else [],
     )
+    return show_grid(grid, len(rows))
 
 
 def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
@@ -105,15 +110,15 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
     trees = [None if window is None else window.nccl_as_communication for window in windows]
     devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
     rows: list[list[Cell]] = [
-        [TermCell(key.replace("_", " ") if depth else "GPUs, parallel", about, depth), *_shade_all(devices, key)]
+        [Term(key.replace("_", " ") if depth else "GPUs, parallel", about, depth), *_list_scores(devices, key)]
         for key, (depth, about) in DEVICE_TERMS.items()
     ]
     _, _, about = HOST_TERMS["parallel"]
-    return [*rows, [TermCell("main threads, parallel", about), *_shade_all(hosts, "parallel")]], in_steps
+    return [*rows, [Term("main threads, parallel", about), *_list_scores(hosts, "parallel")]], in_steps
 
 
-def _shade_all(trees: Sequence[object], key: str) -> list[Cell]:
-    return [shade(None if tree is None else getattr(tree, key)) for tree in trees]
+def _list_scores(trees: Sequence[object], key: str) -> list[Cell]:
+    return [Score(None if tree is None else getattr(tree, key)) for tree in trees]
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -173,11 +178,12 @@ def _choose_css(place: int) -> str:
 
 def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
     rows: list[list[Cell]] = [
-        [clean(side.label), *(format_time(value) for value in np.percentile(side.step_ns, (0, 25, 50, 75, 100)))]
+        [Name(side.label), *(Ns(value) for value in np.percentile(side.step_ns, (0, 25, 50, 75, 100)))]
         for side in numbers
         if side.step_ns
     ]
-    return Table("", ["", "shortest", "a quarter below", "half below", "three quarters below", "longest"], rows)
+    columns = make_columns("", "shortest", "a quarter below", "half below", "three quarters below", "longest")
+    return show_grid(Grid(columns=columns, rows=rows), len(rows))
 
 
 # ---- typical steps ---------------------------------------------------------------------------------------------------

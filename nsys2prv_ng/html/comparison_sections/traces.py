@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.comparison.model import Side, SideTraces
+from nsys2prv_ng.comparison.model import SideTraces
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.side_traces import choose_common_steps
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.text.formatting import format_window

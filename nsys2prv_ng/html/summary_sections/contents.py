@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from nsys2prv_ng.html.blocks import Block, Cell, HistogramCell, Paragraph, Section, Table
-from nsys2prv_ng.html.charts.plots import draw_histogram
-from nsys2prv_ng.html.colours import PARTS_OF_TIME, get_css
+from nsys2prv_ng.html.blocks import Block, Paragraph, Section
 from nsys2prv_ng.html.names import drop_quotes
-from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, WHOLE, count_rest
+from nsys2prv_ng.html.tables import MOST_RANKS, WHOLE, Table, show_grid
 from nsys2prv_ng.summary.compute.kernel_durations import MOST_NAMES
-from nsys2prv_ng.summary.layout import format_percent
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.pictures import KernelDurations, Pictures
-from nsys2prv_ng.summary.tables.tables import (
-    NamedTable,
-    tabulate_memory_operations,
-    tabulate_mpi,
-    tabulate_nccl,
-    tabulate_ranges,
-)
+from nsys2prv_ng.summary.numbers.pictures import Pictures
+from nsys2prv_ng.summary.tables.calls import tabulate_memory_operations, tabulate_mpi, tabulate_nccl, tabulate_ranges
+from nsys2prv_ng.summary.tables.kernels import tabulate_kernels
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_time
+from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
 _MOST_WINDOWS = 3
 _MOST_LINES = 20
@@ -34,28 +25,10 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     """Return the kernels with most time and how long they take; None without any."""
     if not summary.kernels:
         return None
-    whole = sum(kernel.total_ns for kernel in summary.kernels)
-    drawn = {(own.name, own.kernel_class): own for own in pictures.kernels}
-    rows: list[list[Cell]] = []
-    for kernel in summary.kernels[:MOST_NAMES]:
-        times = [kernel.total_ns, kernel.total_ns / kernel.count, kernel.min_ns, kernel.max_ns]
-        durations = drawn.get((kernel.name, kernel.kernel_class))
-        cells: list[Cell] = [kernel.name, kernel.kernel_class, f"{kernel.count:,}", *map(format_time, times)]
-        cells += [format_percent(kernel.total_ns, whole), "" if durations is None else _draw(durations)]
-        rows.append(cells)
-    titles = ["kernel", "class", "count", "time", "mean", "shortest", "longest", "share", "durations"]
-    below = count_rest(rows, summary.kernels, "kernel")
-    table = Table("Kernels of all GPUs, most time first", titles, rows, texts=2, below=below)
+    table = show_grid(tabulate_kernels(summary, pictures.kernels), MOST_NAMES)
     lead = f"{WHOLE} The durations of each kernel reach from its shortest to its longest; its bars count kernels, and"
     lead += " each is as wide as the same ratio of durations."
     return Section("kernels", "Kernels", lead, [table], ["basics/kernels", "analysis/kernel_classes"])
-
-
-def _draw(durations: KernelDurations) -> Cell:
-    counts, edges = durations.counts, durations.edges_ns
-    fullest = int(np.argmax(counts))
-    text = f"most take {format_time(float(edges[fullest]))} to {format_time(float(edges[fullest + 1]))}"
-    return HistogramCell(draw_histogram(counts.tolist()), get_css(PARTS_OF_TIME["compute_ns"]), text)
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:
@@ -66,19 +39,12 @@ def make_operation_section(summary: JobSummary) -> Section | None:
         tabulate_nccl(summary),
         tabulate_mpi(summary),
     ]
-    blocks = [_lay_out(table) for table in tables if table.rows]
+    blocks = [show_grid(table) for table in tables if table.rows]
     if not blocks:
         return None
     presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
     return Section("operations", "Ranges, copies and calls", WHOLE, blocks, used)
-
-
-def _lay_out(table: NamedTable) -> Table:
-    shown = table.rows[:MOST_ROWS]
-    rest = len(table.rows) - len(shown)
-    below = f"And {rest:,} more {table.noun}." if rest else ""
-    return Table(table.caption, table.titles, [[*row] for row in shown], texts=table.texts, below=below)
 
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
@@ -113,7 +79,9 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
     if facts is not None:
         rows.append(["nsys", ", ".join(facts.nsys_versions) + f" (schema {', '.join(facts.schema_versions)})"])
         rows += _list_sources(facts.sources, summary.reports)
-    return Section("facts", "The job", "", [Table("", ["", ""], [[*row] for row in rows], texts=2)])
+    return Section(
+        "facts", "The job", "", [show_grid(Grid(columns=make_columns("", ""), rows=rows, names=2), len(rows))]
+    )
 
 
 def _list_sources(sources: Mapping[str, int], reports: int) -> list[list[str]]:
@@ -148,12 +116,10 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
 
 def _tabulate_clocks(pictures: Pictures) -> Table:
     rows: list[list[Cell]] = []
-    for clock in pictures.clocks[:MOST_RANKS]:
-        bound = "-" if clock.bound_ns is None else format_time(clock.bound_ns)
+    for clock in pictures.clocks:
         offset = f"{clock.offset_ns / 1000:,.1f} us"
-        rows.append(
-            [clock.node, clock.reference or "-", offset, f"{clock.drift_ppm:.2f}", bound, f"{clock.operations:,}"]
-        )
-    titles = ["node", "reference", "offset", "drift (ppm)", "error below", "operations compared"]
+        names = [Name(clock.node), Name(clock.reference or "-")]
+        rows.append([*names, offset, f"{clock.drift_ppm:.2f}", Ns(clock.bound_ns), Count(clock.operations)])
     caption = f"Clocks of the nodes (--align {pictures.alignment}); errors are below the limit 95 times out of 100"
-    return Table(caption, titles, rows, texts=2, below=count_rest(rows, pictures.clocks, "node"))
+    columns = make_columns("node", "reference", "offset", "drift (ppm)", "error below", "operations compared")
+    return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
-from nsys2prv_ng.html.blocks import Cell, Chart, Map, Section, Table
+from nsys2prv_ng.html.blocks import Chart, Map, Section
 from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
 from nsys2prv_ng.html.charts.maps import NOT_KNOWN, Bar, Lane, Swatch, make_heat_map, make_scale, make_strips
 from nsys2prv_ng.html.charts.plots import Axis, Plot, Shape, draw_area, draw_line, make_time_axis
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS, get_css
 from nsys2prv_ng.html.names import quote
-from nsys2prv_ng.html.tables import MOST_RANKS, count_rest
+from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.pictures import HeatMap, Pace, Pictures, RangesOfTask, TypicalStep
 from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window
+from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
 
 _MOST_LINES = len(LINES)
 """Tasks whose steps have a line each."""
@@ -143,13 +142,11 @@ def _tabulate_step(step: TypicalStep) -> Table:
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
     shown = [n for n in range(len(step.activities)) if counts[:, n].any()]
-    rows = [[step.rows[n], *(f"{100 * share[n, k]:.1f}%" for k in shown)] for n in range(len(step.rows))]
-    return Table(
-        "Share of the step, as drawn",
-        ["", *(step.activities[k].label for k in shown)],
-        [[*row] for row in rows[:MOST_RANKS]],
-        below=count_rest(rows[:MOST_RANKS], rows),
-    )
+    rows: list[list[Cell]] = [
+        [Name(step.rows[n]), *(Share(float(share[n, k]), 1) for k in shown)] for n in range(len(step.rows))
+    ]
+    columns = make_columns("", *(step.activities[k].label for k in shown))
+    return show_grid(Grid(caption="Share of the step, as drawn", columns=columns, rows=rows, more="rows"), MOST_RANKS)
 
 
 # ---- heat maps -------------------------------------------------------------------------------------------------------
@@ -175,22 +172,21 @@ def _make_map(heat: HeatMap, pictures: Pictures) -> Map:
 
 
 def _tabulate_map(heat: HeatMap) -> Table:
-    """Return mean and maximum of each row, those with the largest mean first where there are many."""
+    """Return mean and maximum of each row; of many, those with the largest means."""
     known = ~np.isnan(heat.values)
     count = known.sum(axis=1)
     total = np.where(known, heat.values, 0).sum(axis=1)
     mean = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
     highest = np.where(known, heat.values, -np.inf).max(axis=1, initial=-np.inf)
-    order = np.arange(len(heat.rows))
-    if order.size > MOST_RANKS:
-        order = np.argsort(-mean, kind="stable")[:MOST_RANKS]
     has_mean = heat.unit == "%"
     rows: list[list[Cell]] = []
-    for n in order.tolist():
+    for n, name in enumerate(heat.rows):
         values = [mean[n], highest[n]] if has_mean else [highest[n]]
-        rows.append([heat.rows[n], *(_format_value(value, heat.unit) if count[n] else "-" for value in values)])
-    titles = ["", "mean", "highest"] if has_mean else ["", "highest"]
-    return Table("Of the values drawn", titles, rows, below=count_rest(rows, heat.rows))
+        rows.append([Name(name), *(_format_value(value, heat.unit) if count[n] else "-" for value in values)])
+    columns = make_columns("", "mean", "highest") if has_mean else make_columns("", "highest")
+    weights = [(value,) for value in mean.tolist()]
+    grid = Grid(caption="Of the values drawn", columns=columns, rows=rows, more="rows", weights=weights)
+    return show_grid(grid, MOST_RANKS)
 
 
 def _format_value(value: float, unit: str) -> str:
@@ -246,11 +242,14 @@ def _label_steps(pace: Pace) -> list[Tick]:
 
 
 def _tabulate(pace: Pace) -> Table:
-    """Return median, least and most of each task, without the warm-up; the slowest first where there are many."""
-    order: Sequence[int] = range(len(pace.tasks))
-    if len(pace.tasks) > MOST_RANKS:
-        order = np.argsort(-pace.median_ns, kind="stable")[:MOST_RANKS].tolist()
-    columns = pace.median_ns, pace.least_ns, pace.most_ns
-    rows: list[list[Cell]] = [[pace.tasks[n], *(format_time(float(own[n])) for own in columns)] for n in order]
-    titles = ["", "median", "shortest", "longest"]
-    return Table("Steps without the warm-up", titles, rows, below=count_rest(rows, pace.tasks, "rank"))
+    """Return median, least and most of each task, without the warm-up; of many, those of the slowest."""
+    times = (pace.median_ns, pace.least_ns, pace.most_ns)
+    rows: list[list[Cell]] = [[Name(task), *(Ns(float(ns[n])) for ns in times)] for n, task in enumerate(pace.tasks)]
+    grid = Grid(
+        caption="Steps without the warm-up",
+        columns=make_columns("", "median", "shortest", "longest"),
+        rows=rows,
+        more="ranks",
+        weights=[(float(ns),) for ns in pace.median_ns],
+    )
+    return show_grid(grid, MOST_RANKS)

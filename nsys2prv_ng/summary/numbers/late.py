@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
 from nsys2prv_ng.summary.numbers.wait_reasons import ON_HOST
 from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, RankWaits, WaitNumbers
+from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 
 class LateRow(NamedTuple):

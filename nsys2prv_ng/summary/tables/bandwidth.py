@@ -1,4 +1,4 @@
-"""Rows on the bandwidth of NCCL by size."""
+"""The table of the bandwidth of NCCL by size."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nsys2prv_ng.summary.numbers.waits import Bandwidth
 from nsys2prv_ng.text.formatting import format_bytes
+from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, Rate, make_columns
 
 
 class BandwidthRow(NamedTuple):
@@ -28,6 +29,28 @@ class BandwidthRow(NamedTuple):
     @property
     def mean_ns(self) -> float:
         return self.ns / self.operations
+
+
+def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
+    """Return the bandwidth of collectives by function, number of ranks and size, those with most bytes first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(row.function),
+            Count(row.ranks),
+            row.size,
+            Count(row.operations),
+            Ns(row.mean_ns),
+            Rate(row.algorithm_bytes_per_s),
+            Rate(row.bus_bytes_per_s),
+        ]
+        for row in list_bandwidth(bandwidth)
+    ]
+    caption = (
+        f"Bandwidth of the {sum(part.count for part in bandwidth):,} collectives in which every rank's waiting is "
+        "known, from the begin of the last rank on"
+    )
+    columns = make_columns("NCCL", "ranks", "size", "count", "mean", "algorithm", "bus")
+    return Grid(caption=caption, columns=columns, rows=rows, more="sizes")
 
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:

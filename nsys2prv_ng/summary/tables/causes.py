@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.analysis.gpus import idle_causes
-from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE
 from nsys2prv_ng.summary.numbers.job import GpuNumbers
 from nsys2prv_ng.summary.tables.largest import name_largest
+from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 _LABELS = {
     idle_causes.QUEUED: "(already queued)",

@@ -1,13 +1,15 @@
-"""Rows on efficiencies: the trees with a definition of each number, and where the time of GPUs goes."""
+"""Tables of efficiencies: the trees with a definition of each number, and where the time of GPUs goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.layout import quote_name
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
-from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term, make_columns
+from nsys2prv_ng.text.names import quote_name
 
 _MOST = 0.5
 """Part of a loss from which one range is most of it."""
@@ -222,3 +224,46 @@ def _list_host_rows(windows: Sequence[WindowEfficiency], *, both: bool) -> list[
         for key, (depth, name, about) in HOST_TERMS.items()
         if (has_mpi or not key.startswith("mpi_")) and (has_offload or key != "offload")
     ]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> Grid:
+    """Return the efficiencies in the whole time and in the work."""
+    table = make_efficiency_table(efficiency, steps)
+    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in table.windows]
+    caption = f"Efficiencies in {' and '.join(times)}"
+    columns = [Column(window.title) for window in table.windows]
+    if table.has_conventions:
+        caption += ", with kernels of NCCL as communication (as in BasicAnalysis) or useful (as in TALP)"
+        columns = [replace(column, over=kind) for kind in ("communication", "useful") for column in columns]
+    rows: list[list[Cell]] = [
+        [Term(row.label, row.about, row.depth), *(Score(value) for value in row.values)] for row in table.rows
+    ]
+    return Grid(caption=caption, columns=[Column(""), *columns], rows=rows, over="NCCL is")
+
+
+def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:
+    """Return the time of all GPUs in each window as parts that add up to it."""
+    rows: list[list[Cell]] = []
+    labels: dict[str, str] = {}
+    devices = 0
+    for window in windows:
+        losses = window.numbers.losses
+        if losses is None:
+            continue
+        whole = losses.devices * window.numbers.window_ns
+        parts = list_parts(losses)
+        labels |= {part.key: part.label for part in parts}
+        devices = devices or losses.devices
+        shares = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts if part.ns >= whole / 200)
+        bar = Bar([BarPart(part.label, part.key, part.ns) for part in parts], whole)
+        rows.append([window.name.replace("`", ""), shares, bar])
+    return Grid(
+        caption=f"Where the time of {count_noun(devices, 'GPU')} goes",
+        columns=make_columns("", "parts from 0.5% on", Column("", wide=True)),
+        rows=rows,
+        names=2,
+        legend=[(key, labels[key]) for key in ("compute_ns", *PARTS) if key in labels],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nsys2prv_ng.summary.layout import format_percent
+from nsys2prv_ng.text.formatting import format_percent
 
 
 def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:

@@ -1,16 +1,65 @@
-"""Rows on what the critical path was in."""
+"""Tables of the critical path: what it was in, and on which task."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from nsys2prv_ng.paraver.event_types import PATH_CUDA_CALL, PATH_HOST, PATH_KINDS, PATH_MPI, PATH_SYSTEM_CALL
-from nsys2prv_ng.summary.layout import NO_CALL, NO_RANGE, name_task
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
+from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.names import NO_CALL, NO_RANGE, name_task
 
 _ON_HOST = [PATH_KINDS[kind] for kind in (PATH_HOST, PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_MPI)]
 _MOST_OF_ALL = 0.9
 """Part of a thing's time from which one task stands for all of it."""
+
+
+def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
+    """Return what the critical path was in, the longest first; `has_several`: with columns on the tasks of the job."""
+    path_rows = list_path_rows(path)
+    has_imbalance = has_several and any(row.imbalance_ns is not None for row in path_rows)
+    rows: list[list[Cell]] = []
+    for row in path_rows:
+        cells: list[Cell] = [Name(row.path_class), Name(row.operation), Name(row.range)]
+        cells += [Ns(row.ns), Share(row.ns, path.window_ns)]
+        cells += [Ns(row.imbalance_ns)] if has_imbalance else []
+        cells += [row.tasks] if has_several else []
+        rows.append(cells)
+    caption = "What the job had to wait for, one thing after the other; a share bounds what can be gained by it"
+    caption += " (imbalance: time on the path above the mean time on a GPU)" if has_imbalance else ""
+    titles = ["critical path", "operation or call", "NVTX range", "time", "share"]
+    titles += [*(["imbalance"] if has_imbalance else []), *(["tasks"] if has_several else [])]
+    return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=3)
+
+
+def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
+    """Return the path on each task by class, as bars of one scale, and of all together."""
+    sums: dict[str, Counter[str]] = {}
+    for part in path.parts:
+        for rank in part.ranks:
+            sums.setdefault(rank.task, Counter())[part.path_class] += rank.ns
+    scale = max((rank.ns for rank in path.ranks), default=0)
+    rows: list[list[Cell]] = []
+    for rank in path.ranks:
+        bar = _draw_classes(sums.get(rank.task, Counter()), scale)
+        rows.append([Name(name_task(rank.rank, rank.task)), Ns(rank.ns), Share(rank.ns, path.window_ns), bar])
+    whole: list[Cell] = ["all", Ns(path.window_ns), Share(1, 1), _draw_classes(path.classes, path.window_ns)]
+    return Grid(
+        caption="Time of the path on each rank, by class",
+        columns=make_columns("", "time", "share", Column("", wide=True)),
+        rows=rows,
+        footer=[whole],
+        more="ranks",
+        legend=[(kind, f"{kind}: {format_percent(ns, path.window_ns)}") for kind, ns in path.classes.items()],
+    )
+
+
+def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
+    parts = [BarPart(kind, kind, float(classes[kind])) for kind in PATH_KINDS.values() if classes.get(kind)]
+    return Bar(parts, scale)
 
 
 class PathRow(NamedTuple):

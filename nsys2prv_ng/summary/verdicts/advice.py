@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nsys2prv_ng.summary.layout import clean_name, format_percent, name_task, quote_name
 from nsys2prv_ng.summary.numbers.efficiency import HostEfficiency, Losses
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
@@ -24,7 +23,8 @@ from nsys2prv_ng.summary.tables.efficiency import (
     name_gpu_time,
 )
 from nsys2prv_ng.summary.verdicts.verdict import Verdict
-from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.formatting import count_noun, format_percent
+from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _LEAST_SHARE = 0.05
 """Part of the time of all GPUs, or main threads, from which a loss is worth a look."""

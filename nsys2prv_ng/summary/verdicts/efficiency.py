@@ -1,9 +1,8 @@
-"""The text on efficiencies: a verdict in words, a table of both conventions, where the time goes, and the steps."""
+"""Sentences on efficiencies: what GPUs do with their time, and how long steps take."""
 
 from __future__ import annotations
 
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.layout import format_percent, make_table, name_task, quote_name, wrap
 from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, Losses, StepNumbers, StepOfRank
 from nsys2prv_ng.summary.tables.efficiency import (
     NamedWindow,
@@ -13,12 +12,12 @@ from nsys2prv_ng.summary.tables.efficiency import (
     list_losses,
     list_parts,
     list_windows,
-    make_efficiency_table,
     name_gpu_time,
     name_steps,
 )
 from nsys2prv_ng.summary.verdicts.verdict import Verdict
-from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.names import name_task, quote_name
 
 _MOST_LOSSES = 3
 _LEAST_SHARE = 0.05
@@ -94,46 +93,19 @@ def _describe_range(losses: Losses) -> str:
     return f" (mostly in {quote_name(idle.range)})" if idle.range else " (mostly outside NVTX ranges)"
 
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
+# ---- below the tables -------------------------------------------------------------------------------------------------
 
 
-def describe_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:
-    """Return the sections on efficiencies, each as its lines: a table, and the steps."""
-    if efficiency is None or not efficiency.window_ns:
-        return []
-    return [_tabulate(efficiency, steps, width), [] if steps is None else wrap(describe_steps(steps), width)]
-
-
-def _tabulate(efficiency: EfficiencyNumbers, steps: StepNumbers | None, width: int) -> list[str]:
-    table = make_efficiency_table(efficiency, steps)
-    if not table.rows:
-        return []
-    rows = [["  " * row.depth + row.label, *map(_format_value, row.values)] for row in table.rows]
-    names = [window.title for window in table.windows]
-    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in table.windows]
-    caption, titles = f"Efficiencies in {' and '.join(times)}", ["", *names]
-    if table.has_conventions:
-        caption += ", with kernels of NCCL as communication (as in BasicAnalysis) or useful (as in TALP)"
-        empty = ["" for _ in names[1:]]
-        rows = [["", *names, *names], *rows]
-        titles = ["NCCL is", "communication", *empty, "useful", *empty]
-    lines = make_table(titles, rows, width, texts=1)
-    return [*wrap(f"{caption}:", width), *lines, *_describe_parts(choose_window(efficiency, steps), width)]
-
-
-def _format_value(value: float | None) -> str:
-    return "" if value is None else format_percent(value, 1)
-
-
-def _describe_parts(window: NamedWindow, width: int) -> list[str]:
-    """Return where the time of all GPUs goes, in a sentence; what is shown as nothing is missing."""
+def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:
+    """Return where the time of all GPUs goes, in a sentence; what is shown as nothing is missing. "" without GPUs."""
+    window = choose_window(efficiency, steps)
     losses = window.numbers.losses
     if losses is None or not window.numbers.window_ns:
-        return []
+        return ""
     whole = losses.devices * window.numbers.window_ns
     parts = [part for part in list_parts(losses) if part.ns >= _LEAST_SHOWN * whole]
     listed = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts)
-    return wrap(f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}", width)
+    return f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}"
 
 
 def describe_steps(steps: StepNumbers) -> str:

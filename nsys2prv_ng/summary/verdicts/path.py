@@ -1,7 +1,8 @@
-"""The text on the critical path: a verdict in words, and what the path was in."""
+"""Sentences on the critical path: what it is in, and on which tasks."""
 
 from __future__ import annotations
 
+from nsys2prv_ng.html.tables import MOST_ROWS
 from nsys2prv_ng.paraver.event_types import (
     PATH_GAP,
     PATH_HOST,
@@ -9,20 +10,11 @@ from nsys2prv_ng.paraver.event_types import (
     PATH_LAUNCH,
     PATH_OUTSIDE,
 )
-from nsys2prv_ng.summary.layout import (
-    MOST_ROWS,
-    count_more,
-    format_percent,
-    make_table,
-    name_task,
-    quote_name,
-    wrap,
-)
 from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
 from nsys2prv_ng.summary.tables.path import find_main_task
-from nsys2prv_ng.summary.tables.tables import tabulate_path
 from nsys2prv_ng.summary.verdicts.verdict import Verdict
-from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.names import name_task, quote_name
 
 _MOST_CLASSES = 3
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
@@ -74,21 +66,10 @@ def _name_part(part: PathPart) -> str:
     return part.path_class.lower()
 
 
-def describe_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
-    """Return the tables of the critical path of a job of some tasks: what it was in, and on which of them."""
-    if path is None or not path.window_ns:
-        return []
-    table = tabulate_path(path, has_several=tasks > 1)
-    rows = table.rows[:MOST_ROWS]
-    lines = make_table(table.titles, rows, width, texts=table.texts)
-    more = count_more(len(table.rows) - len(rows), "")
-    return [[*wrap(f"{table.caption}:", width), *lines, *more], _describe_tasks(path, width)]
-
-
-def _describe_tasks(path: PathNumbers, width: int) -> list[str]:
-    """Return how the path divides between tasks, in a sentence; nothing if it stays on one."""
+def describe_tasks(path: PathNumbers) -> str:
+    """Return how the path divides between tasks, in a sentence; "" if it stays on one."""
     if len(path.ranks) < 2:
-        return []
+        return ""
     shares = [
         f"{name_task(task.rank, task.task)} {format_percent(task.ns, path.window_ns)}"
         for task in path.ranks[:MOST_ROWS]
@@ -99,4 +80,4 @@ def _describe_tasks(path: PathNumbers, width: int) -> list[str]:
             f". In {path.unsure:,} of {count_noun(path.followed, 'wait')} that it follows, the clocks do not tell for "
             "sure which rank was last"
         )
-    return wrap(text, width)
+    return text

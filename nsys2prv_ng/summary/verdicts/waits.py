@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.layout import name_task, quote_name
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.late import MainReason, list_stragglers
 from nsys2prv_ng.summary.numbers.wait_reasons import CALL, DEPENDENCY, DEVICE, LAUNCH, NOT_SELECTED, ON_HOST, UNKNOWN
 from nsys2prv_ng.summary.numbers.waits import RankWaits, WaitNumbers
 from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import format_time, format_window
+from nsys2prv_ng.text.names import name_task, quote_name
 
 _MOST_VERDICTS = 3
 _LEAST_SHARE = 0.01
@@ -128,3 +128,27 @@ def _name_share(ns: int, caused: int) -> str:
     if part == whole:
         return "all of it" if ns == caused else "nearly all of it"
     return f"{part} of the {whole}"
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+def describe_limits(waits: WaitNumbers) -> list[str]:
+    """Return sentences on the kernels and calls whose waiting is not known, and why."""
+    texts = []
+    if waits.below_uncertainty:
+        count = f"{waits.below_uncertainty:,} of {_count_kernels(waits)}"
+        texts.append(f"Wait below the uncertainty of the clocks: {count}, which count as moving")
+    if waits.not_split:
+        reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{count:,} ({reason})" for reason, count in reasons)
+        count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
+        texts.append(f"Not split into waiting and moving: {count}: {parts}")
+    return texts
+
+
+def _count_kernels(waits: WaitNumbers) -> str:
+    """Return the number of kernels and calls over ranks."""
+    kernels, calls = any(rank.nccl_ns for rank in waits.ranks), any(rank.mpi for rank in waits.ranks)
+    nouns = [noun for noun, is_any in (("kernels", kernels or not calls), ("calls", calls)) if is_any]
+    return f"{waits.split + waits.below_uncertainty + sum(waits.not_split.values()):,} {' and '.join(nouns)}"

@@ -1,0 +1,104 @@
+"""Tables of what a job ran: NVTX ranges, copies, and calls of NCCL and MPI."""
+
+from __future__ import annotations
+
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
+from nsys2prv_ng.summary.numbers.job import JobSummary, MemoryKindNumbers, MemoryOperationNumbers, RepeatedRange
+from nsys2prv_ng.summary.tables.siblings import join_siblings
+from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.text.grid import Bytes, Cell, Count, Grid, Name, Ns, Rate, Share, make_columns
+
+_HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
+"""Kinds of memory that make copies slow or fast: pageable and pinned."""
+
+
+def tabulate_ranges(summary: JobSummary) -> Grid:
+    """Return the NVTX ranges that repeat, those with most time first."""
+    caption = "Host times of NVTX ranges that repeat; spread: (largest - smallest mean of a task) / mean of all"
+    if any(task.gpu_waiting_ns for repeated in summary.ranges for task in repeated.tasks):
+        caption = (
+            "Host times of NVTX ranges that repeat, waiting for others included; slowest task and spread, (largest - "
+            "smallest mean of a task) / mean of all, without it"
+        )
+    return Grid(
+        caption=caption,
+        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "spread"),
+        rows=[_make_range_row(repeated) for repeated in join_siblings(summary.ranges)],
+        names=2,
+        more="ranges",
+    )
+
+
+def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
+    mean = repeated.total_ns / repeated.count
+    return [
+        Name(shorten_range_name(repeated.domain, repeated.name)),
+        Name(repeated.slowest_task or "-"),
+        Count(len(repeated.tasks)),
+        Count(repeated.count),
+        Ns(mean),
+        Ns(min(task.min_ns for task in repeated.tasks)),
+        Ns(max(task.max_ns for task in repeated.tasks)),
+        Share(repeated.spread_ns, mean if len(repeated.tasks) > 1 else 0),
+    ]
+
+
+def tabulate_memory_operations(summary: JobSummary) -> Grid:
+    """Return copies and sets by kind, those with most bytes first, and copies of the host by its kind of memory."""
+    rows: list[list[Cell]] = []
+    for copies in summary.memory_operations:
+        rows.append(_make_copies_row(copies.operation, copies))
+        if any(_HOST_MEMORY.intersection((part.source, part.destination)) for part in copies.by_memory):
+            rows += [
+                _make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory
+            ]
+    columns = make_columns("copies and sets", "count", "size", "each", "time", "rate")
+    return Grid(columns=columns, rows=rows, more="kinds")
+
+
+def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbers) -> list[Cell]:
+    return [
+        Name(name),
+        Count(copies.count),
+        Bytes(copies.bytes),
+        Bytes(copies.bytes / copies.count),
+        Ns(copies.total_ns),
+        Rate.measure(copies.bytes, copies.rated_ns),
+    ]
+
+
+def tabulate_nccl(summary: JobSummary) -> Grid:
+    """Return the calls and kernels of NCCL by function, those with most time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(collective.function),
+            Count(collective.calls),
+            Bytes(collective.bytes),
+            Count(collective.kernels),
+            Ns(collective.kernel_ns),
+            Rate.measure(collective.carried_bytes, collective.carried_ns),
+        ]
+        for collective in summary.nccl
+    ]
+    caption = "Time in NCCL kernels includes the time that ranks wait for each other, and so do the rates"
+    columns = make_columns("NCCL", "calls", "size", "kernels", "kernel time", "rate")
+    return Grid(caption=caption, columns=columns, rows=rows, more="functions")
+
+
+def tabulate_mpi(summary: JobSummary) -> Grid:
+    """Return the calls of MPI by name, those with most time first."""
+    rows: list[list[Cell]] = [
+        [
+            Name(call.call),
+            Count(call.count),
+            Ns(call.total_ns),
+            Ns(call.total_ns / call.count),
+            Ns(call.max_ns),
+            Bytes(call.sent_bytes),
+            Bytes(call.received_bytes),
+            Rate.measure((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+        ]
+        for call in summary.mpi
+    ]
+    columns = make_columns("MPI", "calls", "time", "mean", "max", "sent", "received", "rate")
+    return Grid(columns=columns, rows=rows, more="calls")

@@ -1,0 +1,229 @@
+"""Tables of typed cells: each is built once, and the terminal, Markdown and the page show it.
+
+A cell keeps its value and its kind, so that each output chooses the form: a share is a number on the terminal, and may
+be a bar or a shade on a page. `str` of a cell is its text. A plain `str` is the program's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_time
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name from a report: each output cleans or escapes it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Ns:
+    """A time; None is not known."""
+
+    ns: float | None
+
+    def __str__(self) -> str:
+        return "-" if self.ns is None else format_time(self.ns)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A time (ns) from the start of the trace; None is not known."""
+
+    ns: int | None
+
+    def __str__(self) -> str:
+        return "-" if self.ns is None else f"{self.ns / 1e9:.3f} s"
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A size; None is not known."""
+
+    size: float | None
+
+    def __str__(self) -> str:
+        return format_bytes(self.size)
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of things."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number:,}"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole."""
+
+    part: float
+    whole: float
+
+    def __str__(self) -> str:
+        return format_percent(self.part, self.whole)
+
+
+@dataclass(frozen=True)
+class Portion(Share):
+    """A part (ns) of a time: the terminal prints the time, and its share on the line below."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate; None if nothing moved."""
+
+    bytes_per_s: float | None
+
+    @classmethod
+    def measure(cls, size: int, ns: int) -> Rate:
+        """Return the rate of bytes that moved in a time (ns)."""
+        return cls(size / ns * 1e9 if ns and size else None)
+
+    def __str__(self) -> str:
+        return "-" if self.bytes_per_s is None else f"{format_bytes(self.bytes_per_s)}/s"
+
+
+@dataclass(frozen=True)
+class Score:
+    """An efficiency: 1 is ideal, None does not apply. The page shades it."""
+
+    value: float | None
+
+    def __str__(self) -> str:
+        return "" if self.value is None else format_percent(self.value, 1)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of a tree at a depth, with its definition, which pages show on demand."""
+
+    text: str
+    about: str = ""
+    depth: int = 0
+
+    def __str__(self) -> str:
+        return "  " * self.depth + self.text
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A part of a bar: what it is, the key of its colour (html/colours.py), and its size."""
+
+    text: str
+    hue: str
+    amount: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Parts one after the other, of which `whole` fills the cell. Only pages draw it."""
+
+    parts: Sequence[BarPart]
+    whole: float
+
+    def __str__(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A bar from one value to another on an axis from `low` to `high`. Only pages draw it."""
+
+    begin: float
+    end: float
+    low: float
+    high: float
+    hue: str
+    text: str
+
+    def __str__(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts in bins of durations, with n + 1 edges (ns). Only pages draw it."""
+
+    counts: Sequence[int]
+    edges_ns: Sequence[float]
+
+    def __str__(self) -> str:
+        return ""
+
+
+Cell = str | Name | Ns | Moment | Bytes | Count | Share | Rate | Score | Term | Bar | Interval | Histogram
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and its title.
+
+    `over`: title of several columns side by side, which stands over them. `wide`: only pages have room for it.
+    `optional`: it is missing if no row that is shown has anything in it.
+    """
+
+    title: str
+    over: str = ""
+    wide: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table with all its rows; each output shows the first ones and counts the others.
+
+    The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.
+    """
+
+    caption: str = ""
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    names: int = 1
+    footer: Sequence[Sequence[Cell]] = ()
+    more: str = ""
+    """What the rows are that are not shown: the rest of "and 3 more"."""
+    weights: Sequence[tuple[float, ...]] | None = None
+    """Weight of each row: the heaviest are shown, in the order of the rows. None shows the first rows."""
+    group: int | None = None
+    """Column by which a terminal groups rows. The line above a group has the sum of its last column of times."""
+    over: str = ""
+    """Title of the titles that stand over columns."""
+    legend: Sequence[tuple[str, str]] = ()
+    """Hue and text of each colour."""
+    below: Sequence[str] = ()
+    """Sentences under the table."""
+    tight: bool = False
+    """Whether a single blank stands between columns on a terminal."""
+
+    def list_shown(self, most: int | None) -> list[Sequence[Cell]]:
+        """Return the rows that an output with room for `most` shows; None shows all."""
+        numbers = range(len(self.rows))
+        if most is None or len(self.rows) <= most:
+            return list(self.rows)
+        if self.weights is None:
+            return list(self.rows[:most])
+        heaviest = sorted(numbers, key=self.weights.__getitem__, reverse=True)[:most]
+        return [self.rows[number] for number in sorted(heaviest)]
+
+    def list_columns(self, shown: Sequence[Sequence[Cell]], *, wide: bool) -> list[int]:
+        """Return the numbers of the columns of an output that shows some rows. `wide`: it has room for all."""
+        return [
+            number
+            for number, column in enumerate(self.columns)
+            if (wide or not column.wide) and not (column.optional and not any(str(row[number]) for row in shown))
+        ]
+
+
+def make_columns(*columns: str | Column) -> list[Column]:
+    """Return columns, of which some are given by their title alone."""
+    return [Column(column) if isinstance(column, str) else column for column in columns]

@@ -1,0 +1,131 @@
+"""Lays out text for terminals and job logs: paragraphs, and tables of typed cells."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+
+from nsys2prv_ng.text.formatting import format_percent, format_time
+from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
+from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.text.tables import format_table
+
+MOST_ROWS = 10
+NARROWEST, WIDTH, WIDEST = 80, 100, 120
+"""Columns of text: the least and the most on a terminal, and the number in a file or a pipe."""
+_TOGETHER = re.compile(r"\d (ns|us|ms|s)\b|--[a-z]+ \S")
+_SHORTEST = 8
+"""Characters of a name in a table that is too wide otherwise."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+"""A blank at which `textwrap` ends no line."""
+
+
+def choose_width() -> int:
+    """Return the columns of text for standard output: those of the terminal, within limits."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return min(max(width, NARROWEST), WIDEST)
+
+
+def wrap(text: str, width: int, indent: tuple[int, int] = (0, 0)) -> list[str]:
+    """Return the lines of a text, none of which ends between a number and its unit or an option and its value.
+
+    `indent`: blanks before the first line and before the others.
+    """
+    first, others = (" " * count for count in indent)
+    joined = _TOGETHER.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
+    lines = textwrap.wrap(joined, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[str]:
+    """Return the lines of a table: its caption, at most `most` rows, the number of the others, and what is below it."""
+    if not grid.rows:
+        return []
+    shown = grid.list_shown(most)
+    if grid.group is not None:
+        shown = [row for _, rows in _group_rows(grid, grid.rows) for row in rows if row in shown]
+    columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
+    names = sum(number < grid.names for number in columns)
+    rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
+    if any(isinstance(cell, Portion) for row in shown for cell in row):  # the second name is on the second line
+        columns, names = [columns[0], *columns[2:]], 1
+        rows = [[row[0], *row[2:]] for row in rows]
+    heads = _format_titles(grid, columns)
+    lines = _align([*heads, *rows], width, names, " " if grid.tight else "  ")
+    head, body = lines[: len(heads)], lines[len(heads) :]
+    body = body if grid.group is None else _add_group_lines(grid, shown, body)
+    caption = wrap(f"{grid.caption}:", width) if grid.caption else []
+    hidden = len(grid.rows) - len(shown) if grid.group is None else 0
+    below = [line for text in grid.below for line in wrap(text, width, (2, 4))]
+    return [*caption, *head, *body, *_count_more(hidden, grid.more and f" {grid.more}"), *below]
+
+
+def _format_titles(grid: Grid, columns: Sequence[int]) -> list[list[str]]:
+    """Return the line of titles; before it, one of the titles over several columns, if there are any."""
+    titles = [clean_name(grid.columns[number].title) for number in columns]
+    overs = [grid.columns[number].over for number in columns]
+    if not any(overs):
+        return [titles]
+    first = [over if over != before else "" for before, over in zip(["", *overs], overs, strict=False)]
+    return [[grid.over, *first[1:]], titles]
+
+
+def _format_row(row: Sequence[Cell], columns: Sequence[int]) -> list[list[str]]:
+    """Return the texts of a row: on two lines, times and shares, if it has portions of a time."""
+    cells = [row[number] for number in columns]
+    if not any(isinstance(cell, Portion) for cell in cells):
+        return [list(map(str, cells))]
+    times = [format_time(cell.part) if isinstance(cell, Portion) else str(cell) for cell in cells]
+    shares = [format_percent(cell.part, cell.whole) if isinstance(cell, Portion) else "" for cell in cells]
+    return [times, [f"  {cells[1]}", *shares[1:]]]
+
+
+def _align(rows: Sequence[Sequence[str]], width: int, names: int, gap: str) -> list[str]:
+    """Return the lines of a table; the first `names` columns hold names from reports.
+
+    If the table is too wide, names are shorter, and a single blank stands between columns.
+    """
+    title, *others = rows
+    cleaned = [title, *([*map(clean_name, row[:names]), *row[names:]] for row in others)]
+    lines = format_table(cleaned, texts=names, width=width, gap=gap)
+    if max(map(len, lines)) > width:
+        return format_table(cleaned, texts=names, width=width, gap=" ", shortest=_SHORTEST)
+    return lines
+
+
+def _count_more(count: int, what: str) -> list[str]:
+    """Return a line on rows that a table does not show, if there are any."""
+    return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
+
+
+def _group_rows(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[tuple[str, list[Sequence[Cell]]]]:
+    """Return the rows of each group, the group with most time first."""
+    assert grid.group is not None
+    groups: dict[str, list[Sequence[Cell]]] = {}
+    for row in rows:
+        groups.setdefault(str(row[grid.group]), []).append(row)
+    return sorted(groups.items(), key=lambda item: -_sum_times(item[1]))
+
+
+def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
+    """Return the sum (ns) of the last time of each row."""
+    return sum(next(cell.ns or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
+
+
+def _add_group_lines(grid: Grid, shown: Sequence[Sequence[Cell]], lines: Sequence[str]) -> list[str]:
+    """Return the lines of the rows that are shown, each group below its name and time and above what is hidden of it."""
+    grouped, rest = [], list(lines)
+    for name, rows in _group_rows(grid, grid.rows):
+        listed = [row for row in rows if row in shown]
+        grouped += [f"{name}: {format_time(_sum_times(rows))}", *rest[: len(listed)]]
+        rest = rest[len(listed) :]
+        if listed:
+            hidden = _sum_times(rows) - _sum_times(listed)
+            grouped += _count_more(len(rows) - len(listed), f": {format_time(hidden)}")
+    return grouped

@@ -1,0 +1,36 @@
+"""Makes names from reports safe to print: one printable line of bounded length."""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+NO_RANGE, NO_CALL = "(outside NVTX ranges)", "(own code)"
+"""Stand for the range of a thread in no NVTX range, and for the call of a thread in no call."""
+LABEL_LENGTH = 500
+"""Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
+
+
+def to_one_line(label: str) -> str:
+    """Return a label without line breaks, tabs and control characters: 1 to LABEL_LENGTH characters."""
+    text = re.sub(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+", " ", label).strip()
+    if len(text) > LABEL_LENGTH:
+        # Long names with the same start stay different: the checksum at the end depends on all of the name.
+        text = f"{text[: LABEL_LENGTH - 10].rstrip()} #{zlib.crc32(text.encode('utf-8', 'replace')):08x}"
+    return text or "(unnamed)"
+
+
+def clean_name(name: str) -> str:
+    """Return a name as one line; blanks that indent it stay."""
+    stem = name.lstrip(" ")
+    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
+
+
+def name_task(rank: int | None, task: str) -> str:
+    """Return how the text names a task: by its rank, or else by its name."""
+    return clean_name(task) if rank is None else f"rank {rank}"
+
+
+def quote_name(name: str) -> str:
+    """Return a name as a part of a sentence, which no character in it ends."""
+    return "`" + clean_name(name).replace("`", "'") + "`"
