@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.path import PathNumbers
 from nsys2prv_ng.summary.tables.bandwidth import tabulate_bandwidth
 from nsys2prv_ng.summary.tables.calls import tabulate_memory_operations, tabulate_mpi, tabulate_nccl, tabulate_ranges
 from nsys2prv_ng.summary.tables.efficiency import tabulate_efficiency
@@ -34,8 +34,8 @@ def format_tables(summary: JobSummary, width: int = WIDTH) -> str:
         format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
-        *_format_path(summary, width),
-        *_format_efficiency(summary, width),
+        *format_path(summary.critical_path, summary.tasks, width),
+        *format_efficiency(summary.efficiency, summary.steps, width),
         format_grid(tabulate_ranges(summary), width),
         format_grid(tabulate_kernels(summary), width),
         format_grid(tabulate_memory_operations(summary), width, None),
@@ -74,7 +74,7 @@ def _absent(summary: JobSummary, width: int) -> list[str]:
     return wrap(f"Not in {where}: {', '.join(summary.absent)}", width)
 
 
-def _format_waits(summary: JobSummary, width: int) -> Iterable[list[str]]:
+def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     """Return the sections on waits, each as its lines."""
     waits = summary.waits
     if waits is None:
@@ -88,17 +88,15 @@ def _format_waits(summary: JobSummary, width: int) -> Iterable[list[str]]:
     return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]
 
 
-def _format_path(summary: JobSummary, width: int) -> Iterable[list[str]]:
-    """Return the sections on the critical path, each as its lines."""
-    path = summary.critical_path
+def format_path(path: PathNumbers | None, tasks: int, width: int) -> list[list[str]]:
+    """Return the sections on the critical path of a job of some tasks, each as its lines."""
     if path is None or not path.window_ns:
         return []
-    return [format_grid(tabulate_path(path, has_several=summary.tasks > 1), width), wrap(describe_tasks(path), width)]
+    return [format_grid(tabulate_path(path, has_several=tasks > 1), width), wrap(describe_tasks(path), width)]
 
 
-def _format_efficiency(summary: JobSummary, width: int) -> Iterable[list[str]]:
+def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:
     """Return the sections on efficiencies, each as its lines: a table, and the steps."""
-    efficiency, steps = summary.efficiency, summary.steps
     if efficiency is None or not efficiency.window_ns:
         return []
     table = format_grid(tabulate_efficiency(efficiency, steps), width)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
@@ -48,8 +49,9 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
     if not grid.rows:
         return []
     shown = grid.list_shown(most)
-    if grid.group is not None:
-        shown = [row for _, rows in _group_rows(grid, grid.rows) for row in rows if row in shown]
+    groups = _group_rows(grid, shown)
+    if groups:
+        shown = [row for group in groups for row in group.shown]
     columns = [number for number in grid.list_columns([*shown, *grid.footer], wide=False) if number != grid.group]
     names = sum(number < grid.names for number in columns)
     rows = [line for row in [*shown, *grid.footer] for line in _format_row(row, columns)]
@@ -59,9 +61,9 @@ def format_grid(grid: Grid, width: int, most: int | None = MOST_ROWS) -> list[st
     heads = _format_titles(grid, columns)
     lines = _align([*heads, *rows], width, names, " " if grid.tight else "  ")
     head, body = lines[: len(heads)], lines[len(heads) :]
-    body = body if grid.group is None else _add_group_lines(grid, shown, body)
+    body = _add_group_lines(groups, body) if groups else body
     caption = wrap(f"{grid.caption}:", width) if grid.caption else []
-    hidden = len(grid.rows) - len(shown) if grid.group is None else 0
+    hidden = 0 if groups else len(grid.rows) - len(shown)
     below = [line for text in grid.below for line in wrap(text, width, (2, 4))]
     return [*caption, *head, *body, *_count_more(hidden, grid.more and f" {grid.more}"), *below]
 
@@ -104,13 +106,27 @@ def _count_more(count: int, what: str) -> list[str]:
     return [f"  and {count:,} more{what} (the JSON has all)"] if count > 0 else []
 
 
-def _group_rows(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[tuple[str, list[Sequence[Cell]]]]:
-    """Return the rows of each group, the group with most time first."""
-    assert grid.group is not None
-    groups: dict[str, list[Sequence[Cell]]] = {}
-    for row in rows:
-        groups.setdefault(str(row[grid.group]), []).append(row)
-    return sorted(groups.items(), key=lambda item: -_sum_times(item[1]))
+class _Group(NamedTuple):
+    """Rows that agree in the column by which a grid groups, and those of them that are shown."""
+
+    name: str
+    rows: list[Sequence[Cell]]
+    shown: list[Sequence[Cell]]
+
+
+def _group_rows(grid: Grid, shown: Sequence[Sequence[Cell]]) -> list[_Group]:
+    """Return the groups of a grid, that with most time first; none if it does not group its rows."""
+    if grid.group is None:
+        return []
+    identities = set(map(id, shown))
+    groups: dict[str, _Group] = {}
+    for row in grid.rows:
+        name = str(row[grid.group])
+        group = groups.setdefault(name, _Group(name, [], []))
+        group.rows.append(row)
+        if id(row) in identities:
+            group.shown.append(row)
+    return sorted(groups.values(), key=lambda group: -_sum_times(group.rows))
 
 
 def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
@@ -118,14 +134,13 @@ def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
     return sum(next(cell.ns or 0 for cell in reversed(row) if isinstance(cell, Ns)) for row in rows)
 
 
-def _add_group_lines(grid: Grid, shown: Sequence[Sequence[Cell]], lines: Sequence[str]) -> list[str]:
+def _add_group_lines(groups: Sequence[_Group], lines: Sequence[str]) -> list[str]:
     """Return the lines of the rows that are shown, each group below its name and time and above what is hidden of it."""
     grouped, rest = [], list(lines)
-    for name, rows in _group_rows(grid, grid.rows):
-        listed = [row for row in rows if row in shown]
-        grouped += [f"{name}: {format_time(_sum_times(rows))}", *rest[: len(listed)]]
-        rest = rest[len(listed) :]
-        if listed:
-            hidden = _sum_times(rows) - _sum_times(listed)
-            grouped += _count_more(len(rows) - len(listed), f": {format_time(hidden)}")
+    for name, rows, shown in groups:
+        whole = _sum_times(rows)
+        grouped += [f"{name}: {format_time(whole)}", *rest[: len(shown)]]
+        rest = rest[len(shown) :]
+        if shown:
+            grouped += _count_more(len(rows) - len(shown), f": {format_time(whole - _sum_times(shown))}")
     return grouped

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.scaling_model import Scaling, ScalingRun
-from nsys2prv_ng.comparison.scaling_text import format_scaling, list_scaling_rows
+from nsys2prv_ng.comparison.scaling_text import format_scaling, tabulate_scaling
+from nsys2prv_ng.comparison.side import Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.selection import Selection
 from nsys2prv_ng.summary.numbers.job import JobSummary
@@ -25,6 +25,12 @@ from tests.conftest import Unpacked
 from tests.summary.made import overview_of
 
 HOSTILE = ("\x1b[31mred", "a\nb\r", "| x | `y` <b>", "\ud800", "", "name " * 100)
+
+
+def list_rows(scaling: Scaling) -> list[list[str]]:
+    """Return the titles and then the rows of the table."""
+    grid = tabulate_scaling(scaling, str)
+    return [[column.title for column in grid.columns], *([str(cell) for cell in row] for row in grid.rows)]
 
 
 def find_scaling(sides: Sequence[Side], scaling: str | None = None) -> Scaling | None:
@@ -221,7 +227,7 @@ def test_other_programming_models_have_no_rates_that_compare_work() -> None:
     made = scale(ONE, four)
     assert made.kind is None
     assert rates(made.runs[1]) == [4.0, None, None, 0.8, None]
-    rows = {row[0].strip(): row[1:] for row in list_scaling_rows(made)}
+    rows = {row[0].strip(): row[1:] for row in list_rows(made)}
     assert rows["speedup"] == ["1.00", "4.00"] and rows["parallel"] == ["80.0%", "80.0%"]
     assert not {"efficiency", "global efficiency", "computation scalability"} & set(rows)
     assert rates(scale(ONE, four, scaling="strong").runs[1]) == [4.0, 1.0, 1.0, 0.8, 0.8]
@@ -240,7 +246,7 @@ def test_main_threads_where_no_run_has_gpus() -> None:
     assert made.kind == "strong"
     assert [run.useful_ns for run in made.runs] == [200 * MS, 160 * MS]
     assert rates(made.runs[1]) == [2.0, 1.0, 1.25, 0.8, 1.0]
-    rows = {row[0].strip(): row[1:] for row in list_scaling_rows(made)}
+    rows = {row[0].strip(): row[1:] for row in list_rows(made)}
     assert rows["MPI parallel"] == ["", "80.0%"]
     assert not {"GPUs", "device offload", "orchestration"} & set(rows)
 
@@ -316,8 +322,8 @@ def test_hostile_labels(label: str) -> None:
     )
     lines = format_scaling(made, 80)
     assert all(line.isprintable() and len(line) <= 80 for line in lines)
-    assert all(cell.isprintable() for row in list_scaling_rows(made) for cell in row)
-    assert len({len(row) for row in list_scaling_rows(made)}) == 1
+    assert all(cell.isprintable() for row in list_rows(made) for cell in row)
+    assert len({len(row) for row in list_rows(made)}) == 1
 
 
 # ---- real runs -------------------------------------------------------------------------------------------------------

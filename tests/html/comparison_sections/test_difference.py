@@ -9,8 +9,8 @@ import pytest
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.content import list_parts
 from nsys2prv_ng.comparison.model import BudgetRow, Pair, SideNumbers, Verdict
-from nsys2prv_ng.html.blocks import BarCell, Segment, Table
 from nsys2prv_ng.html.comparison_sections.difference import draw_waterfall
+from nsys2prv_ng.html.tables import DrawnBar, Segment, Table
 from tests.comparison.made import MS
 from tests.html.made_comparison import make_side
 
@@ -33,7 +33,7 @@ def make_pair(a_ns: int, changes: list[int]) -> Pair:
 
 def get_bars(table: Table) -> list[Segment]:
     bars = [row[1] for row in table.rows]
-    assert all(isinstance(bar, BarCell) and len(bar.segments) == 1 for bar in bars)
+    assert all(isinstance(bar, DrawnBar) and len(bar.segments) == 1 for bar in bars)
     return [bar.segments[0] for bar in bars]  # type: ignore[union-attr]
 
 

@@ -31,7 +31,8 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     StepOfRank,
 )
 from nsys2prv_ng.summary.tables.efficiency import list_windows
-from nsys2prv_ng.summary.verdicts.efficiency import describe_efficiency, describe_steps, make_efficiency_verdict
+from nsys2prv_ng.summary.text import format_efficiency
+from nsys2prv_ng.summary.verdicts.efficiency import describe_steps, make_efficiency_verdict
 from tests.spans import sum_lengths, unite
 
 MS = 10**6
@@ -163,7 +164,7 @@ def test_one_step_has_no_drift() -> None:
     columns = {name: getattr(STEPS, name)[[0, 4]] for name in ("task", "row", "step", "begin", "end")}
     steps = sum_steps(JOB, FOUND._replace(steps=STEPS._replace(number=np.array([4]), **columns)), WAITING)
     assert steps is not None and (steps.drift, steps.spread, steps.count) == (None, 0.0, 1)
-    [_, [line, *_]] = describe_efficiency(rate(), steps, 120)
+    [_, [line, *_]] = format_efficiency(rate(), steps, 120)
     assert line.startswith("`step` 4: median 9.00 ms; without waiting for others 7.00 ms (rank 1) to 8.00 ms (rank 0)")
 
 
@@ -190,7 +191,7 @@ def test_the_verdict_without_steps_is_on_the_whole_time() -> None:
 
 
 def test_the_tables() -> None:
-    table, steps = describe_efficiency(rate(), describe_step_numbers(), 80)
+    table, steps = format_efficiency(rate(), describe_step_numbers(), 80)
     assert table == [
         "Efficiencies in the capture (100 ms) and `step` 4 to 7 (40.0 ms), with kernels",
         "of NCCL as communication (as in BasicAnalysis) or useful (as in TALP):",
@@ -217,7 +218,7 @@ def test_the_tables() -> None:
 
 def test_without_nccl_there_is_one_convention() -> None:
     alone = make_times(40, compute=32, host=48)
-    table, _ = describe_efficiency(rate(FOUND._replace(whole=alone, in_steps=alone)), describe_step_numbers(), 80)
+    table, _ = format_efficiency(rate(FOUND._replace(whole=alone, in_steps=alone)), describe_step_numbers(), 80)
     assert table[:3] == [
         "Efficiencies in the capture (40.0 ms) and `step` 4 to 7 (40.0 ms):",
         "                          capture   steps",
@@ -232,7 +233,7 @@ def test_without_gpus_there_is_what_mpi_costs() -> None:
     assert [verdict.text for verdict in make_efficiency_verdict(numbers, None)] == [
         "2 main threads are outside of MPI 50.0% of the capture (100 ms): load balance 66.7%, communication 75.0%"
     ]
-    [table, steps] = describe_efficiency(numbers, None, 80)
+    [table, steps] = format_efficiency(numbers, None, 80)
     assert [line.split("  ")[0] for line in table] == ["Efficiencies in the capture (100 ms):", "", *HOST_NAMES]
     assert steps == []
 
@@ -244,7 +245,7 @@ def test_nothing_to_rate() -> None:
     nothing = WHOLE._replace(devices=None, host=None)
     assert sum_efficiency(JOB, FOUND._replace(whole=nothing)) is None
     assert sum_steps(JOB, FOUND._replace(steps=None), WAITING) is None
-    assert make_efficiency_verdict(None, None) == [] == describe_efficiency(None, None, 80)
+    assert make_efficiency_verdict(None, None) == [] == format_efficiency(None, None, 80)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -257,7 +258,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     )
     [verdict] = make_efficiency_verdict(numbers, steps)
     assert verdict.text.isprintable()
-    for line in (line for lines in describe_efficiency(numbers, steps, width) for line in lines):
+    for line in (line for lines in format_efficiency(numbers, steps, width) for line in lines):
         assert line.isprintable() and len(line) <= width
 
 

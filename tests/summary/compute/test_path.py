@@ -22,7 +22,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.path import PathName, PathNumbers, PathOfRank, PathStep
-from nsys2prv_ng.summary.verdicts.path import describe_path, make_path_verdict
+from nsys2prv_ng.summary.text import format_path
+from nsys2prv_ng.summary.verdicts.path import make_path_verdict
 from tests.conftest import SAMPLES
 
 NAMES, RANGES = ["gemm", "AllReduce", "cudaMalloc"], ["forward", "loading"]
@@ -129,7 +130,7 @@ def test_a_path_that_stays_on_one_of_several_tasks() -> None:
 
 def test_one_task_has_no_imbalance() -> None:
     path = make_path()
-    lines = describe_path(sum_path(path._replace(row=np.zeros(path.row.size, np.int64))), 1, 120)
+    lines = format_path(sum_path(path._replace(row=np.zeros(path.row.size, np.int64))), 1, 120)
     assert lines[0][1].split() == ["critical", "path", "operation", "or", "call", "NVTX", "range", "time", "share"]
     assert lines[1] == []
 
@@ -137,13 +138,13 @@ def test_one_task_has_no_imbalance() -> None:
 def test_a_job_without_gpus_has_no_imbalance() -> None:
     path = sum_path(make_path())
     path = replace(path, names=[replace(name, imbalance_ns=None) for name in path.names])
-    [table, *_] = describe_path(path, 2, 120)
+    [table, *_] = format_path(path, 2, 120)
     assert table[0].endswith("what can be gained by it:")
     assert table[1].split()[-2:] == ["share", "tasks"]
 
 
 def test_the_tables() -> None:
-    tables = describe_path(sum_path(make_path()), 2, 120)
+    tables = format_path(sum_path(make_path()), 2, 120)
     rows = [line.split("  ") for line in tables[0]]
     compute = next(" ".join(filter(None, row)).split() for row in rows if row[0] == "Compute")
     assert compute == ["Compute", "gemm", "290", "ns", "29.0%", "90", "ns", "2"]
@@ -165,7 +166,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
         names=["gemm\n\x1b[31m", "AllReduce", "cuda\tMalloc"], ranges=["for\rward", "load\ning"]
     )
     assert describe_verdict(sum_path(path), 2).isprintable()
-    for line in (line for block in describe_path(sum_path(path), 2, width) for line in block):
+    for line in (line for block in format_path(sum_path(path), 2, width) for line in block):
         assert line.isprintable() and len(line) <= width
 
 
