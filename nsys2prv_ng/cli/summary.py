@@ -21,7 +21,7 @@ def summary(
     Shows what GPUs and ranks did and waited for, without writing a trace.
     """
     if talp is not None:
-        from nsys2prv_ng.summary.talp import check_folder
+        from nsys2prv_ng.summary.numbers.talp import check_folder
 
         check_folder(talp)
     progress = choose_progress(quiet=quiet)

@@ -17,9 +17,9 @@ from nsys2prv_ng.comparison.numbers import (
     state_p,
 )
 from nsys2prv_ng.comparison.statistics import FEWEST, LEVEL, NOISE
-from nsys2prv_ng.html.tables import MOST_ROWS
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Grid, Name, make_columns
+from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.tables import cut_names
 
 Quote = Callable[[str], str]

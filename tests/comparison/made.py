@@ -58,7 +58,18 @@ def make_summary(
 
 def make_steps(times: Sequence[int]) -> StepNumbers:
     return StepNumbers(
-        "step", len(times), 1, 1, len(times), times[len(times) // 2], times[0], times[-1], 0.0, 1, None, []
+        name="step",
+        count=len(times),
+        warmup=1,
+        first=1,
+        last=len(times),
+        median_ns=times[len(times) // 2],
+        min_ns=times[0],
+        max_ns=times[-1],
+        spread=0.0,
+        slowest=1,
+        drift=None,
+        ranks=[],
     )
 
 
@@ -67,6 +78,23 @@ def make_window(parts: Mapping[str, int], gpus: int, ranges: Mapping[str, int] |
     window = -(-sum(parts.values()) // gpus)
     known = {field.name: parts.get(field.name, 0) for field in fields(Losses) if field.name.endswith("_ns")}
     known["outside_ns"] += gpus * window - sum(parts.values())
-    idle = [IdleInRange(name, ns) for name, ns in (ranges or {}).items()]
-    trees = EfficiencyTrees(DeviceEfficiency(0.5, 1.0, 0.5, 1.0), HostEfficiency(0.75, 1.0, 1.0, 1.0, 0.75, 1.0, 1.0))
-    return WindowEfficiency(window, gpus, trees, trees, Losses(gpus, **known, idle_by_range=idle))
+    idle = [IdleInRange(range=name, ns=ns) for name, ns in (ranges or {}).items()]
+    trees = EfficiencyTrees(
+        device=DeviceEfficiency(parallel=0.5, load_balance=1.0, communication=0.5, orchestration=1.0),
+        host=HostEfficiency(
+            parallel=0.75,
+            mpi_parallel=1.0,
+            mpi_load_balance=1.0,
+            mpi_communication=1.0,
+            offload=0.75,
+            mpi_balance_in_nodes=1.0,
+            mpi_balance_of_nodes=1.0,
+        ),
+    )
+    return WindowEfficiency(
+        window_ns=window,
+        threads=gpus,
+        nccl_as_communication=trees,
+        nccl_as_useful=trees,
+        losses=Losses(devices=gpus, **known, idle_by_range=idle),
+    )

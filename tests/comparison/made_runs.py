@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from nsys2prv_ng.comparison.side import Side
@@ -24,7 +24,20 @@ _Window = TypeVar("_Window", bound=WindowEfficiency)
 
 
 def make_gpu(number: int, name: str = "NVIDIA H200") -> GpuNumbers:
-    return GpuNumbers("node", number, name, [number], [f"python {number}"], *[0] * 9, None, None, None, None)
+    times = ("span", "busy", "compute", "communication", "overlap", "memory", "idle", "longest_gap")
+    return GpuNumbers(
+        node="node",
+        gpu=number,
+        name=name,
+        ranks=[number],
+        tasks=[f"python {number}"],
+        gaps=0,
+        longest_gap_at_ns=None,
+        idle_causes=None,
+        peak_memory_bytes=None,
+        peak_memory_at_ns=None,
+        **{f"{name}_ns": 0 for name in times},
+    )
 
 
 def make_facts(**changed: Any) -> JobFacts:
@@ -41,17 +54,37 @@ def make_facts(**changed: Any) -> JobFacts:
     return JobFacts(**fields | changed)
 
 
+def make_losses(devices: int, compute_ns: int) -> Losses:
+    """Losses of GPUs that only compute, and that nobody explains."""
+    names = {field.name for field in fields(Losses) if field.default is MISSING and field.default_factory is MISSING}
+    rest = {name: 0 for name in names if name.endswith("_ns")}
+    return Losses(**rest | {"devices": devices, "compute_ns": compute_ns})
+
+
 def make_window(length: int, useful: Sequence[int], active: Sequence[int], in_mpi: int = 0) -> dict[str, Any]:
     """Times (ms): length, useful and active time of each GPU, and the time that each main thread is in MPI."""
     device = None
     if useful:
         balance, rest = sum(useful) / (len(useful) * max(useful)), max(useful) / max(active)
         orchestration = max(active) / length
-        device = DeviceEfficiency(balance * rest * orchestration, balance, rest, orchestration)
+        device = DeviceEfficiency(
+            parallel=balance * rest * orchestration,
+            load_balance=balance,
+            communication=rest,
+            orchestration=orchestration,
+        )
     outside = (length - in_mpi) / length
-    host = HostEfficiency(outside, outside, 1.0, outside, 1.0, 1.0, 1.0)
-    trees = EfficiencyTrees(device, host)
-    losses = Losses(len(useful), sum(useful) * MS, *[0] * 13) if useful else None
+    host = HostEfficiency(
+        parallel=outside,
+        mpi_parallel=outside,
+        mpi_load_balance=1.0,
+        mpi_communication=outside,
+        offload=1.0,
+        mpi_balance_in_nodes=1.0,
+        mpi_balance_of_nodes=1.0,
+    )
+    trees = EfficiencyTrees(device=device, host=host)
+    losses = make_losses(len(useful), sum(useful) * MS) if useful else None
     return {
         "window_ns": length * MS,
         "threads": max(1, len(useful)),
@@ -99,7 +132,20 @@ def make_run(
     whole = make_window(2 * step * steps, useful, active or useful, in_mpi)
     count = len(useful) if ranks is None else ranks
     window["threads"] = whole["threads"] = count
-    numbers = StepNumbers(step_name, steps, 1, 1, steps, step * MS, step * MS, step * MS, 0.0, 1, 0.0, [])
+    numbers = StepNumbers(
+        name=step_name,
+        count=steps,
+        warmup=1,
+        first=1,
+        last=steps,
+        median_ns=step * MS,
+        min_ns=step * MS,
+        max_ns=step * MS,
+        spread=0.0,
+        slowest=1,
+        drift=0.0,
+        ranks=[],
+    )
     efficiency = EfficiencyNumbers(**whole, in_steps=WindowEfficiency(**window))
     fields: dict[str, Any] = {
         "reports": count,

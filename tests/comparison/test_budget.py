@@ -82,11 +82,19 @@ def test_without_enough_steps_two_percent_count() -> None:
 
 def test_main_threads_where_there_are_no_gpus() -> None:
     """Half of a step of 10 ms is useful and three quarters are outside of MPI."""
-    host = HostEfficiency(0.5, 0.75, 1, 0.75, 2 / 3, 1, 1)
+    host = HostEfficiency(
+        parallel=0.5,
+        mpi_parallel=0.75,
+        mpi_load_balance=1,
+        mpi_communication=0.75,
+        offload=2 / 3,
+        mpi_balance_in_nodes=1,
+        mpi_balance_of_nodes=1,
+    )
     found = make_summary([{"compute_ns": 40 * MS}] * 4)
     efficiency = found.efficiency
     assert efficiency is not None
-    trees = EfficiencyTrees(None, host)
+    trees = EfficiencyTrees(device=None, host=host)
     steps = [replace(step, losses=None, nccl_as_communication=trees) for step in efficiency.steps]
     threads = replace(found, efficiency=replace(efficiency, steps=steps))
     windows = list_windows(threads, by_step=True)

@@ -33,7 +33,19 @@ from tests.translated import changed
 
 A = make_run("a", [800] * 2, 100)
 FACTS = make_facts(captures=["other"])
-WAITS = WaitNumbers(0, 0, 0, 0, 0, {}, 0, [], [], [], [])
+WAITS = WaitNumbers(
+    operations=0,
+    nccl_collectives=0,
+    mpi_collectives=0,
+    split=0,
+    below_uncertainty=0,
+    not_split={},
+    reports_without_payload=0,
+    ranks=[],
+    culprits=[],
+    costs=[],
+    bandwidth=[],
+)
 
 
 def other(**changes: Any) -> Side:

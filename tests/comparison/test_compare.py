@@ -86,7 +86,7 @@ def test_later_runs_are_compared_with_the_first() -> None:
 
 
 def kernel(name: str, kind: str, count: int, total: int) -> KernelNumbers:
-    return KernelNumbers(name, kind, count, total, 1, 1)
+    return KernelNumbers(name=name, kernel_class=kind, count=count, total_ns=total, min_ns=1, max_ns=1)
 
 
 def test_what_a_third_run_lacks_prevents_no_table_of_the_first_two() -> None:
@@ -152,7 +152,12 @@ def test_totals_of_summaries_that_are_not_restricted_to_steps() -> None:
 )
 def test_what_is_more_than_noise(a: float | None, b: float | None, differs: bool) -> None:
     sides = [
-        replace(steps_of(100), memory_operations=[MemoryOperationNumbers("HtoD", 1, 5, int(ns), 1)] if ns else [])
+        replace(
+            steps_of(100),
+            memory_operations=[MemoryOperationNumbers(operation="HtoD", count=1, bytes=5, total_ns=int(ns), rated_ns=1)]
+            if ns
+            else [],
+        )
         for ns in (a, b)
     ]
     row = rows_of(pair_of(sides[0], sides[1]), "copies")["HtoD"]
@@ -169,8 +174,11 @@ def test_kernels_of_a_class_are_one_row() -> None:
 
 def test_ranges_have_means_and_noise_by_their_share_of_the_step() -> None:
     def with_range(ns: int) -> JobSummary:
-        tasks = [RangeOfTask(rank, f"rank {rank}", 8, 8 * ns, ns, ns) for rank in range(4)]
-        return replace(steps_of(*[100] * 4), ranges=[RepeatedRange("", "forward", 1, tasks)])
+        tasks = [
+            RangeOfTask(rank=rank, task=f"rank {rank}", count=8, total_ns=8 * ns, min_ns=ns, max_ns=ns)
+            for rank in range(4)
+        ]
+        return replace(steps_of(*[100] * 4), ranges=[RepeatedRange(domain="", name="forward", depth=1, tasks=tasks)])
 
     row = rows_of(pair_of(with_range(10 * MS), with_range(12 * MS)), "ranges")["forward"]
     assert (row.a, row.b, row.count_a, row.count_b, row.differs) == (10 * MS, 12 * MS, 8, 8, True)

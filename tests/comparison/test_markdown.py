@@ -24,7 +24,9 @@ HOSTILE = [
 def render(name: str, count: int = 4) -> str:
     steps = [{"compute_ns": ms * MS * GPUS} for ms in range(100, 100 + count)]
     a, b = make_summary(steps), make_summary([{"compute_ns": ms * MS * GPUS} for ms in range(50, 54)])
-    a = replace(a, kernels=[KernelNumbers(name, name, 1, 100 * MS, 1, 1)])
+    a = replace(
+        a, kernels=[KernelNumbers(name=name, kernel_class=name, count=1, total_ns=100 * MS, min_ns=1, max_ns=1)]
+    )
     return format_markdown(compare_sides([Side(name, a), Side("b", b)]))
 
 

@@ -29,18 +29,29 @@ def make_side(label: str, factor: float = 1.0, *, kernels: int = 12, name: str =
         ranges={f"loading {name}": 72 * MS * GPUS},
         facts=make_facts(captures=[label], programs=[f"python {name}"], nsys_versions=[f"2025 {label}"]),
         kernels=[
-            KernelNumbers(own, f"class {n % 2} {name}", 80, round(factor * MS * GPUS * (10 + n % 7)), 1, 1)
+            KernelNumbers(
+                name=own,
+                kernel_class=f"class {n % 2} {name}",
+                count=80,
+                total_ns=round(factor * MS * GPUS * (10 + n % 7)),
+                min_ns=1,
+                max_ns=1,
+            )
             for n, own in enumerate(names)
         ],
-        memory_operations=[MemoryOperationNumbers(f"copy {name}", 8, 10**9, round(factor * 30 * MS * GPUS), 1)],
+        memory_operations=[
+            MemoryOperationNumbers(
+                operation=f"copy {name}", count=8, bytes=10**9, total_ns=round(factor * 30 * MS * GPUS), rated_ns=1
+            )
+        ],
     )
-    task = RangeOfTask(0, f"python {name}", 8, round(factor * 90 * MS), 1, 1)
+    task = RangeOfTask(rank=0, task=f"python {name}", count=8, total_ns=round(factor * 90 * MS), min_ns=1, max_ns=1)
     return Side(
         label,
         replace(
             summary,
             gpus=[make_gpu(n, f"GPU {name}") for n in range(GPUS)],
-            ranges=[RepeatedRange("", f"forward {name}", 1, [task])],
+            ranges=[RepeatedRange(domain="", name=f"forward {name}", depth=1, tasks=[task])],
             warnings=[f"clocks of {name}"],
         ),
     )
@@ -49,9 +60,12 @@ def make_side(label: str, factor: float = 1.0, *, kernels: int = 12, name: str =
 def make_pictures(length: int, *, rows: int = 4, bins: int = 200, name: str = "", tasks: int = 1) -> Pictures:
     """A typical step of `length` ns whose rows do three things in turn."""
     values = np.tile((np.arange(bins) // 10 % 3 + 1).astype(np.uint8), (rows, 1))
-    activities = [Activity(key, f"{key} {name}") for key in ("compute", "waiting", "moving")]
-    bars = [RangeBar(0, 5 * MS, 5 * MS + length, f"step {name}"), RangeBar(1, 5 * MS, 6 * MS, f"forward {name}")]
-    ranges = [RangesOfTask(f"rank {n} {name}", [*bars], 2) for n in range(tasks)]
+    activities = [Activity(key=key, label=f"{key} {name}") for key in ("compute", "waiting", "moving")]
+    bars = [
+        RangeBar(depth=0, begin_ns=5 * MS, end_ns=5 * MS + length, name=f"step {name}"),
+        RangeBar(depth=1, begin_ns=5 * MS, end_ns=6 * MS, name=f"forward {name}"),
+    ]
+    ranges = [RangesOfTask(label=f"rank {n} {name}", bars=[*bars], hidden=2) for n in range(tasks)]
     step = TypicalStep(
         name=f"step 4 {name}",
         begin_ns=5 * MS,
@@ -62,7 +76,7 @@ def make_pictures(length: int, *, rows: int = 4, bins: int = 200, name: str = ""
         values=values,
         ranges=ranges,
     )
-    return Pictures(0, 10 * length, step=step)
+    return Pictures(begin_ns=0, end_ns=10 * length, step=step)
 
 
 def drop_steps(side: Side) -> Side:

@@ -171,7 +171,7 @@ def test_saved_summaries_have_no_pictures(tmp_path: Path) -> None:
     assert text.count("only a summary was given") == 3
     for pair in comparison.to_dict()["comparisons"][:1]:
         assert_rows_that_differ_are_there(page, pair)
-    assert "No steps were found in <code>before</code>" in render(SIDES, [Pictures(0, 1), DRAWN[1]])
+    assert "No steps were found in <code>before</code>" in render(SIDES, [Pictures(begin_ns=0, end_ns=1), DRAWN[1]])
 
 
 # ---- scaling ---------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def page_of(name: str) -> Page:
     sides = [make_side(f"a {name}", name=name), make_side(f"b {name}", 1.5, name=name)]
     sides.append(drop_steps(make_side(f"c {name}")))
     traces = SideTraces([f"{side.label}.prv" for side in sides], None, ["basics/nvtx"])
-    drawn = [make_pictures(40 * MS, name=name), make_pictures(50 * MS, name=name), Pictures(0, 1)]
+    drawn = [make_pictures(40 * MS, name=name), make_pictures(50 * MS, name=name), Pictures(begin_ns=0, end_ns=1)]
     return Page(render_comparison(replace(compare_sides(sides), traces=traces), sides, drawn))
 
 

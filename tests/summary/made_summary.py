@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nsys2prv_ng.summary.numbers.efficiency import (
     DeviceEfficiency,
     EfficiencyNumbers,
@@ -18,7 +20,20 @@ from nsys2prv_ng.summary.numbers.waits import Culprit, LateCost, LongestWait, Ra
 MS = 10**6
 WINDOW = 100 * MS
 """Time of each window."""
-STEPS = StepNumbers("step", 5, 1, 1, 5, 20 * MS, 20 * MS, 20 * MS, 0.0, 1, 0.0, [])
+STEPS = StepNumbers(
+    name="step",
+    count=5,
+    warmup=1,
+    first=1,
+    last=5,
+    median_ns=20 * MS,
+    min_ns=20 * MS,
+    max_ns=20 * MS,
+    spread=0.0,
+    slowest=1,
+    drift=0.0,
+    ranks=[],
+)
 STEPS_NS = 1000 * MS, 1100 * MS
 
 
@@ -31,16 +46,28 @@ def make_losses(
     names = ("compute", "waiting", "moving", "not_split", "memory", "host", "queued", "graph", "unknown", "cut")
     names = (*names, "before_first", "after_last", "not_captured", "outside")
     unit = WINDOW // 100 * devices
-    ranges = [IdleInRange(name, share * unit) for name, share in (by_range or {}).items()]
+    ranges = [IdleInRange(range=name, ns=share * unit) for name, share in (by_range or {}).items()]
     classes = {name: share * unit for name, share in (by_class or {}).items()}
     whole_graphs = parts.get("whole_graph", 0) * unit
-    return Losses(devices, *(parts.get(name, 0) * unit for name in names), ranges, classes, whole_graphs)
+    times = {f"{name}_ns": parts.get(name, 0) * unit for name in names}
+    return Losses(devices=devices, idle_by_range=ranges, compute_by_class=classes, whole_graph_ns=whole_graphs, **times)
 
 
 def make_window(losses: Losses | None, host: HostEfficiency | None = None) -> WindowEfficiency:
-    device = None if losses is None else DeviceEfficiency(losses.compute_ns / (losses.devices * WINDOW), 1.0, 1.0, 1.0)
-    trees = EfficiencyTrees(device, host)
-    return WindowEfficiency(WINDOW, 2, trees, trees, losses)
+    device = (
+        None
+        if losses is None
+        else DeviceEfficiency(
+            parallel=losses.compute_ns / (losses.devices * WINDOW),
+            load_balance=1.0,
+            communication=1.0,
+            orchestration=1.0,
+        )
+    )
+    trees = EfficiencyTrees(device=device, host=host)
+    return WindowEfficiency(
+        window_ns=WINDOW, threads=2, nccl_as_communication=trees, nccl_as_useful=trees, losses=losses
+    )
 
 
 def make_summary(
@@ -63,13 +90,52 @@ def make_summary(
         steps_ns=STEPS_NS if in_steps else None,
     )
     steps = STEPS if in_steps else None
-    nothing: list[list[object]] = [[] for _ in range(8)]
-    return JobSummary(2, 1, 2, 2, 0, 1200 * MS, *nothing, waits=waits, efficiency=efficiency, steps=steps)  # type: ignore[arg-type]
+    lists = ("windows_ns", "gpus", "ranges", "kernels", "memory_operations", "nccl", "mpi", "absent")
+    nothing: dict[str, Any] = {name: [] for name in lists}
+    return JobSummary(
+        reports=2,
+        nodes=1,
+        ranks=2,
+        tasks=2,
+        start_utc_ns=0,
+        duration_ns=1200 * MS,
+        waits=waits,
+        efficiency=efficiency,
+        steps=steps,
+        **nothing,
+    )
 
 
 def make_waits(ranks: list[RankWaits], costs: list[LateCost], culprits: list[Culprit], split: int = 100) -> WaitNumbers:
-    return WaitNumbers(split, split, 0, split, 0, {}, 0, ranks, culprits, costs, [])
+    return WaitNumbers(
+        operations=split,
+        nccl_collectives=split,
+        mpi_collectives=0,
+        split=split,
+        below_uncertainty=0,
+        not_split={},
+        reports_without_payload=0,
+        ranks=ranks,
+        culprits=culprits,
+        costs=costs,
+        bandwidth=[],
+    )
 
 
 def make_rank(number: int, waits: int, caused: int, longest: LongestWait | None = None) -> RankWaits:
-    return RankWaits(number, f"rank {number}", waits, waits, waits, 0, 0, 100, 1, caused, 0, None, longest, None)
+    return RankWaits(
+        rank=number,
+        task=f"rank {number}",
+        nccl_ns=waits,
+        wait_ns=waits,
+        exposed_wait_ns=waits,
+        transfer_ns=0,
+        unsplit_ns=0,
+        collectives=100,
+        last=1,
+        caused_wait_ns=caused,
+        caused_in_messages_ns=0,
+        reason=None,
+        longest_wait=longest,
+        mpi=None,
+    )

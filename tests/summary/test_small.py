@@ -62,8 +62,8 @@ def test_of_operations_that_begin_together_the_first_that_was_launched_ends_the_
         ranges=[(0, 500, MAIN, "main"), (0, 500, WORKER, "worker")],
     )
     assert causes(overview_of([path])) == [
-        Cause("host", "worker", "", 95, 1),
-        Cause("host", "worker", "cudaLaunchKernel", 5, 1),
+        Cause(cause="host", range="worker", call="", ns=95, gaps=1),
+        Cause(cause="host", range="worker", call="cudaLaunchKernel", ns=5, gaps=1),
     ]
 
 
@@ -76,8 +76,8 @@ def test_a_launch_lasts_until_its_outermost_call_returns(tmp_path: Path) -> None
         calls=[(90, 95, MAIN, LAUNCH, 1), (150, 290, MAIN, LAUNCH, 2), (150, 190, MAIN, INNER, 2)],
     )
     assert causes(overview_of([path])) == [
-        Cause("host", "", "", 10, 1),
-        Cause("host", "", "cudaLaunchKernel", 90, 1),
+        Cause(cause="host", range="", call="", ns=10, gaps=1),
+        Cause(cause="host", range="", call="cudaLaunchKernel", ns=90, gaps=1),
     ]
 
 
@@ -88,7 +88,7 @@ def test_a_launch_that_returned_before_the_gap_is_not_the_hosts(tmp_path: Path) 
         kernels=[(100, 200, 7, 1), (300, 400, 7, 2)],
         calls=[(90, 95, MAIN, LAUNCH, 1), (150, 200, MAIN, LAUNCH, 2), (210, 220, MAIN, MALLOC, 9)],
     )
-    assert causes(overview_of([path])) == [Cause("queued", "", "", 100, 1)]
+    assert causes(overview_of([path])) == [Cause(cause="queued", range="", call="", ns=100, gaps=1)]
 
 
 @pytest.mark.slow
@@ -105,12 +105,12 @@ def test_innermost_range_and_outermost_call_of_each_moment(tmp_path: Path) -> No
         ranges=[(0, 290, MAIN, "outer"), (205, 225, MAIN, "inner 7"), (0, 500, WORKER, "other")],
     )
     assert causes(overview_of([path])) == [
-        Cause("host", "", "cudaLaunchKernel", 10, 1),
-        Cause("host", "inner", "", 5, 1),
-        Cause("host", "inner", "cudaMalloc", 15, 1),
-        Cause("host", "outer", "", 5 + 40, 1),
-        Cause("host", "outer", "cudaLaunchKernel", 10, 1),
-        Cause("host", "outer", "cudaMalloc", 15, 1),
+        Cause(cause="host", range="", call="cudaLaunchKernel", ns=10, gaps=1),
+        Cause(cause="host", range="inner", call="", ns=5, gaps=1),
+        Cause(cause="host", range="inner", call="cudaMalloc", ns=15, gaps=1),
+        Cause(cause="host", range="outer", call="", ns=5 + 40, gaps=1),
+        Cause(cause="host", range="outer", call="cudaLaunchKernel", ns=10, gaps=1),
+        Cause(cause="host", range="outer", call="cudaMalloc", ns=15, gaps=1),
     ]
 
 
@@ -123,10 +123,13 @@ def test_a_gap_that_a_window_cuts(tmp_path: Path) -> None:
         calls=[(90, 95, MAIN, LAUNCH, 1), (280, 290, MAIN, LAUNCH, 2)],
     )
     found = overview_of([path], Selection(window=(100, 160)))
-    assert causes(found) == [Cause("cut", "", "", 50, 1)]
+    assert causes(found) == [Cause(cause="cut", range="", call="", ns=50, gaps=1)]
     assert (found.gpus[0].span_ns, found.gpus[0].busy_ns, found.windows_ns) == (60, 10, [(1, 61)])
     found = overview_of([path], Selection(window=(120, 260)))
-    assert causes(found) == [Cause("host", "", "", 80, 1), Cause("host", "", "cudaLaunchKernel", 10, 1)]
+    assert causes(found) == [
+        Cause(cause="host", range="", call="", ns=80, gaps=1),
+        Cause(cause="host", range="", call="cudaLaunchKernel", ns=10, gaps=1),
+    ]
     assert (found.kernels[0].count, found.kernels[0].total_ns) == (1, 50)
 
 

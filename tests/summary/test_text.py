@@ -61,7 +61,17 @@ def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) ->
         replace(each, name=long, slowest_task=long, tasks=[make_large(t) for t in each.tasks]) for each in found.ranges
     ]
     gpus = [replace(gpu, gaps=count, peak_memory_bytes=big, node=long, longest_gap_at_ns=big) for gpu in found.gpus]
-    mpi = [MpiNumbers("MPI_File_write_at_all", count, big, big, big, big, big)]
+    mpi = [
+        MpiNumbers(
+            call="MPI_File_write_at_all",
+            count=count,
+            total_ns=big,
+            max_ns=big,
+            sent_bytes=big,
+            received_bytes=big,
+            rated_ns=big,
+        )
+    ]
     kernels = [replace(kernel, name=long, count=count, total_ns=big) for kernel in found.kernels]
     assert found.waits is not None
     waits = replace(found.waits, ranks=[make_large(replace(rank, rank=None, task=long)) for rank in found.waits.ranks])

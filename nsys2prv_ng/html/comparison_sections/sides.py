@@ -227,5 +227,5 @@ def _choose_ranges(ranges: Sequence[RangesOfTask], steps: int) -> list[RangesOfT
     for own in chosen:
         longest = sorted(own.bars, key=lambda bar: bar.begin_ns - bar.end_ns)[:most]
         bars = sorted(longest, key=lambda bar: (bar.begin_ns, bar.depth))
-        kept.append(RangesOfTask(own.label, bars, own.hidden + len(own.bars) - len(bars)))
+        kept.append(RangesOfTask(label=own.label, bars=bars, hidden=own.hidden + len(own.bars) - len(bars)))
     return kept

@@ -78,17 +78,27 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
 
 
 def _list_culprits(job: Job, late: LateReasons, reason: IntArray, blamed: Blamed) -> list[Culprit]:
-    task = job.whole.task_of_row[late.row].astype(np.int64)
-    why = {"task": task, "reason": reason, "range": late.range, "call": late.call, "operation": late.operation}
+    late_task = job.whole.task_of_row[late.row].astype(np.int64)
+    why = {"task": late_task, "reason": reason, "range": late.range, "call": late.call, "operation": late.operation}
     rows = pd.DataFrame({name: column[blamed.late] for name, column in {**why, "origin": late.origin_task}.items()})
     rows = rows.assign(late=blamed.late, ns=blamed.wait)
     sums = rows.groupby([*why, "origin"], as_index=False).agg(times=("late", "nunique"), ns=("ns", "sum"))
     culprits = []
     for row in sums.itertuples(index=False):
-        what = (_get_name(late, row.range), _get_name(late, row.call), _get_name(late, row.operation))
+        rank, task = _name_task(job, row.task)
+        origin_rank, origin_task = _name_task(job, row.origin)
         culprits.append(
             Culprit(
-                *_name_task(job, row.task), _TEXTS[row.reason], *what, *_name_task(job, row.origin), row.times, row.ns
+                rank=rank,
+                task=task,
+                reason=_TEXTS[row.reason],
+                range=_get_name(late, row.range),
+                call=_get_name(late, row.call),
+                operation=_get_name(late, row.operation),
+                origin_rank=origin_rank,
+                origin_task=origin_task,
+                times=row.times,
+                ns=row.ns,
             )
         )
     return sorted(culprits, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation, c.origin_task))
@@ -116,10 +126,20 @@ def _list_costs(job: Job, late: LateReasons, reason: IntArray, blamed: Blamed) -
         rest[name] = [_get_name(late, index) for index in rest[name].tolist()]
     both: pd.DataFrame = pd.concat([host, rest], ignore_index=True)
     sums = both.groupby(list(columns), as_index=False)["ns"].sum()
-    costs = [
-        LateCost(*_name_task(job, row.task), _TEXTS[row.reason], row.range, row.call, row.operation, row.ns)
-        for row in sums.itertuples(index=False)
-    ]
+    costs = []
+    for row in sums.itertuples(index=False):
+        rank, task = _name_task(job, row.task)
+        costs.append(
+            LateCost(
+                rank=rank,
+                task=task,
+                reason=_TEXTS[row.reason],
+                range=row.range,
+                call=row.call,
+                operation=row.operation,
+                ns=row.ns,
+            )
+        )
     return sorted(costs, key=lambda c: (-c.ns, c.task, c.reason, c.range, c.call, c.operation))
 
 
@@ -135,7 +155,9 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
     for number in np.unique(task).tolist():
         low, high = np.searchsorted(task, [number, number + 1])
         ns, first, last = _join_longest(begin[low:high], until[low:high])
-        longest[job.whole.model.tasks[number].name] = LongestWait(ns, first - job.zero, last - job.zero)
+        longest[job.whole.model.tasks[number].name] = LongestWait(
+            ns=ns, from_ns=first - job.zero, to_ns=last - job.zero
+        )
     return longest
 
 

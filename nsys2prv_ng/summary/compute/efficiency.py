@@ -73,8 +73,8 @@ def _rate(times: WindowTimes) -> dict[str, Any]:
     return {
         "window_ns": times.ns,
         "threads": 0 if times.host is None else times.host.threads,
-        "nccl_as_communication": EfficiencyTrees(as_communication, host),
-        "nccl_as_useful": EfficiencyTrees(as_useful, host),
+        "nccl_as_communication": EfficiencyTrees(device=as_communication, host=host),
+        "nccl_as_useful": EfficiencyTrees(device=as_useful, host=host),
         "losses": None if devices is None else _list_losses(times, devices),
     }
 
@@ -84,7 +84,12 @@ def rate_devices(devices: DeviceTimes, window: int, useful: int, most_useful: in
     load_balance = _divide(useful, devices.devices * most_useful)
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
-    return DeviceEfficiency(load_balance * communication * orchestration, load_balance, communication, orchestration)
+    return DeviceEfficiency(
+        parallel=load_balance * communication * orchestration,
+        load_balance=load_balance,
+        communication=communication,
+        orchestration=orchestration,
+    )
 
 
 def rate_host(host: HostTimes, window: int) -> HostEfficiency:
@@ -94,13 +99,13 @@ def rate_host(host: HostTimes, window: int) -> HostEfficiency:
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
     return HostEfficiency(
-        mpi_parallel * offload,
-        mpi_parallel,
-        load_balance,
-        communication,
-        offload,
-        _divide(host.node_outside_mpi, host.node_threads * host.most_outside_mpi),
-        _divide(host.outside_mpi * host.node_threads, host.threads * host.node_outside_mpi),
+        parallel=mpi_parallel * offload,
+        mpi_parallel=mpi_parallel,
+        mpi_load_balance=load_balance,
+        mpi_communication=communication,
+        offload=offload,
+        mpi_balance_in_nodes=_divide(host.node_outside_mpi, host.node_threads * host.most_outside_mpi),
+        mpi_balance_of_nodes=_divide(host.outside_mpi * host.node_threads, host.threads * host.node_outside_mpi),
     )
 
 
@@ -115,7 +120,7 @@ def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
         devices=devices.devices,
         **{f"{name}_ns": ns for name, ns in devices.by_class.items()},
         outside_ns=devices.devices * times.ns - sum(devices.by_class.values()),
-        idle_by_range=[IdleInRange(name, ns) for name, ns in host],
+        idle_by_range=[IdleInRange(range=name, ns=ns) for name, ns in host],
         compute_by_class=devices.compute_by_class,
     )
 
@@ -176,7 +181,13 @@ def _list_ranks(job: Job, steps: StepWindows, length: IntArray, waits: IntArray)
     tasks = np.unique(steps.task)
     limits = np.searchsorted(steps.task, np.append(tasks, tasks[-1] + 1)).tolist()
     for task, (low, high) in zip(tasks.tolist(), pairwise(limits), strict=True):
-        own = slice(low, high)
-        medians = _find_median(length[own]), _find_median(length[own] - waits[own])
-        ranks.append(StepOfRank(job.tree.ranks[task], job.tree.model.tasks[task].name, *medians))
+        lengths = length[low:high]
+        ranks.append(
+            StepOfRank(
+                rank=job.tree.ranks[task],
+                task=job.tree.model.tasks[task].name,
+                median_ns=_find_median(lengths),
+                median_without_waiting_ns=_find_median(lengths - waits[low:high]),
+            )
+        )
     return ranks

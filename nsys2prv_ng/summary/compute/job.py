@@ -34,7 +34,6 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.summary.compute import totals
 from nsys2prv_ng.summary.compute.efficiency import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.compute.facts import collect_facts
-from nsys2prv_ng.summary.compute.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.compute.path import sum_critical_path
 from nsys2prv_ng.summary.compute.range_waits import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.compute.waits import compute_waits
@@ -51,6 +50,7 @@ from nsys2prv_ng.summary.numbers.job import (
     RangeOfTask,
     RepeatedRange,
 )
+from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 
 
@@ -147,7 +147,16 @@ def _list_kernels(parts: Sequence[pd.DataFrame], task_names: Sequence[str]) -> l
     table = totals.add_up([by_task.drop(columns="task")], keys)
     rows = _iterate_sorted(table.merge(busiest.rename(columns={"ns": "busiest_ns"}), on=keys), "ns")
     return [
-        KernelNumbers(r.name, r.kernel_class, r.count, r.ns, r.min_ns, r.max_ns, task_names[r.task], r.busiest_ns)
+        KernelNumbers(
+            name=r.name,
+            kernel_class=r.kernel_class,
+            count=r.count,
+            total_ns=r.ns,
+            min_ns=r.min_ns,
+            max_ns=r.max_ns,
+            busiest_task=task_names[r.task],
+            busiest_ns=r.busiest_ns,
+        )
         for r in rows
     ]
 
@@ -156,15 +165,35 @@ def _list_memory_operations(parts: Sequence[pd.DataFrame]) -> list[MemoryOperati
     by_memory = totals.add_up(parts, ["operation", "source", "destination"])
     kinds: dict[str, list[MemoryKindNumbers]] = {}
     for r in _iterate_sorted(by_memory, "bytes"):
-        part = MemoryKindNumbers(r.source, r.destination, r.count, r.bytes, r.ns, r.rated_ns)
+        part = MemoryKindNumbers(
+            source=r.source, destination=r.destination, count=r.count, bytes=r.bytes, total_ns=r.ns, rated_ns=r.rated_ns
+        )
         kinds.setdefault(r.operation, []).append(part)
     rows = _iterate_sorted(totals.add_up([by_memory.drop(columns=["source", "destination"])], ["operation"]), "bytes")
-    return [MemoryOperationNumbers(r.operation, r.count, r.bytes, r.ns, r.rated_ns, kinds[r.operation]) for r in rows]
+    return [
+        MemoryOperationNumbers(
+            operation=r.operation,
+            count=r.count,
+            bytes=r.bytes,
+            total_ns=r.ns,
+            rated_ns=r.rated_ns,
+            by_memory=kinds[r.operation],
+        )
+        for r in rows
+    ]
 
 
 def _list_nccl(parts: Sequence[pd.DataFrame]) -> list[NcclNumbers]:
     return [
-        NcclNumbers(r.function, r.calls, r.bytes if r.sized else None, r.kernels, r.ns, r.carried_bytes, r.carried_ns)
+        NcclNumbers(
+            function=r.function,
+            calls=r.calls,
+            bytes=r.bytes if r.sized else None,
+            kernels=r.kernels,
+            kernel_ns=r.ns,
+            carried_bytes=r.carried_bytes,
+            carried_ns=r.carried_ns,
+        )
         for r in _iterate_sorted(totals.add_up(parts, ["function"]), "ns")
     ]
 
@@ -172,7 +201,13 @@ def _list_nccl(parts: Sequence[pd.DataFrame]) -> list[NcclNumbers]:
 def _list_mpi(parts: Sequence[pd.DataFrame]) -> list[MpiNumbers]:
     return [
         MpiNumbers(
-            r.name, r.count, r.ns, r.max_ns, r.sent if r.sized else None, r.received if r.sized else None, r.rated_ns
+            call=r.name,
+            count=r.count,
+            total_ns=r.ns,
+            max_ns=r.max_ns,
+            sent_bytes=r.sent if r.sized else None,
+            received_bytes=r.received if r.sized else None,
+            rated_ns=r.rated_ns,
         )
         for r in _iterate_sorted(totals.add_up(parts, ["name"]), "ns")
     ]
@@ -286,7 +321,7 @@ def _list_gpu_metrics(job: Job, devices: Devices) -> list[GpuMetricNumbers]:
 
 def _sort_causes(table: pd.DataFrame) -> list[Cause]:
     ordered = table.sort_values(["ns", *idle_causes.KEYS], ascending=[False, *(True for _ in idle_causes.KEYS)])
-    return [Cause(r.cause, r.range, r.call, r.ns, r.gaps) for r in _iterate(ordered)]
+    return [Cause(cause=r.cause, range=r.range, call=r.call, ns=r.ns, gaps=r.gaps) for r in _iterate(ordered)]
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
@@ -301,11 +336,19 @@ def _collect_ranges(job: Job, parts: Sequence[pd.DataFrame], waits: WaitNumbers 
         tasks = [_make_range_of_task(job, r) for r in _iterate(parts_of_range)]
         depth = int(parts_of_range["depth"].min())
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
-        ranges.append(RepeatedRange(str(domain), str(name), depth, tasks, slowest))
+        ranges.append(RepeatedRange(domain=str(domain), name=str(name), depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))
 
 
 def _make_range_of_task(job: Job, r: Any) -> RangeOfTask:
-    task = job.tree.model.tasks[r.task].name
-    waits = r.waiting_ns, r.gpu_waiting_ns, r.unsplit_ns
-    return RangeOfTask(job.tree.ranks[r.task], task, r.count, r.ns, r.min_ns, r.max_ns, *waits)
+    return RangeOfTask(
+        rank=job.tree.ranks[r.task],
+        task=job.tree.model.tasks[r.task].name,
+        count=r.count,
+        total_ns=r.ns,
+        min_ns=r.min_ns,
+        max_ns=r.max_ns,
+        waiting_ns=r.waiting_ns,
+        gpu_waiting_ns=r.gpu_waiting_ns,
+        unsplit_ns=r.unsplit_ns,
+    )

@@ -57,7 +57,7 @@ def _make_durations(name: str, kernel_class: str, table: pd.DataFrame) -> Kernel
     low, high = int(bins.min()), int(bins.max()) + 1
     counts = np.zeros(high - low, np.int64)
     np.add.at(counts, bins - low, count)
-    return KernelDurations(name, kernel_class, EDGES[low : high + 1], counts)
+    return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)
 
 
 def _count_report(job: Job, index: int) -> list[_Counts]:

@@ -44,7 +44,9 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
         classes={PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
         ranks=[_make_rank(job, task, ns) for (task,), ns in _add_up(path.length, tasks)],
         names=_sum_names(path, kinds),
-        ranges=[PathRange(_get_text(path.ranges, index), ns) for (index,), ns in _add_up(path.length, path.range)],
+        ranges=[
+            PathRange(range=_get_text(path.ranges, index), ns=ns) for (index,), ns in _add_up(path.length, path.range)
+        ],
         parts=_sum_parts(job, path, kinds, tasks),
         switches=int(((tasks[1:] != tasks[:-1]) & (path.begin[1:] == path.end[:-1])).sum()),
         followed=path.followed,
@@ -76,14 +78,20 @@ def _get_text(texts: list[str], index: int) -> str:
 
 
 def _make_rank(job: Job, task: int, ns: int) -> PathOfRank:
-    return PathOfRank(job.whole.ranks[task], job.whole.model.tasks[task].name, ns)
+    return PathOfRank(rank=job.whole.ranks[task], task=job.whole.model.tasks[task].name, ns=ns)
 
 
 def _sum_names(path: CriticalPath, kinds: IntArray) -> list[PathName]:
     """Return the operations on the path by name."""
     counts = _count_operations(path, kinds, path.name)
     return [
-        PathName(PATH_KINDS[kind], path.names[name], counts[kind, name], ns, max(0, ns - int(path.mean[name])))
+        PathName(
+            path_class=PATH_KINDS[kind],
+            name=path.names[name],
+            count=counts[kind, name],
+            ns=ns,
+            imbalance_ns=max(0, ns - int(path.mean[name])),
+        )
         for (kind, name), ns in _add_up(path.length, kinds, path.name)
         if kind in _OPERATIONS
     ]
@@ -101,8 +109,16 @@ def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -
     parts = []
     for part_keys, ns in _add_up(path.length, *keys)[:_MOST_PARTS]:
         kind, name, in_range = part_keys
-        texts = _get_text(path.names, name), _get_text(path.ranges, in_range)
-        parts.append(PathPart(PATH_KINDS[kind], *texts, counts[part_keys], ns, ranks[part_keys]))
+        parts.append(
+            PathPart(
+                path_class=PATH_KINDS[kind],
+                name=_get_text(path.names, name),
+                range=_get_text(path.ranges, in_range),
+                count=counts[part_keys],
+                ns=ns,
+                ranks=ranks[part_keys],
+            )
+        )
     return parts
 
 
@@ -120,4 +136,6 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
     ):
         if 0 <= step < len(numbers):
             classes[step][PATH_KINDS[kind]] = ns
-    return [PathStep(number, sum(own.values()), own) for number, own in zip(numbers, classes, strict=True)]
+    return [
+        PathStep(number=number, ns=sum(own.values()), classes=own) for number, own in zip(numbers, classes, strict=True)
+    ]

@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.efficiency.typical_step import (
     make_step_edges,
 )
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, list_steps, make_plan
+from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Map, Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -102,7 +103,12 @@ def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArra
 def _list_clocks(alignment: Alignment) -> list[NodeClockLine]:
     return [
         NodeClockLine(
-            node.name, node.reference, float(node.correction.offset), node.drift_ppm, node.bound, node.collectives
+            node=node.name,
+            reference=node.reference,
+            offset_ns=float(node.correction.offset),
+            drift_ppm=node.drift_ppm,
+            bound_ns=node.bound,
+            operations=node.collectives,
         )
         for node in alignment.nodes
     ]
@@ -120,30 +126,44 @@ class _Kind(NamedTuple):
     preset: str
 
 
+_COMPUTING = (
+    gpu_waits.COMPUTE_ALONE,
+    gpu_waits.COMPUTE_OVER_MOVING,
+    gpu_waits.WAITING_HIDDEN,
+    gpu_waits.COMPUTE_OVER_UNSPLIT,
+)
+_BUSY = (
+    *_COMPUTING,
+    gpu_waits.MOVING,
+    gpu_waits.WAITING,
+    gpu_waits.MEMORY_ALONE,
+    gpu_waits.UNSPLIT,
+    gpu_waits.WHOLE_GRAPH,
+)
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
-    "busy": _Kind((1, 2, 3, 4, 5, 6, 8, 9, 10), "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
-    "computing": _Kind((1, 2, 5, 9), "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
+    "busy": _Kind(_BUSY, "GPU busy", f"Time in which any operation ran. {_KNOWN}", "gpu_active"),
+    "computing": _Kind(_COMPUTING, "GPU computing", "Time in which a kernel ran that is not NCCL's.", "gpu_useful"),
     "whole_graph": _Kind(
-        (10,),
+        (gpu_waits.WHOLE_GRAPH,),
         "CUDA graphs as a whole",
         "Time in which a CUDA graph ran that was traced as a whole: computing and communicating are not told apart.",
         "",
     ),
     "moving": _Kind(
-        (3,),
+        (gpu_waits.MOVING,),
         "Exposed communication: moving data",
         "Time in which NCCL moved data while nothing was computed, and waits below the uncertainty of the clocks.",
         "exposed_communication",
     ),
     "waiting": _Kind(
-        (4,),
+        (gpu_waits.WAITING,),
         "Exposed communication: waiting",
         "Time in which kernels of NCCL waited for another rank while nothing was computed.",
         "exposed_communication",
     ),
     "not_split": _Kind(
-        (8,),
+        (gpu_waits.UNSPLIT,),
         "Exposed communication: not split",
         "Time in which kernels of NCCL ran while nothing was computed, of which it is not known whether they waited.",
         "exposed_communication",
@@ -188,13 +208,13 @@ _GPU_KEYS = (
     "compute_over_not_split",
     "whole_graph",
 )
-_GPU_ACTIVITIES = [Activity(key, types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
+_GPU_ACTIVITIES = [Activity(key=key, label=types.GPU_WAITS[value]) for value, key in enumerate(_GPU_KEYS, 1)]
 _HOST_ACTIVITIES = [
-    Activity("own_code", "Own code"),
-    Activity("cuda", "CUDA"),
-    Activity("mpi_waiting", "Waiting for a rank in MPI"),
-    Activity("mpi_moving", "Moving data in MPI"),
-    Activity("mpi_not_split", "MPI not split"),
+    Activity(key="own_code", label="Own code"),
+    Activity(key="cuda", label="CUDA"),
+    Activity(key="mpi_waiting", label="Waiting for a rank in MPI"),
+    Activity(key="mpi_moving", label="Moving data in MPI"),
+    Activity(key="mpi_not_split", label="MPI not split"),
 ]
 """One less than its value is the index of each state."""
 
@@ -259,21 +279,28 @@ def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
             continue
         preset = kind.preset and f"analysis/{kind.preset}"
         yield HeatMap(
-            key, kind.title, kind.about, "%", rows.names, shares.get_percent(key).value, highest=100.0, preset=preset
+            key=key,
+            title=kind.title,
+            about=kind.about,
+            unit="%",
+            rows=rows.names,
+            values=shares.get_percent(key).value,
+            highest=100.0,
+            preset=preset,
         )
 
 
 def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
     if np.isfinite(late.value).any():
         yield HeatMap(
-            "lateness",
-            "Lateness",
-            "By how much the rank began an operation later than the last of the others, which waited for it: the most "
-            "of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or "
+            key="lateness",
+            title="Lateness",
+            about="By how much the rank began an operation later than the last of the others, which waited for it: the "
+            "most of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or "
             "none that could be split.",
-            "ns",
-            [job.tree.model.tasks[task].name for task in late.row.tolist()],
-            late.value,
+            unit="ns",
+            rows=[job.tree.model.tasks[task].name for task in late.row.tolist()],
+            values=late.value,
             preset="analysis/lateness",
         )
 
@@ -297,18 +324,27 @@ def _draw_metrics(job: Job, devices: Devices, maps: Mapping[str, Map]) -> Iterat
     for key, own in maps.items():
         title, about, preset = _METRIC_TITLES[key]
         names = _name_gpus(job, devices, own.row)
-        yield HeatMap(key, title, f"{about} Each sample holds until the next.", "%", names, own.value, 100.0, preset)
+        yield HeatMap(
+            key=key,
+            title=title,
+            about=f"{about} Each sample holds until the next.",
+            unit="%",
+            rows=names,
+            values=own.value,
+            highest=100.0,
+            preset=preset,
+        )
 
 
 def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
     if memory.row.size:
         yield HeatMap(
-            "memory",
-            "Memory in use",
-            "Largest sum of all memory of the GPU that its processes had allocated.",
-            "B",
-            _name_gpus(job, devices, memory.row),
-            memory.value,
+            key="memory",
+            title="Memory in use",
+            about="Largest sum of all memory of the GPU that its processes had allocated.",
+            unit="B",
+            rows=_name_gpus(job, devices, memory.row),
+            values=memory.value,
             preset="views/memory_level",
         )
 
@@ -319,10 +355,13 @@ def _draw_memory(job: Job, devices: Devices, memory: Map) -> Iterator[HeatMap]:
 def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[_Swept]) -> TypicalStep:
     """Return the step with the rows of all groups, whose activities follow each other."""
     ranges = []
-    for own in list_ranges(job, waits, step):
-        columns = own.depth, own.begin - job.zero, own.end - job.zero
-        bars = [RangeBar(*bar) for bar in zip(*(column.tolist() for column in columns), own.names, strict=True)]
-        ranges.append(RangesOfTask(job.tree.model.tasks[own.task].name, bars, own.hidden))
+    for drawn in list_ranges(job, waits, step):
+        columns = drawn.depth, drawn.begin - job.zero, drawn.end - job.zero
+        bars = [
+            RangeBar(depth=depth, begin_ns=begin, end_ns=end, name=name)
+            for depth, begin, end, name in zip(*(column.tolist() for column in columns), drawn.names, strict=True)
+        ]
+        ranges.append(RangesOfTask(label=job.tree.model.tasks[drawn.task].name, bars=bars, hidden=drawn.hidden))
     activities: list[Activity] = []
     values = []
     for _, longest, rows in swept:

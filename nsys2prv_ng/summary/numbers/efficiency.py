@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeviceEfficiency:
     """Efficiencies of GPUs: parallel = load_balance x communication x orchestration.
 
@@ -25,7 +25,7 @@ class DeviceEfficiency:
     orchestration: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HostEfficiency:
     """Efficiencies of main threads: parallel = mpi_parallel x offload.
 
@@ -44,7 +44,7 @@ class HostEfficiency:
     mpi_balance_of_nodes: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EfficiencyTrees:
     """Efficiencies in one convention; None where there are no GPUs, or no main threads. The host has no convention."""
 
@@ -52,7 +52,7 @@ class EfficiencyTrees:
     host: HostEfficiency | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class IdleInRange:
     """Time in which GPUs were idle while the thread that launched next was in an NVTX range ("": in none)."""
 
@@ -60,7 +60,7 @@ class IdleInRange:
     ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Losses:
     """Time of all GPUs in a window, as parts that add up to the window times the GPUs.
 
@@ -103,7 +103,7 @@ class Losses:
     whole_graph_ns: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WindowEfficiency:
     """Efficiencies in windows of `window_ns` each, in both conventions on what kernels of NCCL are."""
 
@@ -118,7 +118,7 @@ class WindowEfficiency:
     """None where there are no GPUs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepEfficiency(WindowEfficiency):
     """Efficiencies in one step: each rank's own range counts, and the window is the longest of any task or GPU.
 
@@ -128,7 +128,7 @@ class StepEfficiency(WindowEfficiency):
     number: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangeEfficiency(WindowEfficiency):
     """Efficiencies in an NVTX range that repeats: each rank's own ranges count, and the window is the longest sum."""
 
@@ -139,7 +139,7 @@ class RangeEfficiency(WindowEfficiency):
     tasks: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EfficiencyNumbers(WindowEfficiency):
     """Efficiencies of a job in the chosen time; without one, from the first begin of a capture to the last end."""
 
@@ -160,7 +160,7 @@ class EfficiencyNumbers(WindowEfficiency):
     """Those with most time first, at most 100."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepOfRank:
     """Steps of a task: their median time, and that without the time in which its thread waits for other ranks."""
 
@@ -170,7 +170,7 @@ class StepOfRank:
     median_without_waiting_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepNumbers:
     """The steps of a program, without its warm-up. A step takes as long as the longest range of any task."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobFacts:
     """What the reports of a job are and hold. All but `graphs` is of all of them, whatever the user chose."""
 

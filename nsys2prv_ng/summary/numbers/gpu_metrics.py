@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GpuMetricNumbers:
     """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample holds.
 

@@ -20,13 +20,14 @@ from nsys2prv_ng.summary.numbers.efficiency import EfficiencyNumbers, StepNumber
 from nsys2prv_ng.summary.numbers.facts import JobFacts
 from nsys2prv_ng.summary.numbers.gpu_metrics import GpuMetricNumbers
 from nsys2prv_ng.summary.numbers.path import PathNumbers
+from nsys2prv_ng.summary.numbers.talp import write_talp
 from nsys2prv_ng.summary.numbers.waits import WaitNumbers
 from nsys2prv_ng.text.formatting import format_utc
 
 SUMMARY_VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cause:
     """Idle time of a GPU with one cause (see analysis/gpus/idle_causes.py), and the number of gaps it occurs in."""
 
@@ -37,7 +38,7 @@ class Cause:
     gaps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GpuNumbers:
     """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
 
@@ -67,7 +68,7 @@ class GpuNumbers:
     """CUDA graphs that were traced as a whole and may hold kernels of NCCL; not in `compute_ns`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangeOfTask:
     """A repeated range on one task."""
 
@@ -104,7 +105,7 @@ class RangeOfTask:
         return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RepeatedRange:
     """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
 
@@ -130,7 +131,7 @@ class RepeatedRange:
         return max(means) - min(means)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelNumbers:
     """Kernels of one name, over all GPUs."""
 
@@ -145,7 +146,7 @@ class KernelNumbers:
     busiest_ns: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryKindNumbers:
     """Copies or sets of one operation between two kinds of memory, such as Pageable and Device; the sums as in it."""
 
@@ -158,7 +159,7 @@ class MemoryKindNumbers:
     rated_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryOperationNumbers:
     """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
 
@@ -171,7 +172,7 @@ class MemoryOperationNumbers:
     """Its parts by kind of memory; empty in summaries of versions that did not look for them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NcclNumbers:
     """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
 
@@ -187,7 +188,7 @@ class NcclNumbers:
     carried_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MpiNumbers:
     """One MPI call over all ranks. The bytes are None where no call recorded a size.
 
@@ -204,7 +205,7 @@ class MpiNumbers:
     rated_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JobSummary:
     """The first numbers of a job, as `summarize` returns them and `nsys2prv-ng summary` prints them."""
 
@@ -270,9 +271,9 @@ class JobSummary:
 
     def save_talp(self, folder: str | Path) -> Path:
         """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
-        from nsys2prv_ng.summary.talp import write_talp  # imports this module
-
-        return write_talp(self, folder)
+        # The same for every choice of time: one run keeps its name.
+        known = None if self.facts is None else self.facts.begin_utc_ns
+        return write_talp(self.efficiency, self.start_utc_ns if known is None else known, folder)
 
     @classmethod
     def load(cls, path: str | Path) -> JobSummary:

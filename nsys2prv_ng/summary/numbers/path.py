@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathOfRank:
     """Time of the critical path on a task."""
 
@@ -14,7 +14,7 @@ class PathOfRank:
     ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathPart:
     """Time of the critical path in one thing: a class, and the name of the operation or call ("": host code).
 
@@ -31,7 +31,7 @@ class PathPart:
     """The tasks on which the path was in it, with most time first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathName:
     """Operations of one name on the critical path, and their imbalance (CriticalPath.pattern of Scalasca 2.5).
 
@@ -46,7 +46,7 @@ class PathName:
     imbalance_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathRange:
     """Time of the critical path in one NVTX range, or outside of all ("")."""
 
@@ -54,7 +54,7 @@ class PathRange:
     ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathStep:
     """A step of the program on the critical path: its time and the classes of that."""
 
@@ -63,7 +63,7 @@ class PathStep:
     classes: dict[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathNumbers:
     """The critical path: what must get faster for the job to get faster. All times add up to `window_ns`.
 

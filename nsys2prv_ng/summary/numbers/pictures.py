@@ -12,7 +12,7 @@ from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
 from nsys2prv_ng.text.formatting import format_window
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeatMap:
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
@@ -33,7 +33,7 @@ class HeatMap:
     """The preset that shows the same, as `analysis/lateness`; empty where there is none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Activity:
     """A kind of what a row does at a time. `key` names its colour: see ACTIVITIES in paraver/palette.py."""
 
@@ -41,7 +41,7 @@ class Activity:
     label: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangeBar:
     """An NVTX push/pop range of a main thread in the typical step, cut to it; depth 0 is the outermost there."""
 
@@ -51,7 +51,7 @@ class RangeBar:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RangesOfTask:
     """The ranges of one task in the typical step."""
 
@@ -61,7 +61,7 @@ class RangesOfTask:
     """Ranges that are not here, as they are too short or too deep to be seen."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TypicalStep:
     """One step with all rows: that whose length is nearest to the median of the steps without the warm-up.
 
@@ -85,7 +85,7 @@ class TypicalStep:
     ranges: list[RangesOfTask]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pace:
     """How long each step took on each of t tasks, for m steps with those that warm up."""
 
@@ -111,7 +111,7 @@ class Pace:
     """Each of these is the slowest of so many consecutive steps; 1: these are all steps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KernelDurations:
     """How long the kernels of one name took: counts between `edges_ns` (one more than counts), equal in logarithm."""
 
@@ -121,7 +121,7 @@ class KernelDurations:
     counts: IntArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeClockLine:
     """How the clock of a node was aligned; None for what is not known."""
 
@@ -135,7 +135,7 @@ class NodeClockLine:
     """Collectives and messages that were compared."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pictures:
     """What a page draws of a job."""
 

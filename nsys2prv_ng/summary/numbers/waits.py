@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MpiWaits:
     """MPI calls of a task that carry out collectives and messages: their time, and its parts, as in RankWaits."""
 
@@ -19,7 +19,7 @@ class MpiWaits:
     caused_in_messages_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LongestWait:
     """The stretch of time in which others waited for a task without a break, of which they waited longest."""
 
@@ -30,7 +30,7 @@ class LongestWait:
     to_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RankWaits:
     """Time of a task in NCCL kernels: waiting, moving and not split add up to it."""
 
@@ -67,7 +67,7 @@ class RankWaits:
         return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Culprit:
     """Why a task was late, how often, and how long others waited for it.
 
@@ -88,7 +88,7 @@ class Culprit:
     ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LateCost:
     """How long others waited for what a task was in at each time: as Culprit, but each part of a wait by itself.
 
@@ -104,7 +104,7 @@ class LateCost:
     ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bandwidth:
     """Collectives of one size in a communicator; rates by the time `ns` in which they moved data."""
 
@@ -118,7 +118,7 @@ class Bandwidth:
     bus_bytes_per_s: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WaitNumbers:
     """Who waits for whom. `split`, `below_uncertainty` and `not_split`, by reason, count kernels and calls."""
 

@@ -37,8 +37,8 @@ def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
             parts.setdefault((task.rank, task.task), []).append(task)
     tasks = [
         RangeOfTask(
-            rank,
-            task,
+            rank=rank,
+            task=task,
             count=sum(part.count for part in own),
             total_ns=sum(part.total_ns for part in own),
             min_ns=min(part.min_ns for part in own),
@@ -50,4 +50,10 @@ def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
         for (rank, task), own in parts.items()
     ]
     slowest = {repeated.slowest_task for repeated in group}
-    return RepeatedRange(group[0].domain, name, group[0].depth, tasks, slowest.pop() if len(slowest) == 1 else None)
+    return RepeatedRange(
+        domain=group[0].domain,
+        name=name,
+        depth=group[0].depth,
+        tasks=tasks,
+        slowest_task=slowest.pop() if len(slowest) == 1 else None,
+    )

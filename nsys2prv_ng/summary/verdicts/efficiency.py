@@ -93,7 +93,7 @@ def _describe_range(losses: Losses) -> str:
     return f" (mostly in {quote_name(idle.range)})" if idle.range else " (mostly outside NVTX ranges)"
 
 
-# ---- below the tables -------------------------------------------------------------------------------------------------
+# ---- below the tables ------------------------------------------------------------------------------------------------
 
 
 def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.html.tables import MOST_ROWS
 from nsys2prv_ng.paraver.event_types import (
     PATH_GAP,
     PATH_HOST,
@@ -14,6 +13,7 @@ from nsys2prv_ng.summary.numbers.path import PathNumbers, PathPart
 from nsys2prv_ng.summary.tables.path import find_main_task
 from nsys2prv_ng.summary.verdicts.verdict import Verdict
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import name_task, quote_name
 
 _MOST_CLASSES = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.compute.missing_payload import describe_missing_payload
 from nsys2prv_ng.summary.numbers.job import JobSummary
+from nsys2prv_ng.summary.numbers.payload import describe_missing_payload
 from nsys2prv_ng.summary.verdicts.advice import make_advice
 from nsys2prv_ng.summary.verdicts.efficiency import make_efficiency_verdict, make_graph_note
 from nsys2prv_ng.summary.verdicts.path import make_path_verdict

@@ -321,5 +321,9 @@ def test_rates_are_exact(devices: int, useful: int, most: int, active: int, wind
 
 
 def test_gpus_that_do_nothing_useful() -> None:
-    assert rate_devices(DeviceTimes(2, {}, 0, 0, 5, {}), 10, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.5)
-    assert rate_devices(DeviceTimes(2, {}, 0, 0, 0, {}), 0, 0, 0) == DeviceEfficiency(0.0, 0.0, 0.0, 0.0)
+    assert rate_devices(DeviceTimes(2, {}, 0, 0, 5, {}), 10, 0, 0) == DeviceEfficiency(
+        parallel=0.0, load_balance=0.0, communication=0.0, orchestration=0.5
+    )
+    assert rate_devices(DeviceTimes(2, {}, 0, 0, 0, {}), 0, 0, 0) == DeviceEfficiency(
+        parallel=0.0, load_balance=0.0, communication=0.0, orchestration=0.0
+    )

@@ -103,10 +103,24 @@ def describe_step_numbers() -> StepNumbers:
 def test_both_conventions() -> None:
     numbers = rate()
     assert (numbers.window_ns, numbers.windows_ns, numbers.is_chosen) == (100 * MS, [(0, 100 * MS)], False)
-    host = HostEfficiency(0.125, 0.5, 2 / 3, 0.75, 0.25, 5 / 6, 4 / 5)
+    host = HostEfficiency(
+        parallel=0.125,
+        mpi_parallel=0.5,
+        mpi_load_balance=2 / 3,
+        mpi_communication=0.75,
+        offload=0.25,
+        mpi_balance_in_nodes=5 / 6,
+        mpi_balance_of_nodes=4 / 5,
+    )
     for trees, device in (
-        (numbers.nccl_as_communication, DeviceEfficiency(0.2, 5 / 6, 0.4, 0.6)),
-        (numbers.nccl_as_useful, DeviceEfficiency(0.5, 5 / 6, 1.0, 0.6)),
+        (
+            numbers.nccl_as_communication,
+            DeviceEfficiency(parallel=0.2, load_balance=5 / 6, communication=0.4, orchestration=0.6),
+        ),
+        (
+            numbers.nccl_as_useful,
+            DeviceEfficiency(parallel=0.5, load_balance=5 / 6, communication=1.0, orchestration=0.6),
+        ),
     ):
         assert trees.device is not None and trees.host is not None
         assert list(vars(trees.device).values()) == pytest.approx(list(vars(device).values()))
@@ -121,7 +135,10 @@ def test_losses() -> None:
         60 * MS,
         0,
     )
-    assert numbers.in_steps.losses.idle_by_range == [IdleInRange("layer", 6 * MS), IdleInRange("", 2 * MS)]
+    assert numbers.in_steps.losses.idle_by_range == [
+        IdleInRange(range="layer", ns=6 * MS),
+        IdleInRange(range="", ns=2 * MS),
+    ]
     assert numbers.losses.compute_by_class == {"GEMM BF16": numbers.losses.compute_ns}
     [row] = numbers.ranges
     assert (row.domain, row.name, row.occurrences, row.tasks) == ("torch", "layer", 12, 2)
@@ -148,7 +165,10 @@ def test_numbers_of_steps() -> None:
         spread=2 / 9.5,
         slowest=6,
         drift=1.5 / 9.5,
-        ranks=[StepOfRank(0, "rank 0", 8_500_000, 8_500_000), StepOfRank(1, "rank 1", 8_500_000, 6_500_000)],
+        ranks=[
+            StepOfRank(rank=0, task="rank 0", median_ns=8_500_000, median_without_waiting_ns=8_500_000),
+            StepOfRank(rank=1, task="rank 1", median_ns=8_500_000, median_without_waiting_ns=6_500_000),
+        ],
     )
 
 
@@ -254,7 +274,12 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     named = IN_STEPS._replace(idle_by_range={hostile: 8 * MS})
     numbers = rate(FOUND._replace(in_steps=named))
     steps = replace(
-        describe_step_numbers(), name=hostile, ranks=[StepOfRank(None, hostile, 1, 1), StepOfRank(1, "rank 1", 2, 2)]
+        describe_step_numbers(),
+        name=hostile,
+        ranks=[
+            StepOfRank(rank=None, task=hostile, median_ns=1, median_without_waiting_ns=1),
+            StepOfRank(rank=1, task="rank 1", median_ns=2, median_without_waiting_ns=2),
+        ],
     )
     [verdict] = make_efficiency_verdict(numbers, steps)
     assert verdict.text.isprintable()

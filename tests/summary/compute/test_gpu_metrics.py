@@ -15,8 +15,10 @@ def test_numbers_of_metrics(tmp_path: Path) -> None:
     samples = [(t, 1, m, v) for t, m, v in ((0, 0, 10), (0, 2, 1_410_000_000), (30, 0, 50), (40, 2, 705_000_000))]
     numbers = overview_of([make_report(tmp_path / "a.sqlite", samples)])
     assert numbers.gpu_metrics == [
-        GpuMetricNumbers("host", 1, [], "A", "%", 20.0, 10.0, 50.0, 2),
-        GpuMetricNumbers("host", 1, [], "Clock", "MHz", 1410.0, 705.0, 1410.0, 2),
+        GpuMetricNumbers(node="host", gpu=1, ranks=[], metric="A", unit="%", mean=20.0, min=10.0, max=50.0, samples=2),
+        GpuMetricNumbers(
+            node="host", gpu=1, ranks=[], metric="Clock", unit="MHz", mean=1410.0, min=705.0, max=1410.0, samples=2
+        ),
     ]
 
 

@@ -72,9 +72,12 @@ def test_sums_of_a_small_path() -> None:
         "Device gap": 10,
         "Launch latency": 5,
     }
-    assert path.ranks == [PathOfRank(0, "rank 0", 505), PathOfRank(1, "rank 1", 495)]
+    assert path.ranks == [PathOfRank(rank=0, task="rank 0", ns=505), PathOfRank(rank=1, task="rank 1", ns=495)]
     assert [(part.range, part.ns) for part in path.ranges] == [("forward", 500), ("loading", 300), ("", 200)]
-    assert path.names == [PathName("Compute", "gemm", 2, 290, 90), PathName("Moving data", "AllReduce", 1, 95, 55)]
+    assert path.names == [
+        PathName(path_class="Compute", name="gemm", count=2, ns=290, imbalance_ns=90),
+        PathName(path_class="Moving data", name="AllReduce", count=1, ns=95, imbalance_ns=55),
+    ]
     assert path.switches == 1
     parts = [(part.path_class, part.name, part.range, part.count, part.ns) for part in path.parts]
     assert parts[:4] == [
@@ -83,7 +86,7 @@ def test_sums_of_a_small_path() -> None:
         ("Host code", "", "", 1, 200),
         ("Moving data", "AllReduce", "", 1, 95),
     ]
-    assert path.parts[1].ranks == [PathOfRank(1, "rank 1", 190), PathOfRank(0, "rank 0", 100)]
+    assert path.parts[1].ranks == [PathOfRank(rank=1, task="rank 1", ns=190), PathOfRank(rank=0, task="rank 0", ns=100)]
     assert sum(part.ns for part in path.parts) == 1000
 
 
@@ -92,8 +95,8 @@ def test_steps_end_where_the_next_begins() -> None:
     path = sum_path(make_path(make_steps(begin, end)))
     assert path.step_name == "step"
     assert path.steps == [
-        PathStep(7, 450, {"Host code": 350, "CUDA call": 50, "Compute": 45, "Launch latency": 5}),
-        PathStep(8, 550, {"Compute": 245, "Host code": 200, "Moving data": 95, "Device gap": 10}),
+        PathStep(number=7, ns=450, classes={"Host code": 350, "CUDA call": 50, "Compute": 45, "Launch latency": 5}),
+        PathStep(number=8, ns=550, classes={"Compute": 245, "Host code": 200, "Moving data": 95, "Device gap": 10}),
     ]
 
 

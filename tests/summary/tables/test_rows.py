@@ -48,7 +48,7 @@ def test_causes_of_all_gpus(found: JobSummary) -> None:
 @pytest.mark.slow
 def test_labels_of_causes(found: JobSummary) -> None:
     names = ("queued", "graph", "unknown", "cut", "host")
-    causes = [Cause(name, "", "", 10 - i, 1) for i, name in enumerate(names)]
+    causes = [Cause(cause=name, range="", call="", ns=10 - i, gaps=1) for i, name in enumerate(names)]
     rows = list_causes([replace(found.gpus[0], idle_causes=causes), replace(found.gpus[0], idle_causes=None)])
     assert [row[1:3] for row in rows] == [
         ("(already queued)", ""),
@@ -71,7 +71,11 @@ def test_labels_of_causes(found: JobSummary) -> None:
 def test_the_gpu_that_has_most_of_a_cause(ranks: tuple[list[int], ...], shown: list[str]) -> None:
     times = ((5, 50, 20), (90, 50, 0), (5, 50, 0))
     gpus = [
-        make_gpu(i, own, [Cause("host", name, "", ns, 1) for name, ns in zip("fgh", parts, strict=True)])
+        make_gpu(
+            i,
+            own,
+            [Cause(cause="host", range=name, call="", ns=ns, gaps=1) for name, ns in zip("fgh", parts, strict=True)],
+        )
         for i, (own, parts) in enumerate(zip(ranks, times, strict=True))
     ]
     rows = {row.range: row.mostly_on for row in list_causes(gpus)}
@@ -79,7 +83,26 @@ def test_the_gpu_that_has_most_of_a_cause(ranks: tuple[list[int], ...], shown: l
 
 
 def make_gpu(number: int, ranks: list[int], causes: list[Cause]) -> GpuNumbers:
-    return GpuNumbers("n", number, "", ranks, [], 1, 1, 1, 0, 0, 0, 0, 0, 0, None, causes, None, None)
+    return GpuNumbers(
+        node="n",
+        gpu=number,
+        name="",
+        ranks=ranks,
+        tasks=[],
+        span_ns=1,
+        busy_ns=1,
+        compute_ns=1,
+        communication_ns=0,
+        overlap_ns=0,
+        memory_ns=0,
+        idle_ns=0,
+        gaps=0,
+        longest_gap_ns=0,
+        longest_gap_at_ns=None,
+        idle_causes=causes,
+        peak_memory_bytes=None,
+        peak_memory_at_ns=None,
+    )
 
 
 # ---- efficiencies ----------------------------------------------------------------------------------------------------
@@ -120,7 +143,18 @@ def test_each_efficiency_is_the_product_of_those_below(found: JobSummary) -> Non
 
 
 def test_the_host_has_no_convention() -> None:
-    found = make_summary(make_losses(compute=50, moving=50), HostEfficiency(0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0))
+    found = make_summary(
+        make_losses(compute=50, moving=50),
+        HostEfficiency(
+            parallel=0.5,
+            mpi_parallel=0.5,
+            mpi_load_balance=0.5,
+            mpi_communication=1.0,
+            offload=1.0,
+            mpi_balance_in_nodes=1.0,
+            mpi_balance_of_nodes=1.0,
+        ),
+    )
     efficiency = found.efficiency
     assert efficiency is not None and efficiency.in_steps is not None
     device = efficiency.in_steps.nccl_as_communication.device
@@ -174,14 +208,37 @@ def test_stragglers(found: JobSummary) -> None:
 
 
 def test_rows_of_the_path() -> None:
-    both = [PathOfRank(0, "rank 0", 60), PathOfRank(None, "a task", 40)]
+    both = [PathOfRank(rank=0, task="rank 0", ns=60), PathOfRank(rank=None, task="a task", ns=40)]
     parts = [
-        PathPart("Compute", "gemm", "", 2, 100, both),
-        PathPart("Host code", "", "", 1, 40, both[1:]),
-        PathPart("CUDA call", "cudaMalloc", "layer", 1, 10, [PathOfRank(1, "rank 1", 9), PathOfRank(0, "rank 0", 1)]),
+        PathPart(path_class="Compute", name="gemm", range="", count=2, ns=100, ranks=both),
+        PathPart(path_class="Host code", name="", range="", count=1, ns=40, ranks=both[1:]),
+        PathPart(
+            path_class="CUDA call",
+            name="cudaMalloc",
+            range="layer",
+            count=1,
+            ns=10,
+            ranks=[PathOfRank(rank=1, task="rank 1", ns=9), PathOfRank(rank=0, task="rank 0", ns=1)],
+        ),
     ]
-    names = [PathName("Compute", "gemm", 2, 100, 30), PathName("Moving data", "cudaMalloc", 2, 100, 7)]
-    path = PathNumbers(160, [(0, 160)], None, [], {}, both, names, [], parts, 1, 0, 0)
+    names = [
+        PathName(path_class="Compute", name="gemm", count=2, ns=100, imbalance_ns=30),
+        PathName(path_class="Moving data", name="cudaMalloc", count=2, ns=100, imbalance_ns=7),
+    ]
+    path = PathNumbers(
+        window_ns=160,
+        windows_ns=[(0, 160)],
+        step_name=None,
+        steps=[],
+        classes={},
+        ranks=both,
+        names=names,
+        ranges=[],
+        parts=parts,
+        switches=1,
+        followed=0,
+        unsure=0,
+    )
     assert [tuple(row) for row in list_path_rows(path)] == [
         ("Compute", "gemm", "", 100, 30, "2"),
         ("Host code", "(own code)", "(outside NVTX ranges)", 40, None, "a task"),
@@ -192,9 +249,36 @@ def test_rows_of_the_path() -> None:
 def test_bandwidth_of_one_size_in_two_communicators() -> None:
     rows = list_bandwidth(
         [
-            Bandwidth("AllReduce", "a", 4, 1_000_000, 2, 1000, 300, 450),
-            Bandwidth("AllReduce", "b", 4, 1_000_001, 1, 3000, 100, 150),
-            Bandwidth("AllReduce", "c", 2, 9_000_000, 1, 10, 7, 8),
+            Bandwidth(
+                function="AllReduce",
+                communicator="a",
+                ranks=4,
+                bytes=1_000_000,
+                count=2,
+                ns=1000,
+                algorithm_bytes_per_s=300,
+                bus_bytes_per_s=450,
+            ),
+            Bandwidth(
+                function="AllReduce",
+                communicator="b",
+                ranks=4,
+                bytes=1_000_001,
+                count=1,
+                ns=3000,
+                algorithm_bytes_per_s=100,
+                bus_bytes_per_s=150,
+            ),
+            Bandwidth(
+                function="AllReduce",
+                communicator="c",
+                ranks=2,
+                bytes=9_000_000,
+                count=1,
+                ns=10,
+                algorithm_bytes_per_s=7,
+                bus_bytes_per_s=8,
+            ),
         ]
     )
     assert [tuple(row) for row in rows] == [

@@ -16,8 +16,13 @@ from tests.conftest import NO_REPORTS, REPORTS
 
 def make(name: str, *tasks: int, depth: int = 2, domain: str = "", slowest: str | None = None) -> RepeatedRange:
     """A range that took so long (ns) on each task, in two occurrences."""
-    parts = [RangeOfTask(i, f"rank {i}", 2, ns, ns // 3, ns - ns // 3, ns // 4) for i, ns in enumerate(tasks)]
-    return RepeatedRange(domain, name, depth, parts, slowest)
+    parts = [
+        RangeOfTask(
+            rank=i, task=f"rank {i}", count=2, total_ns=ns, min_ns=ns // 3, max_ns=ns - ns // 3, waiting_ns=ns // 4
+        )
+        for i, ns in enumerate(tasks)
+    ]
+    return RepeatedRange(domain=domain, name=name, depth=depth, tasks=parts, slowest_task=slowest)
 
 
 def test_siblings_are_summed_by_task() -> None:

@@ -33,9 +33,45 @@ from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS
 from tests.summary.made import overview_of
 
 MS, S = 10**6, 10**9
-NO_RANK = RankWaits(0, "rank 0", 0, 0, 0, 0, 0, 160, 0, 0, 0, None, None, None)
-NO_WAITS = WaitNumbers(0, 0, 0, 0, 0, {}, 0, [], [], [], [])
-NO_MPI = MpiWaits(9 * MS, 0, 9 * MS, 0, 0, 0, 0, 0)
+NO_RANK = RankWaits(
+    rank=0,
+    task="rank 0",
+    nccl_ns=0,
+    wait_ns=0,
+    exposed_wait_ns=0,
+    transfer_ns=0,
+    unsplit_ns=0,
+    collectives=160,
+    last=0,
+    caused_wait_ns=0,
+    caused_in_messages_ns=0,
+    reason=None,
+    longest_wait=None,
+    mpi=None,
+)
+NO_WAITS = WaitNumbers(
+    operations=0,
+    nccl_collectives=0,
+    mpi_collectives=0,
+    split=0,
+    below_uncertainty=0,
+    not_split={},
+    reports_without_payload=0,
+    ranks=[],
+    culprits=[],
+    costs=[],
+    bandwidth=[],
+)
+NO_MPI = MpiWaits(
+    mpi_ns=9 * MS,
+    wait_ns=0,
+    transfer_ns=9 * MS,
+    unsplit_ns=0,
+    collectives=0,
+    last=0,
+    caused_wait_ns=0,
+    caused_in_messages_ns=0,
+)
 LAUNCH, DEVICE, DEPENDENCY = (
     "launched late by the host",
     "the operation before it on the stream ended late",
@@ -54,12 +90,24 @@ def rank_of(number: int, caused: int, last: int = 1, mpi: MpiWaits | None = None
 
 
 def culprit_of(number: int, reason: str, ns: int, range_: str = "", origin: int | None = None) -> Culprit:
-    whom = (None, "") if origin is None else (origin, f"rank {origin}")
-    return Culprit(number, f"rank {number}", reason, range_, "", "", *whom, 1, ns)
+    return Culprit(
+        rank=number,
+        task=f"rank {number}",
+        reason=reason,
+        range=range_,
+        call="",
+        operation="",
+        origin_rank=origin,
+        origin_task="" if origin is None else f"rank {origin}",
+        times=1,
+        ns=ns,
+    )
 
 
 def cost_of(number: int, reason: str, ns: int, range_: str = "", call: str = "", operation: str = "") -> LateCost:
-    return LateCost(number, f"rank {number}", reason, range_, call, operation, ns)
+    return LateCost(
+        rank=number, task=f"rank {number}", reason=reason, range=range_, call=call, operation=operation, ns=ns
+    )
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +214,12 @@ def test_a_rank_that_had_waited_itself(
 @pytest.mark.parametrize(
     ("longest", "says"),
     [
-        (LongestWait(7 * S, S, 8 * S), "all of it in one wait (time 1s:8s)"),
+        (LongestWait(ns=7 * S, from_ns=S, to_ns=8 * S), "all of it in one wait (time 1s:8s)"),
         (
-            LongestWait(5 * S, 1_234_567_890, 3_734_567_890),
+            LongestWait(ns=5 * S, from_ns=1_234_567_890, to_ns=3_734_567_890),
             "5.00 s of the 7.00 s in one wait (time 1.23s:3.74s); 2.00 s without it",
         ),
-        (LongestWait(7 * S // 2, S, 8 * S), None),
+        (LongestWait(ns=7 * S // 2, from_ns=S, to_ns=8 * S), None),
         (None, None),
     ],
 )
@@ -239,7 +287,16 @@ def test_the_worst_of_many_ranks(found: JobSummary) -> None:
 
 
 def test_tables_of_mpi_and_of_what_is_not_split(found: JobSummary) -> None:
-    mpi = MpiWaits(9 * MS, 2 * MS, 6 * MS, 1 * MS, 20, 3, 4 * MS, 0)
+    mpi = MpiWaits(
+        mpi_ns=9 * MS,
+        wait_ns=2 * MS,
+        transfer_ns=6 * MS,
+        unsplit_ns=1 * MS,
+        collectives=20,
+        last=3,
+        caused_wait_ns=4 * MS,
+        caused_in_messages_ns=0,
+    )
     waits = waits_of(replace(rank_of(0, 0, 0, mpi), nccl_ns=0), replace(rank_of(1, 0, 0, mpi), nccl_ns=0))
     text = "\n\n".join(sections(found, replace(waits, not_split={"this": 2, "that": 1_000})))
     assert "\nrank 1  9.00 ms  2.00 ms  6.00 ms    1.00 ms     3  4.00 ms" in text
@@ -282,8 +339,29 @@ def test_reasons_add_up_to_what_the_others_waited(found: JobSummary) -> None:
 
 
 def test_bandwidth_of_equal_sizes_in_several_communicators(found: JobSummary) -> None:
-    rates = [Bandwidth("AllReduce", name, 4, 10 * MS, 3, 3 * MS, 10 * S, 15 * S) for name in ("a", "b")]
-    other = Bandwidth("AllGather", "a", 2, MS, 1, MS, 2 * S, S)
+    rates = [
+        Bandwidth(
+            function="AllReduce",
+            communicator=name,
+            ranks=4,
+            bytes=10 * MS,
+            count=3,
+            ns=3 * MS,
+            algorithm_bytes_per_s=10 * S,
+            bus_bytes_per_s=15 * S,
+        )
+        for name in ("a", "b")
+    ]
+    other = Bandwidth(
+        function="AllGather",
+        communicator="a",
+        ranks=2,
+        bytes=MS,
+        count=1,
+        ns=MS,
+        algorithm_bytes_per_s=2 * S,
+        bus_bytes_per_s=S,
+    )
     text = next(part for part in sections(found, replace(NO_WAITS, bandwidth=[*rates, other])) if "algorithm" in part)
     assert [line.split() for line in text.splitlines()[-2:]] == [
         ["AllReduce", "4", "10.0", "MB", "6", "1.00", "ms", "10.0", "GB/s", "15.0", "GB/s"],
@@ -342,7 +420,17 @@ def test_a_rank_whose_host_is_late(tmp_path: Path) -> None:
 
 
 def range_of(rank: int, total: int, waiting: int = 0, gpu: int = 0, unsplit: int = 0) -> RangeOfTask:
-    return RangeOfTask(rank, f"rank {rank}", 1, total, total, total, waiting, max(gpu, waiting), unsplit)
+    return RangeOfTask(
+        rank=rank,
+        task=f"rank {rank}",
+        count=1,
+        total_ns=total,
+        min_ns=total,
+        max_ns=total,
+        waiting_ns=waiting,
+        gpu_waiting_ns=max(gpu, waiting),
+        unsplit_ns=unsplit,
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,10 +486,25 @@ def test_a_summary_of_a_version_without_waits_is_loaded(found: JobSummary, tmp_p
 
 
 def test_waits_are_saved_and_loaded(found: JobSummary, tmp_path: Path) -> None:
-    rank = replace(rank_of(0, S, 3, NO_MPI), longest_wait=LongestWait(1, 2, 3))
+    rank = replace(rank_of(0, S, 3, NO_MPI), longest_wait=LongestWait(ns=1, from_ns=2, to_ns=3))
     culprits, costs = [culprit_of(0, LAUNCH, S, "step", 1)], [cost_of(0, LAUNCH, S, "step")]
     waits = waits_of(rank, rank_of(1, 0), culprits=culprits, costs=costs)
-    waits = replace(waits, not_split={"that": 1}, bandwidth=[Bandwidth("AllReduce", "a", 4, MS, 3, MS, 10, 15)])
+    waits = replace(
+        waits,
+        not_split={"that": 1},
+        bandwidth=[
+            Bandwidth(
+                function="AllReduce",
+                communicator="a",
+                ranks=4,
+                bytes=MS,
+                count=3,
+                ns=MS,
+                algorithm_bytes_per_s=10,
+                bus_bytes_per_s=15,
+            )
+        ],
+    )
     replace(found, waits=waits).save(tmp_path / "new.json")
     assert JobSummary.load(tmp_path / "new.json").waits == waits
     (tmp_path / "bad.json").write_text((tmp_path / "new.json").read_text().replace('"that": 1', '"that": "1"'))

@@ -161,7 +161,26 @@ def test_every_preset_exists() -> None:
     shown = {preset for _, preset in advice._PLACES.values() if preset}
     assert shown <= names and set(advice._PLACES) == set(OF_THE_PROGRAM)
     losses = [make_losses(compute=90), *(make_losses(**{"compute": 40, part[:-3]: 60}) for part in OF_THE_PROGRAM)]
-    hosts = [HostEfficiency(0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0), HostEfficiency(0.5, 0.5, 1.0, 0.5, 1.0, 1.0, 1.0)]
+    hosts = [
+        HostEfficiency(
+            parallel=0.5,
+            mpi_parallel=0.5,
+            mpi_load_balance=0.5,
+            mpi_communication=1.0,
+            offload=1.0,
+            mpi_balance_in_nodes=1.0,
+            mpi_balance_of_nodes=1.0,
+        ),
+        HostEfficiency(
+            parallel=0.5,
+            mpi_parallel=0.5,
+            mpi_load_balance=1.0,
+            mpi_communication=0.5,
+            offload=1.0,
+            mpi_balance_in_nodes=1.0,
+            mpi_balance_of_nodes=1.0,
+        ),
+    ]
     texts = [advise(make_summary(each)) for each in losses] + [advise(make_summary(None, host)) for host in hosts]
     named = [text.split("The preset ")[1].split()[0] for text in texts if "preset" in text]
     assert len(named) == len(texts) and set(named) <= names
@@ -184,7 +203,10 @@ def test_the_window_is_that_of_the_efficiency_verdict() -> None:
 def test_a_function_that_moves_most_for_certain() -> None:
     found = make_summary(make_losses(compute=40, moving=40))  # 80 ms of two GPUs
     for others, says in ((40 * MS, ", most of it in AllReduce"), (40 * MS + 1, "")):
-        nccl = [NcclNumbers(name, 1, 1, 1, ns, 1, 1) for name, ns in (("SendRecv", others), ("AllReduce", 900 * MS))]
+        nccl = [
+            NcclNumbers(function=name, calls=1, bytes=1, kernels=1, kernel_ns=ns, carried_bytes=1, carried_ns=1)
+            for name, ns in (("SendRecv", others), ("AllReduce", 900 * MS))
+        ]
         assert advise(replace(found, nccl=nccl)) == f"{EXPOSED} moves data{says}{SHOWS_EXPOSED}"
 
 
@@ -211,7 +233,9 @@ def test_why_most_is_not_split(not_split: dict[str, int], says: str) -> None:
 @pytest.mark.parametrize(("ns", "says"), [(20 * MS, ", most of it in Memcpy host to device"), (20 * MS + 1, "")])
 def test_the_copies_that_take_most_for_certain(ns: int, says: str) -> None:
     copies = [("Memcpy host to device", 70 * MS), ("Memset", ns), ("Memcpy device to device", 20 * MS)]
-    operations = [MemoryOperationNumbers(name, 1, 1, ns, ns) for name, ns in copies]
+    operations = [
+        MemoryOperationNumbers(operation=name, count=1, bytes=1, total_ns=ns, rated_ns=ns) for name, ns in copies
+    ]
     found = replace(make_summary(make_losses(compute=60, memory=40)), memory_operations=operations)
     assert advise(found) == (
         "Look first at copies and sets: 40.0% of the GPUs' time in `step` 1 to 5 is lost as only copies run"
@@ -244,7 +268,15 @@ def test_the_copies_that_take_most_for_certain(ns: int, says: str) -> None:
 )
 def test_jobs_without_gpus(balance: float, communication: float, says: str) -> None:
     product = balance * communication
-    host = HostEfficiency(product, product, balance, communication, 1.0, 1.0, 1.0)
+    host = HostEfficiency(
+        parallel=product,
+        mpi_parallel=product,
+        mpi_load_balance=balance,
+        mpi_communication=communication,
+        offload=1.0,
+        mpi_balance_in_nodes=1.0,
+        mpi_balance_of_nodes=1.0,
+    )
     assert advise(make_summary(None, host, in_steps=False)) == (f"Look first at {says}" if says else "")
 
 
@@ -255,7 +287,7 @@ WAITING = make_losses(compute=40, waiting=50)
 
 
 def cost_of(number: int, reason: str, ns: int, range_: str = "") -> LateCost:
-    return LateCost(number, f"rank {number}", reason, range_, "", "", ns)
+    return LateCost(rank=number, task=f"rank {number}", reason=reason, range=range_, call="", operation="", ns=ns)
 
 
 def ask(waits: WaitNumbers, *, in_steps: bool = True) -> tuple[str, str]:
@@ -294,7 +326,7 @@ def test_waits_for_others_count_against_a_reason_and_a_range() -> None:
 
 def test_a_wait_before_the_steps_blames_nobody_in_them() -> None:
     """Rank 0 causes most of all waiting, but all of that in the steps may be for rank 1."""
-    skew = LongestWait(800 * MS, 10 * MS, 810 * MS)
+    skew = LongestWait(ns=800 * MS, from_ns=10 * MS, to_ns=810 * MS)
     late = make_rank(1, 800 * MS, 100 * MS)
     costs = [cost_of(0, LAUNCH, 800 * MS), cost_of(1, LAUNCH, 100 * MS)]
     nobody = "waiting for other ranks", "; no rank has most of it for certain"
@@ -306,7 +338,16 @@ def test_a_wait_before_the_steps_blames_nobody_in_them() -> None:
     in_steps = replace(skew, to_ns=STEPS_NS[0] + 1)
     assert ask(make_waits([replace(with_skew, longest_wait=in_steps), late], costs, [])) == nobody
     # The longest wait may be one in MPI, which is not part of the loss.
-    mpi = MpiWaits(0, 0, 0, 0, 1, 1, 800 * MS, 0)
+    mpi = MpiWaits(
+        mpi_ns=0,
+        wait_ns=0,
+        transfer_ns=0,
+        unsplit_ns=0,
+        collectives=1,
+        last=1,
+        caused_wait_ns=800 * MS,
+        caused_in_messages_ns=0,
+    )
     assert ask(make_waits([replace(with_skew, mpi=mpi), late], costs, [])) == nobody
 
 
@@ -346,7 +387,7 @@ def test_what_is_blamed_has_half_of_the_exposed_waiting_in_the_window(pieces: Se
         costs[piece.rank, piece.reason, piece.range] += piece.ns
         if not piece.is_inside:
             outside[piece.rank].append(piece.ns)
-    largest = {rank: LongestWait(max(waits), 0, STEPS_NS[0]) for rank, waits in outside.items()}
+    largest = {rank: LongestWait(ns=max(waits), from_ns=0, to_ns=STEPS_NS[0]) for rank, waits in outside.items()}
     ranks = [make_rank(rank, sum(caused.values()) - caused[rank], caused[rank], largest.get(rank)) for rank in range(3)]
     # Everybody's waiting adds up to what is waited for.
     ranks = [replace(ranks[0], wait_ns=sum(caused.values())), *(replace(rank, wait_ns=0) for rank in ranks[1:])]

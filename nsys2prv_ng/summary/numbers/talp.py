@@ -23,7 +23,6 @@ from nsys2prv_ng.summary.numbers.efficiency import (
     RangeEfficiency,
     WindowEfficiency,
 )
-from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.version import __version__
 
 GLOBAL, STEPS = "Global", "steps"
@@ -35,22 +34,33 @@ _LONGEST_NAME = 100
 _FIRST, _LAST = 0, 4102444800 * 10**9
 """UTC (ns) between which a run is taken to begin: 1970 to 2100."""
 
+_NO_HOST = HostEfficiency(
+    parallel=0.0,
+    mpi_parallel=0.0,
+    mpi_load_balance=0.0,
+    mpi_communication=0.0,
+    offload=0.0,
+    mpi_balance_in_nodes=0.0,
+    mpi_balance_of_nodes=0.0,
+)
+_NO_DEVICE = DeviceEfficiency(parallel=0.0, load_balance=0.0, communication=0.0, orchestration=0.0)
+"""Efficiencies of a region without main threads, and of one without GPUs."""
 
-def write_talp(summary: JobSummary, folder: str | Path) -> Path:
+
+def write_talp(efficiency: EfficiencyNumbers | None, start_utc_ns: int, folder: str | Path) -> Path:
     """Write a file with the efficiencies of a job into a folder, which is made; return its path.
 
-    Its name has the number of processes and GPUs and the begin of the run: runs do not replace each other. A file
-    that has the same numbers stays as it is, with the metadata that `talp metadata` added to it. Raises
-    TranslationError if one has others, if nothing can be written, or if the job has no efficiencies.
+    `start_utc_ns`: UTC at which the run started. The file name has the numbers of processes and GPUs and this time, so
+    that runs do not replace each other. A file with the same numbers stays as it is, with the metadata that
+    `talp metadata` added to it. Raises TranslationError if a file has other numbers, if nothing can be written, or if
+    the job has no efficiencies.
     """
-    efficiency = summary.efficiency
     if efficiency is None or not efficiency.window_ns:
         raise TranslationError("no efficiencies for TALP-Pages: the reports show neither GPUs nor main threads at work")
-    document = make_document(summary, efficiency)
+    document = make_document(efficiency, start_utc_ns)
     resources = document["resources"]
-    start = _find_start(summary)
-    begin = _find_begin(start)
-    stamp = f"{begin:%Y%m%dT%H%M%S}.{start % 10**9:09d}Z" if begin else "unknown-time"
+    start = _find_start(start_utc_ns)
+    stamp = f"{start:%Y%m%dT%H%M%S}.{start_utc_ns % 10**9:09d}Z" if start else "unknown-time"
     file = Path(folder) / f"{resources['numMpiRanks']}-processes-{resources['numGpus']}-gpus-{stamp}.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -77,28 +87,22 @@ def _has_same_numbers(kept: str, document: dict[str, Any]) -> bool:
     return isinstance(other, dict) and all(other.get(key) == document[key] for key in ("resources", "Application"))
 
 
-def make_document(summary: JobSummary, efficiency: EfficiencyNumbers) -> dict[str, Any]:
+def make_document(efficiency: EfficiencyNumbers, start_utc_ns: int) -> dict[str, Any]:
     """Return the content of a file of TALP for a job with these efficiencies."""
     windows: dict[str, WindowEfficiency] = {GLOBAL: efficiency}
     if efficiency.in_steps is not None:
         windows[STEPS] = efficiency.in_steps
     windows |= _name_ranges(efficiency.ranges)
     regions = {name: _describe(window) for name, window in windows.items() if window.window_ns}
-    begin = _find_begin(_find_start(summary))
+    start = _find_start(start_utc_ns)
     return {
         "dlbVersion": _LAYOUT,
         "generator": f"nsys2prv-ng {__version__}",
         # Without a zone, as the times of commits that `talp metadata` adds: TALP-Pages cannot sort both kinds.
-        **({"timestamp": begin.isoformat(timespec="microseconds")} if begin else {}),
+        **({"timestamp": start.isoformat(timespec="microseconds")} if start else {}),
         "resources": {key: regions[GLOBAL][key] for key in ("numCpus", "numMpiRanks", "numGpus")},
         "Application": regions,
     }
-
-
-def _find_start(summary: JobSummary) -> int:
-    """Return the UTC (ns) at which the run began, whatever time of it was chosen: one run keeps its name."""
-    known = None if summary.facts is None else summary.facts.begin_utc_ns
-    return summary.start_utc_ns if known is None else known
 
 
 def check_folder(folder: str | Path) -> None:
@@ -110,16 +114,16 @@ def check_folder(folder: str | Path) -> None:
             return
 
 
-def _find_begin(utc: int) -> datetime | None:
-    """Return when a run began; None where damage puts it beyond all runs."""
+def _find_start(utc: int) -> datetime | None:
+    """Return when a run started; None if damage puts the time (UTC, ns) beyond all runs."""
     return datetime(1970, 1, 1) + timedelta(microseconds=utc // 1000) if _FIRST < utc < _LAST else None
 
 
 def _describe(window: WindowEfficiency) -> dict[str, Any]:
     """Return the keys of a region. Each process counts as a rank of MPI with one CPU, its main thread."""
     trees, devices = window.nccl_as_useful, 0 if window.losses is None else window.losses.devices
-    host = trees.host or HostEfficiency(*(0.0,) * 7)
-    device = trees.device or DeviceEfficiency(*(0.0,) * 4)
+    host = trees.host or _NO_HOST
+    device = trees.device or _NO_DEVICE
     useful = round(host.parallel * window.threads * window.window_ns)
     processes = window.threads or 1  # TALP-Pages divides by it
     return {
