@@ -135,7 +135,7 @@ def _sum_times(rows: Sequence[Sequence[Cell]]) -> float:
 
 
 def _add_group_lines(groups: Sequence[_Group], lines: Sequence[str]) -> list[str]:
-    """Return the lines of rows by group: its name and time, the rows that are shown, the number and time of the others."""
+    """Return the lines of each group: its name and time, its rows that are shown, number and time of the others."""
     grouped, rest = [], list(lines)
     for name, rows, shown in groups:
         whole = _sum_times(rows)

@@ -296,8 +296,8 @@ def _draw_lateness(job: Job, late: Map) -> Iterator[HeatMap]:
             key="lateness",
             title="Lateness",
             about="By how much the rank began an operation later than the last of the others, which waited for it: the "
-            "most of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, or "
-            "none that could be split.",
+            "most of any. 0: nobody waited for it beyond the uncertainty of the clocks. Blank: it began no operation, "
+            "or none that could be split.",
             unit="ns",
             rows=[job.tree.model.tasks[task].name for task in late.row.tolist()],
             values=late.value,

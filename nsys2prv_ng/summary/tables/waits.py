@@ -35,8 +35,9 @@ def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
         for rank in ranks
     ]
     titles = ["", "late because of", "in NCCL", "waiting", "exposed", "moving", *unsplit, "last", "caused"]
+    about = f"exposed: waiting while its GPU computes nothing; {_LAST_AND_CAUSED}"
     return Grid(
-        caption=f"Time of each rank in NCCL kernels (exposed: waiting while its GPU computes nothing; {_LAST_AND_CAUSED})",
+        caption=f"Time of each rank in NCCL kernels ({about})",
         columns=make_columns(*titles, Column("", wide=True)),
         rows=rows,
         names=2,
