@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +20,20 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.text.formatting import shorten_range_name
 
+CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)
+"""Kinds of calls."""
+
+HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
+"""Calls in which a thread waits for another thread."""
+
 
 class Layer(NamedTuple):
     """What threads were in, one range or call at a time, and the names of these."""
 
     flat: FlatStates
     names: list[str]
+    kind: IntArray
+    """Kind of the calls of each name."""
 
     def get_steps(self, thread: int) -> StepFunction:
         """Return the index of the name that the thread was in, over time."""
@@ -37,8 +45,8 @@ def load_ranges(report: ReportRecords, threads: IntArray, store: Store) -> Layer
     """Return the innermost NVTX push/pop range of each thread (places) over time."""
     events = load_opened_events(report, "nvtx", store)
     push_pop = [nvtx for nvtx in events.list_types("nvtx") if nvtx.number == families.make_nvtx_range("").number]
-    intervals, names = _collect_intervals([(events, push_pop)], threads)
-    return Layer(flatten_innermost(*intervals), names)
+    intervals, names, kind = _collect_intervals([(events, push_pop)], threads)
+    return Layer(flatten_innermost(*intervals), names, kind)
 
 
 class ThreadRanges(NamedTuple):
@@ -72,46 +80,54 @@ def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, sto
         (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
         (load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]),
     ]
-    intervals, names = _collect_intervals(parts, threads)
-    return Layer(flatten(*intervals), names)
+    intervals, names, kind = _collect_intervals(parts, threads)
+    return Layer(flatten(*intervals), names, kind)
+
+
+def map_main_threads(report: ReportRecords) -> dict[int, int]:
+    """Return the main thread (a place) of each process of which the report shows it."""
+    return {
+        place.process: number
+        for number, place in enumerate(report.places.all)
+        if isinstance(place, Thread) and place.global_tid & PID_MASK == place.process & PID_MASK
+    }
 
 
 def find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int]:
     """Return the main thread of the process of each thread (places), where the report shows it."""
-    places = report.places.all
-    main = {
-        place.process: number
-        for number, place in enumerate(places)
-        if isinstance(place, Thread) and place.global_tid & PID_MASK == place.process & PID_MASK
-    }
-    processes = {number: places[number] for number in threads.tolist()}
-    return {
-        number: main[place.process]
-        for number, place in processes.items()
-        if isinstance(place, Thread) and place.process in main
-    }
+    main, places = map_main_threads(report), report.places.all
+    processes = {number: place.process for number in threads.tolist() if isinstance(place := places[number], Thread)}
+    return {number: main[process] for number, process in processes.items() if process in main}
 
 
 def _collect_intervals(
-    parts: Iterable[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
-) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str]]:
-    """Return (place, begin, end, index of the name) of the intervals of some types on some threads, and the names."""
+    parts: Sequence[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
+) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str], IntArray]:
+    """Return (place, begin, end, index of the name) of intervals on some threads, the names, and the part of each."""
     names: list[str] = []
-    columns: list[tuple[IntArray, ...]] = []
+    columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
+    sizes = []
     for events, event_types in parts:
         on_threads = np.isin(events.place, threads)
-        for event_type in event_types:
-            value = events.get_values(event_type)
-            lines = np.flatnonzero(on_threads & (value != ABSENT))
-            known = events.get_names(event_type)
-            index = np.full(max(known, default=0) + 1, -1, np.int64)
-            index[list(known)] = len(names) + np.arange(len(known))
-            names += [shorten_range_name(event_type.member, name) for name in known.values()]
-            columns.append((events.place[lines], events.begin[lines], events.end[lines], index[value[lines]]))
-    place, begin, end, index = (
-        (np.concatenate(column) for column in zip(*columns, strict=True)) if columns else _NO_INTERVALS
-    )
-    return (place, begin, end, index), names
+        before = len(names)
+        for lines, index in number_lines(events, event_types, names):
+            chosen = on_threads[lines]
+            line = lines[chosen]
+            columns.append((events.place[line], events.begin[line], events.end[line], index[chosen]))
+        sizes.append(len(names) - before)
+    place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return (place, begin, end, index), names, np.repeat(np.arange(len(parts)), sizes)
 
 
-_NO_INTERVALS = tuple(np.zeros(0, np.int64) for _ in range(4))
+def number_lines(
+    events: OpenedEvents, event_types: Iterable[EventType], names: list[str]
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the lines with each type, and for each the index of its name in `names`, to which new names are added."""
+    for event_type in event_types:
+        value = events.get_values(event_type)
+        lines = np.flatnonzero(value != ABSENT)
+        known = events.get_names(event_type)
+        index = np.full(max(known, default=0) + 1, -1, np.int64)
+        index[list(known)] = len(names) + np.arange(len(known))
+        names += [shorten_range_name(event_type.member, name) for name in known.values()]
+        yield lines, index[value[lines]]

@@ -9,14 +9,13 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
 from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, sum_in_windows
+from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.report.metadata import PID_MASK
 
 
 class HostPart(NamedTuple):
@@ -36,13 +35,11 @@ def list_main_threads(job: Job) -> list[IntArray]:
         return [np.zeros(0, np.int64) for _ in job.reports]
     listed = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        shown = [(n, place) for n, place in enumerate(report.places.all) if isinstance(place, Thread) and rows[n] >= 0]
-        main = [(n, place) for n, place in shown if place.global_tid & PID_MASK == place.process & PID_MASK]
-        listed.append((main, [(n, place) for n, place in main if place.process in report.places.application]))
+        main = {process: thread for process, thread in map_main_threads(report).items() if rows[thread] >= 0}
+        application = [thread for process, thread in main.items() if process in report.places.application]
+        listed.append((list(main.values()), application))
     has_application = any(application for _, application in listed)
-    return [
-        np.array([n for n, _ in (application if has_application else main)], np.int64) for main, application in listed
-    ]
+    return [np.array(application if has_application else main, np.int64) for main, application in listed]
 
 
 def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray], plan: WindowPlan) -> HostPart:

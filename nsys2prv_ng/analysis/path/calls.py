@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import HANDS_OVER
+from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.columns import NONE
+from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import (
     CONTEXT_SYNC,
     EVENT_SYNC,
@@ -21,19 +23,11 @@ from nsys2prv_ng.analysis.path.streams import (
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_BEFORE_NS
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.states import flatten
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 
-CUDA_CALL, SYSTEM_CALL, MPI_CALL = range(3)
-"""Kinds of calls."""
-
-_HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
-"""Calls in which a thread waits for another thread."""
-_CREATES = "pthread_create"
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
 """Parts of names of calls that wait for the device; for which stream, only the source of synchronizations shows."""
@@ -55,63 +49,35 @@ Marks = Mapping[str, BoolArray]
 
 
 def load_calls(
-    report: ReportRecords, store: Store, names: Names, thread_of_place: IntArray
+    report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers
 ) -> tuple[dict[str, IntArray], Marks]:
     """Return the outermost calls of a report's threads, ordered by thread and begin, and marks by their names."""
-    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(5))]
-    for kind, events, event_types in _list_call_types(report, store):
-        for event_type in event_types:
-            value = events.get_values(event_type)
-            lines = np.flatnonzero(value != ABSENT)
-            known = events.get_names(event_type)
-            index = np.full(max(known, default=0) + 1, NONE, np.int64)
-            index[list(known)] = np.arange(len(known))
-            inside = value[lines] < index.size
-            lines = lines[inside]
-            own = index[value[lines]]
-            lines, own = lines[own >= 0], own[own >= 0]
-            name = names.number(list(known.values()), own)
-            columns.append(
-                (
-                    thread_of_place[events.place[lines]],
-                    events.begin[lines],
-                    events.end[lines],
-                    name,
-                    np.full(lines.size, kind),
-                )
-            )
-    thread, begin, end, name, kind_of = (np.concatenate(column) for column in zip(*columns, strict=True))
-    flat = flatten(thread, begin, end, np.arange(thread.size))
+    threads = np.flatnonzero(numbers.thread != NONE)
+    layer = load_layer(report, load_opened_events(report, "cuda_api", store), threads, store)
+    flat = layer.flat
     n = flat.row.size
     calls = {
         "begin": flat.begin,
         "end": flat.end,
-        "thread": flat.row,
+        "thread": numbers.thread[flat.row],
         "sync": np.full(n, path.NO_SYNC, np.int64),
         "target": np.full(n, NONE, np.int64),
         "since": flat.begin.copy(),
-        "name": name[flat.state],
-        "kind": kind_of[flat.state].astype(np.int64),
+        "name": names.number(layer.names, flat.state),
+        "kind": layer.kind[flat.state],
     }
     return calls, _mark_names(list(names.index), calls["name"])
 
 
-def _list_call_types(report: ReportRecords, store: Store) -> Iterator[tuple[int, OpenedEvents, list[EventType]]]:
-    yield CUDA_CALL, load_opened_events(report, "cuda_api", store), [types.CUDA_API]
-    yield MPI_CALL, load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())
-    yield SYSTEM_CALL, load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]
-
-
 def _mark_names(names: Sequence[str], name: IntArray) -> Marks:
-    """Mark calls by their names: what they may wait for, and whether they create threads."""
+    """Mark calls by their names: what they may wait for."""
     tests: dict[str, Callable[[str], bool]] = {
         "blocks": lambda text: any(part in text for part in _BLOCKS) and _ASYNC not in text,
         "copies": lambda text: text.startswith(_COPIES),
         "async": lambda text: _ASYNC in text,
         "queries": lambda text: _QUERY in text,
         "sleeps": lambda text: text in _SLEEPS,
-        "hands_over": lambda text: text in _HANDS_OVER,
-        "creates": lambda text: text == _CREATES,
+        "hands_over": lambda text: text in HANDS_OVER,
     }
     return {key: np.array([test(text) for text in names] or [False], np.bool_)[name] for key, test in tests.items()}
 
@@ -123,11 +89,10 @@ def add_syncs(
     copies: tuple[IntArray, IntArray],
     calls: dict[str, IntArray],
     marks: Marks,
-    thread_of_place: IntArray,
-    process_of_place: IntArray,
+    numbers: PlaceNumbers,
 ) -> None:
     """Set what each call waits for, and the producers of operations. `copies`: what `find_copies` returns."""
-    waited = follow_events(syncs, streams, operations, process_of_place)
+    waited = follow_events(syncs, streams, operations, numbers.process)
     calls["sync"][marks["blocks"]] = path.SYNC_PROCESS
     calls["sync"][marks["hands_over"]] = path.SYNC_THREAD
     launched = np.flatnonzero(operations["thread"] >= 0)
@@ -141,8 +106,8 @@ def add_syncs(
 
     value = syncs.get_values(types.CUDA_SYNCHRONIZATION)
     line = np.flatnonzero(np.isin(value, (EVENT_SYNC, STREAM_SYNC, CONTEXT_SYNC)))
-    events = read_events(syncs, line, process_of_place)
-    thread = thread_of_place[syncs.place[line]]
+    events = read_events(syncs, line, numbers.process)
+    thread = numbers.thread[syncs.place[line]]
     call = search_rows(calls["thread"], calls["begin"], thread, events.time + 1) - 1
     inside = (call >= 0) & (np.append(calls["thread"], NONE)[call] == thread)
     inside &= events.time <= np.append(calls["end"], 0)[call]

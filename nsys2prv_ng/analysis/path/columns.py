@@ -23,6 +23,15 @@ NEVER = np.iinfo(np.int64).min
 """A time that is not known."""
 
 
+class PlaceNumbers(NamedTuple):
+    """Numbers of what the n places of a report are, or belong to: distinct over all reports; NONE for other places."""
+
+    thread: IntArray
+    process: IntArray
+    stream: IntArray
+    device: IntArray
+
+
 class PathOperations(NamedTuple):
     """n operations of devices, ordered by stream and begin. Times in ns on the common clock."""
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.calls import MPI_CALL, SYSTEM_CALL
 from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.walk import walk

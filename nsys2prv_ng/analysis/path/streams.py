@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.columns import NEVER, NONE
-from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches, number_streams
+from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
+from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
@@ -36,13 +36,10 @@ class Names:
         return numbers[index]
 
 
-def load_operations(
-    report: ReportRecords, store: Store, names: Names, thread_of_place: IntArray, process_of_place: IntArray
-) -> dict[str, IntArray]:
+def load_operations(report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers) -> dict[str, IntArray]:
     """Return the operations of a report, ordered by stream and begin."""
     operations = load_device_operations(report, store)
-    device, stream = number_streams(report)
-    own_stream = stream[operations.place]
+    own_stream = numbers.stream[operations.place]
     order = np.lexsort((operations.end, operations.begin, own_stream))
     place, begin = operations.place[order], operations.begin[order]
     launches = load_launches(report, store)
@@ -54,9 +51,9 @@ def load_operations(
         "end": operations.end[order],
         "place": place,
         "stream": own_stream[order],
-        "device": device[place],
-        "process": process_of_place[place],
-        "thread": np.append(thread_of_place[launches.thread], NONE)[line],
+        "device": numbers.device[place],
+        "process": numbers.process[place],
+        "thread": np.append(numbers.thread[launches.thread], NONE)[line],
         "launch": launch,
         "launched": np.where(launch >= 0, np.append(launches.sent, NEVER)[np.append(line, NONE)[launch]], NEVER),
         "producer": np.full(begin.size, NONE, np.int64),
@@ -89,14 +86,11 @@ def _find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) ->
 class Streams:
     """Numbers of the streams and devices of a report by process, context and number, as its calls name them."""
 
-    def __init__(self, report: ReportRecords, process_of_place: IntArray) -> None:
-        device, stream = number_streams(report)
-        places = report.places.all
+    def __init__(self, report: ReportRecords, numbers: PlaceNumbers) -> None:
         keys: dict[tuple[int, int, int], tuple[int, int]] = {}
-        for number, place in enumerate(places):
+        for place, process, stream, device in zip(report.places.all, *(n.tolist() for n in numbers[1:]), strict=True):
             if isinstance(place, Stream):
-                key = int(process_of_place[number]), place.context, place.stream
-                keys[key] = int(stream[number]), int(device[number])
+                keys[process, place.context, place.stream] = stream, device
         self._keys = np.array(list(keys), np.int64).reshape(-1, 3).T
         self._stream, self._device = np.array(list(keys.values()), np.int64).reshape(-1, 2).T
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import number_lines
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
@@ -13,7 +14,6 @@ from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_sourc
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -66,10 +66,10 @@ class DeviceOperations(NamedTuple):
     names: list[str]
 
 
-_TYPES: dict[str, tuple[tuple[EventType, int], ...]] = {
-    "kernels": ((types.KERNEL, COMPUTE), (types.NCCL_KERNEL, COMMUNICATION)),
-    "memory_operations": ((types.MEMORY_OPERATION, MEMORY),),
-    "cuda_graphs": ((types.GRAPH_LAUNCH, WHOLE_GRAPH),),
+_TYPES = {
+    "kernels": {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMMUNICATION},
+    "memory_operations": {types.MEMORY_OPERATION: MEMORY},
+    "cuda_graphs": {types.GRAPH_LAUNCH: WHOLE_GRAPH},
 }
 
 
@@ -77,26 +77,13 @@ def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperati
     """Return all operations of a report that ran on streams."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
-    for source, event_types in _TYPES.items():
+    for source, kinds in _TYPES.items():
         events = load_opened_events(report, source, store)
-        is_node = (events.get_values(types.GRAPH_NODE_ID) != ABSENT).astype(np.int64)
-        for event_type, kind in event_types:
-            value = events.get_values(event_type)
-            rows = np.flatnonzero(value != ABSENT)
-            known = events.get_names(event_type)
-            index = np.full(max(known, default=0) + 1, -1, np.int64)
-            index[list(known)] = len(names) + np.arange(len(known))
-            names += known.values()
-            columns.append(
-                (
-                    events.place[rows],
-                    events.begin[rows],
-                    events.end[rows],
-                    index[value[rows]],
-                    is_node[rows],
-                    np.full(rows.size, kind, np.int64),
-                )
-            )
+        is_node = events.get_values(types.GRAPH_NODE_ID) != ABSENT
+        numbered = number_lines(events, kinds, names)
+        for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
+            times = events.begin[rows], events.end[rows]
+            columns.append((events.place[rows], *times, name, is_node[rows], np.full(rows.size, kind, np.int64)))
     place, begin, end, name, is_node, kind_of = (np.concatenate(column) for column in zip(*columns, strict=True))
     return DeviceOperations(place, begin, end, name, is_node > 0, kind_of, names)
 

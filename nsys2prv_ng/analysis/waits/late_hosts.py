@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_thread_ranges
+from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
@@ -41,10 +41,6 @@ class HostActivity(NamedTuple):
     call_names: list[str]
 
 
-_HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
-"""Calls in which a thread waits for another thread."""
-
-
 def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -> HostActivity:
     """Return what some threads (places) were in.
 
@@ -55,7 +51,7 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
     ranges = load_thread_ranges(report, threads, store)
     calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
-    hands_over = np.isin(np.array([*calls.names, ""]), _HANDS_OVER)
+    hands_over = np.isin(np.array([*calls.names, ""]), HANDS_OVER)
     activities = {}
     for thread in np.unique(threads).tolist():
         main = main_threads.get(thread, thread)
