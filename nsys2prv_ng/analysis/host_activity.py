@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_steps
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
@@ -18,7 +19,6 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK
-from nsys2prv_ng.text.formatting import shorten_range_name
 
 CUDA_CALL, MPI_CALL, SYSTEM_CALL = range(3)
 """Kinds of calls."""
@@ -117,17 +117,3 @@ def _collect_intervals(
         sizes.append(len(names) - before)
     place, begin, end, index = (np.concatenate(column) for column in zip(*columns, strict=True))
     return (place, begin, end, index), names, np.repeat(np.arange(len(parts)), sizes)
-
-
-def number_lines(
-    events: OpenedEvents, event_types: Iterable[EventType], names: list[str]
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the lines with each type, and for each the index of its name in `names`, to which new names are added."""
-    for event_type in event_types:
-        value = events.get_values(event_type)
-        lines = np.flatnonzero(value != ABSENT)
-        known = events.get_names(event_type)
-        index = np.full(max(known, default=0) + 1, -1, np.int64)
-        index[list(known)] = len(names) + np.arange(len(known))
-        names += [shorten_range_name(event_type.member, name) for name in known.values()]
-        yield lines, index[value[lines]]

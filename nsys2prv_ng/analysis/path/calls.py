@@ -8,13 +8,13 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER
 from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import (
     CONTEXT_SYNC,
     EVENT_SYNC,
     STREAM_SYNC,
-    Names,
     Streams,
     follow_events,
     read_events,
@@ -66,7 +66,7 @@ def load_calls(
         "name": names.number(layer.names, flat.state),
         "kind": layer.kind[flat.state],
     }
-    return calls, _mark_names(list(names.index), calls["name"])
+    return calls, _mark_names(names.texts, calls["name"])
 
 
 def _mark_names(names: Sequence[str], name: IntArray) -> Marks:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL, map_main_threads
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.calls import add_syncs, load_calls
 from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PathThreads, PlaceNumbers
-from nsys2prv_ng.analysis.path.streams import Names, Streams, find_copies, load_operations, search_rows
+from nsys2prv_ng.analysis.path.streams import Streams, find_copies, load_operations, search_rows
 from nsys2prv_ng.analysis.waits.late_devices import number_streams
 from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -298,7 +299,7 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
         marks,
         numbers,
     )
-    return _Loaded(operations, calls, _find_shortest_wait(report, calls), list(names.index))
+    return _Loaded(operations, calls, _find_shortest_wait(report, calls), names.texts)
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
 from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
@@ -22,18 +22,6 @@ EVENT_SYNC, _STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
 """Values of CUDA_SYNCHRONIZATION."""
 _PAGEABLE = 1
 """Value of MEMORY_SOURCE_KIND and MEMORY_DESTINATION_KIND."""
-
-
-class Names:
-    """Names of the operations and calls of a report, once each."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-
-    def number(self, names: Sequence[str], index: IntArray) -> IntArray:
-        """Return indices here for indices into some names."""
-        numbers = np.array([self.index.setdefault(name, len(self.index)) for name in names] or [NONE], np.int64)
-        return numbers[index]
 
 
 def load_operations(report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers) -> dict[str, IntArray]:

@@ -71,7 +71,7 @@ def check_clocks(job: Job) -> list[str]:
     chosen = (table.kind[leader] == SYNCHRONISING) & ~mark_mpi(table, leader)
     pairs = measure_differences(job.operations.first, chosen, parts.node, parts.begin, parts.end)
     is_fitted = np.array([bool(node.model) for node in nodes])
-    bounds = np.where(is_fitted, get_uncertainty(job).bounds, 0.0)
+    bounds = np.where(is_fitted, get_uncertainty(job), 0.0)
     limit = np.maximum(FLOOR_NS, bounds[pairs.one] + bounds[pairs.other]) + pairs.error
     wrong = np.flatnonzero((pairs.operations >= FEWEST) & (np.abs(pairs.median) > limit))
     wrong = wrong[np.argsort(-np.abs(pairs.median[wrong]), kind="stable")]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.host_activity import number_lines
+from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH

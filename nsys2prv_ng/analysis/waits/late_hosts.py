@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
@@ -77,22 +77,15 @@ def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadA
     return ThreadActivity(StepFunction(time, pair), range_of_pair, call_of_pair)
 
 
-class LateTimes(NamedTuple):
-    """n times of threads that others waited for, in columns: begin <= end (ns)."""
-
-    begin: IntArray
-    end: IntArray
-
-
-def find_main(activity: ThreadActivity, times: LateTimes) -> tuple[IntArray, IntArray]:
+def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     """Return (range, call) of a thread for each time: the range that covers most of it, and in it the call that does.
 
-    Where a time has no length, those in force count.
+    Times are from begin to end (ns). Where a time has no length, those in force count.
     """
-    pair = activity.get_pairs(times.end)
+    pair = activity.get_pairs(end)
     in_range, in_call = activity.range[pair], activity.call[pair]
-    long = np.flatnonzero(times.end > times.begin)
-    pieces = split_at_steps(times.begin[long], times.end[long], activity.steps)
+    long = np.flatnonzero(end > begin)
+    pieces = split_at_steps(begin[long], end[long], activity.steps)
     of_piece, length = pieces.interval, pieces.end - pieces.begin
     piece_range, piece_call = activity.range[pieces.value], activity.call[pieces.value]
     in_range[long] = _find_longest(of_piece, piece_range, length)
@@ -107,13 +100,11 @@ def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArra
     group, value, length = group[order], value[order], length[order]
     if not group.size:
         return value
-    key = combine_columns(group, value)
-    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    starts = find_starts(group, value)
     total = np.add.reduceat(length, starts)
     group, value = group[starts], value[starts]
     best = np.lexsort((value, -total, group))
-    is_first = np.append(True, group[best][1:] != group[best][:-1])
-    return value[best[is_first]]
+    return value[best[find_starts(group)]]
 
 
 class SortedWaits(NamedTuple):
@@ -133,24 +124,17 @@ def sum_costs(activity: ThreadActivity, waits: SortedWaits, late: IntArray, limi
     `late`: the kernels or calls that the thread was late with; `limit`: the time (ns) from which the pair in force
     then has all the waiting, n each.
     """
-    at_limit = activity.get_pairs(limit)
     cost = np.zeros(activity.range.size, np.int64)
-    _add_costs(*waits, late, limit, at_limit, *activity.steps, cost)
+    _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
     return cost
 
 
 @compiled
 def _add_costs(
-    first: IntArray,
-    begin: IntArray,
-    until: IntArray,
-    late: IntArray,
-    limit: IntArray,
-    at_limit: IntArray,
-    time: IntArray,
-    pair: IntArray,
-    cost: IntArray,
+    waits: SortedWaits, late: IntArray, limit: IntArray, at_limit: IntArray, steps: StepFunction, cost: IntArray
 ) -> None:
+    first, begin, until = waits
+    time, pair = steps
     for i in range(late.size):
         low, high = first[late[i]], first[late[i] + 1]
         left = np.int64(0)
@@ -178,8 +162,3 @@ def _add_costs(
             left -= waited
             now = then
         cost[at_limit[i]] += left
-
-
-def select_times(begin: IntArray, end: IntArray, which: BoolArray) -> LateTimes:
-    """Return times without those that begin after their end: these have no length."""
-    return LateTimes(np.minimum(begin[which], end[which]), end[which])

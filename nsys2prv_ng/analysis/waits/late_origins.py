@@ -22,10 +22,9 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, DeviceOperations, Launches, find_ended
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
-from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, SPLIT
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
@@ -46,8 +45,7 @@ def make_lists(number: IntArray, item: IntArray, size: int) -> Lists:
     """Return lists 0 .. size - 1 from pairs of the number of a list and an item; equal pairs count once."""
     order = np.lexsort((item, number))
     number, item = number[order], item[order]
-    new = np.ones(number.size, np.bool_)
-    new[1:] = (number[1:] != number[:-1]) | (item[1:] != item[:-1])
+    new = find_starts(number, item)
     return Lists(np.searchsorted(number[new], np.arange(size + 1)).astype(np.int64), item[new])
 
 
@@ -67,15 +65,14 @@ def list_partners(job: Job, waits: Waits) -> Partners:
     operations, task_of_row = job.operations, job.whole.task_of_row.astype(np.int64)
     collective, message = np.full((2, waits.row.size), NONE, np.int64)
     # In a split operation no member of the communicator is missing: one of each communicator is enough.
-    known = np.flatnonzero((waits.operation >= 0) & np.isin(waits.verdict, (SPLIT, BELOW_UNCERTAINTY)))
+    known = np.flatnonzero((waits.operation >= 0) & waits.has_parts)
     groups, number = np.unique(operations.group[waits.operation[known]], return_inverse=True)
     collective[known] = number
     some = np.zeros(groups.size, np.int64)
     some[number] = waits.operation[known]
     first, count = operations.first[some], operations.first[some + 1] - operations.first[some]
     of_group = np.repeat(np.arange(groups.size), count)
-    at = np.arange(of_group.size) + np.repeat(first - np.cumsum(count) + count, count)
-    row = place_parts(job, operations.part[at]).row
+    row = place_parts(job, operations.part[_list_indices(first, count)]).row
     side, partner = _list_message_sides(job, waits)
     sides, number = np.unique(side, return_inverse=True)
     message[sides] = groups.size + np.arange(sides.size)
@@ -152,8 +149,12 @@ class Links:
         """Return the indices of the waits on some rows: waits are ordered by row."""
         rows = np.unique(row)
         low, high = (np.searchsorted(self._waits.row, rows, side) for side in ("left", "right"))
-        count = high - low
-        return np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)
+        return _list_indices(low, high - low)
+
+
+def _list_indices(first: IntArray, count: IntArray) -> IntArray:
+    """Return first[i] .. first[i] + count[i] - 1 of each i, one after the other."""
+    return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
 
 
 @compiled
@@ -171,13 +172,7 @@ def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray) -> IntArra
 
 
 def trace_origins(
-    job: Job,
-    waits: Waits,
-    instance: IntArray,
-    begin: IntArray,
-    lateness: IntArray,
-    task: IntArray,
-    links: Links | None,
+    job: Job, waits: Waits, instance: IntArray, begin: IntArray, lateness: IntArray, task: IntArray, links: Links | None
 ) -> IntArray:
     """Return the index of the late kernel at the end of the chain of each late one; NONE without `links`.
 
@@ -205,40 +200,21 @@ def find_origins(waits: Waits, instance: IntArray, late: LateOnes, links: Links,
 
     `instance`: for each of the waits, the index of the late kernel or call that it waited for, NONE for nobody's.
     """
-    is_known = (waits.verdict == SPLIT) | (waits.verdict == BELOW_UNCERTAINTY)
-    return _find_origins(
-        links.held_by,
-        links.previous,
-        is_known,
-        waits.wait,
-        instance,
-        partners.collective,
-        partners.message,
-        *partners.tasks,
-        late.begin,
-        late.lateness,
-        late.task,
-        *late.waiters,
-    )
+    return _follow_delays(links.held_by, links.previous, waits.has_parts, waits.wait, instance, late, partners)
 
 
 @compiled
-def _find_origins(
+def _follow_delays(
     held_by: IntArray,
     previous: IntArray,
-    is_known: IntArray,
+    is_known: BoolArray,
     wait: IntArray,
     instance: IntArray,
-    collective: IntArray,
-    message: IntArray,
-    first_task: IntArray,
-    tasks: IntArray,
-    begin: IntArray,
-    lateness: IntArray,
-    task: IntArray,
-    first_waiter: IntArray,
-    waiters: IntArray,
+    late: LateOnes,
+    partners: Partners,
 ) -> IntArray:
+    collective, message, (first_task, tasks) = partners
+    begin, lateness, task, (first_waiter, waiters) = late
     origin = np.full(held_by.size, NONE, np.int64)
     for k in range(held_by.size):
         x, amount = k, max(1, lateness[k])

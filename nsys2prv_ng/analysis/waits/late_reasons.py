@@ -29,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, find_ended, load_device_operations, load_launches
-from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, find_main, load_host_activity, select_times, sum_costs
+from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, find_main_activity, load_host_activity, sum_costs
 from nsys2prv_ng.analysis.waits.late_origins import Links, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, mark_duplicates
@@ -181,28 +182,11 @@ def _sort_within(group: IntArray, value: IntArray, counts: IntArray) -> IntArray
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-class _Names:
-    """Names of ranges, calls and operations of all reports, once each."""
-
-    def __init__(self) -> None:
-        self._index: dict[str, int] = {}
-
-    @property
-    def texts(self) -> list[str]:
-        return list(self._index)
-
-    def number(self, texts: Sequence[str], index: IntArray) -> IntArray:
-        """Return indices here for indices into the names of a report; NONE stays NONE."""
-        used, position = np.unique(index, return_inverse=True)
-        numbers = [self._index.setdefault(texts[i], len(self._index)) if i >= 0 else NONE for i in used.tolist()]
-        return np.array(numbers, np.int64)[position]
-
-
 class _Answers:
     """What is known of n late kernels and calls, and parts of what they cost: (index of one, range, call, ns)."""
 
     def __init__(self, n: int) -> None:
-        self.names = _Names()
+        self.names = Names()
         self.reason = np.full(n, _OPEN, np.int64)
         self.range, self.call, self.operation = np.full((3, n), NONE, np.int64)
         self.costs: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
@@ -329,8 +313,8 @@ class _ReportReasons:
         for number in threads.tolist():
             own = activity.threads[number]
             which = thread == number
-            times = select_times(self._late.median[late], limit, which)
-            in_range, in_call = find_main(own, times)
+            begin = np.minimum(self._late.median[late[which]], limit[which])
+            in_range, in_call = find_main_activity(own, begin, limit[which])
             answers.range[late[which]] = names.number(activity.range_names, in_range)
             answers.call[late[which]] = names.number(activity.call_names, in_call)
             for reason in (LATE_LAUNCH, LATE_CALL):

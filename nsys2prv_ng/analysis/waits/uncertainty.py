@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
-from nsys2prv_ng.analysis.waits.rules import Uncertainty
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
@@ -23,12 +22,13 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def get_uncertainty(job: Job) -> Uncertainty:
-    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact.
+def get_uncertainty(job: Job) -> FloatArray:
+    """Return the bound (ns) on the clock error of each node: 0 for the reference of a fit, infinite if it is not known.
 
-    Bounds are errors against the reference of a node. Only those against the reference of most nodes are comparable:
-    between sets of nodes that share nothing to align by, any error is possible. Where operations violate causality by
-    more than the bounds, nodes are at least as uncertain as these operations show.
+    The clocks of two nodes differ by at most the sum of their bounds. Bounds are errors against the reference of a
+    node. Only bounds against the reference of most nodes are comparable: between sets of nodes that share nothing to
+    align by, any error is possible. If operations violate causality by more than the bounds, nodes are at least as
+    uncertain as these operations show.
     """
     nodes = job.alignment.nodes
     references = Counter(clock.reference for clock in nodes if clock.reference)
@@ -40,9 +40,9 @@ def get_uncertainty(job: Job) -> Uncertainty:
         if bound is not None and clock.reference == usual:
             bounds[i] = bound
     if not job.alignment.after.broken:
-        return Uncertainty(bounds)
+        return bounds
     errors = np.maximum(_find_errors_of_collectives(job, bounds), _find_errors_of_messages(job, bounds))
-    return Uncertainty(np.where(is_reference, bounds, np.maximum(bounds, errors)))
+    return np.where(is_reference, bounds, np.maximum(bounds, errors))
 
 
 def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
@@ -83,25 +83,14 @@ class Entries(NamedTuple):
     leaves: BoolArray
 
 
+@compiled
 def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> FloatArray:
     """Return the largest error (ns) of each node that violations of causality beyond the bounds show; 0 for none.
 
     Operation i has the entries first[i] .. first[i + 1] - 1. The error is how much later the first rank left on the
     node that entered last than on the one that left first, or else the violation.
     """
-    return _measure_errors(first, *entries, bounds)
-
-
-@compiled
-def _measure_errors(
-    first: IntArray,
-    node: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    enters: BoolArray,
-    leaves: BoolArray,
-    bounds: FloatArray,
-) -> FloatArray:
+    node, begin, end, enters, leaves = entries
     errors = np.zeros(bounds.size)
     for i in range(first.size - 1):
         late, early = -1, -1

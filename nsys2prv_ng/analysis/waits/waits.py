@@ -32,7 +32,6 @@ from nsys2prv_ng.analysis.waits.rules import (
     NOT_SYNCHRONISED,
     SPLIT,
     Side,
-    Uncertainty,
 )
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
@@ -91,8 +90,8 @@ def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
     if not job.finds_waits:
         return Waits._make([np.zeros(0, np.bool_ if name == "is_mpi" else np.int64) for name in Waits._fields])
-    uncertainty = get_uncertainty(job)
-    pieces = _join([_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)])
+    bounds = get_uncertainty(job)
+    pieces = _join([_split_collectives(job, bounds), *_split_messages(job, bounds)])
     pieces = _join([pieces, _list_unmatched(job, pieces)])
     if job.alignment.way == NONE and len(job.reports) > 1:
         pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
@@ -131,23 +130,19 @@ def _take(pieces: Waits, which: IntArray | BoolArray) -> Waits:
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def _split_collectives(job: Job, uncertainty: Uncertainty) -> Waits:
+def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
-    leader = operations.leader
-    kind = table.kind[leader].astype(np.int64)
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
-        kind,
+        table.kind[operations.leader].astype(np.int64),
         complete,
-        parts.node,
-        parts.begin,
-        parts.end,
+        parts,
         table.is_root[operations.part],
-        uncertainty.bounds,
+        bounds,
     )
-    doubtful = _find_doubtful_groups(operations, complete, verdict, parts, uncertainty)
+    doubtful = _find_doubtful_groups(operations, complete, verdict, parts, bounds)
     count = np.diff(operations.first)
     number = np.repeat(np.arange(len(operations)), count)
     verdict = np.where(doubtful[number] & (verdict != MEMBER_MISSING), NO_COMMUNICATOR, verdict)
@@ -218,7 +213,7 @@ def _find_complete(job: Job) -> BoolArray:
 
 
 def _find_doubtful_groups(
-    operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, uncertainty: Uncertainty
+    operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, bounds: FloatArray
 ) -> BoolArray:
     """Mark the operations of groups without payload that may be those of several communicators.
 
@@ -237,7 +232,7 @@ def _find_doubtful_groups(
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
     unsure = np.zeros(groups)
     between = by_order & (low != high)
-    np.maximum.at(unsure, group[between], np.maximum.reduceat(uncertainty.bounds[parts.node], first)[between])
+    np.maximum.at(unsure, group[between], np.maximum.reduceat(bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
     doubtful |= unsure > _find_medians(group[by_order], shortest[by_order], total) / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
@@ -254,7 +249,7 @@ def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatAr
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _split_messages(job: Job, uncertainty: Uncertainty) -> list[Waits]:
+def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     pieces = []
     for joined in job.joined:
@@ -264,18 +259,18 @@ def _split_messages(job: Job, uncertainty: Uncertainty) -> list[Waits]:
                 pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
             )
             is_mpi = source == "mpi"
-            pieces.append(_split_side(send, receive, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=is_mpi))
-            pieces.append(_split_side(receive, send, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=False))
+            pieces.append(_split_side(send, receive, node_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
+            pieces.append(_split_side(receive, send, node_of_row, bounds, is_mpi=is_mpi, may_leave=False))
     return pieces
 
 
 def _split_side(
-    waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, is_mpi: bool, may_leave: bool
+    waiting: Side, other: Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
     """Return the kernels and calls of one side of messages, split."""
     known = waiting.is_known
     waiting, other = waiting.take(known), other.take(known)
-    wait, verdict = rules.split_side(waiting, other, node_of_row, uncertainty, may_leave=may_leave)
+    wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
     return Waits(
         row=waiting.row,
         begin=waiting.begin,
