@@ -33,7 +33,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
 )
 from nsys2prv_ng.analysis.gpus import waiting as gpu
 from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, measure_activity
-from nsys2prv_ng.analysis.gpus.idle_pieces import IdlePieces, split_gaps
+from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, split_gaps
 from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
@@ -96,7 +96,7 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
-        steps = _classify(group.changes, pieces, row, captures)
+        steps = _classify(group, pieces, row, captures)
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
         sums = sum_in_windows(steps, NOT_CAPTURED, windows, size, len(CLASSES))
         by_kernel = _sum_kernels(kernels, row, windows, sums[:, COMPUTE])
@@ -108,10 +108,11 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.work)])
 
 
-def _classify(changes: GpuWaits, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
+def _classify(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
     """Return the class of a GPU over time, from its first capture on."""
+    changes = group.changes
     own = np.flatnonzero((changes.row == row) & (changes.value != gpu.NOTHING))
-    idle = np.flatnonzero(pieces.row == row)
+    idle = np.flatnonzero(group.gaps.row[pieces.gap] == row)
     # A graph may run when what else the capture has has ended.
     ends = np.flatnonzero(changes.value[own] == 0)
     begins = np.append(0, ends + 1)[: ends.size]

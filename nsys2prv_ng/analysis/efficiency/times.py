@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.windows import Windows
-from nsys2prv_ng.analysis.gpus.idle_pieces import CAUSES
+from nsys2prv_ng.analysis.gpus.idle_causes import CAUSES
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS

@@ -22,7 +22,6 @@ from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -65,11 +64,14 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
     """Measure GPUs that have reports in common."""
     found: _Sums = {}
     for own in _list_samples(job, group):
-        for number, weighted, (ns, low, high, samples) in _add_up(own.records, own.lines, own.begins, len(own.types)):
-            kind = own.types[number]
+        weighted, numbers = np.zeros(len(own.types)), np.zeros((4, len(own.types)), np.int64)
+        _add_up(own.columns, weighted, numbers)
+        for handle in np.flatnonzero(numbers[3]).tolist():
+            ns, low, high, samples = numbers[:, handle].tolist()
+            kind = own.types[handle]
             sums = found.setdefault((own.row, kind.label, kind.unit), MetricSums(own.row, kind))
             scale = 10**kind.precision
-            sums.weighted += weighted / scale
+            sums.weighted += float(weighted[handle]) / scale
             sums.ns += ns
             sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
             sums.samples += samples
@@ -137,8 +139,7 @@ def _hold(own: _Samples, match: Callable[[str], int]) -> HeldValues:
     names = [kind.member for kind in own.types]
     first_match = [match(kind.member) if kind.family == SOURCE.name else -1 for kind in own.types]
     pattern_of = np.array(first_match, np.int64)
-    records = own.records
-    columns = _list_held(records.time, records.first, records.handle, records.value, own.lines, own.begins, pattern_of)
+    columns = _list_held(own.columns, pattern_of)
     chosen: dict[int, int] = {}
     for number in sorted(np.unique(columns[0]).tolist(), key=names.__getitem__):
         chosen.setdefault(first_match[number], number)
@@ -148,16 +149,9 @@ def _hold(own: _Samples, match: Callable[[str], int]) -> HeldValues:
 
 
 @compiled
-def _list_held(
-    time: IntArray,
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
-    lines: IntArray,
-    begins: BoolArray,
-    pattern_of: IntArray,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _list_held(columns: _SampleColumns, pattern_of: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return (handle, begin, end, value) of the values of types with a pattern, by begin, that hold for any time."""
+    time, first, handle, value, lines, begins = columns
     size = 0
     for line in lines:
         for word in range(first[line], first[line + 1]):
@@ -214,15 +208,24 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     return [group for group in groups if group]
 
 
-class _Samples(NamedTuple):
-    """The samples of the GPU of a row in a report: their lines among its records, by time."""
+class _SampleColumns(NamedTuple):
+    """Columns of a report's records, and the lines among them that are samples of one GPU, by time."""
 
-    row: int
-    types: Sequence[EventType]
-    records: Records
+    time: IntArray
+    first: IntArray
+    handle: npt.NDArray[np.int32]
+    value: IntArray
     lines: IntArray
     begins: BoolArray
     """Marks the samples over whose begin no value holds."""
+
+
+class _Samples(NamedTuple):
+    """The samples of the GPU of a row in a report, and the types of their metrics by handle."""
+
+    row: int
+    types: Sequence[EventType]
+    columns: _SampleColumns
 
 
 def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Samples]:
@@ -240,7 +243,8 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
             if is_shared:
                 series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
             begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
-            yield _Samples(row, job.reports[own.number].labels.types, records, lines, begins)
+            columns = _SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
+            yield _Samples(row, job.reports[own.number].labels.types, columns)
 
 
 def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
@@ -252,28 +256,10 @@ def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -
     return begins
 
 
-def _add_up(
-    records: Records, lines: IntArray, begins: BoolArray, types: int
-) -> Iterator[tuple[int, float, tuple[int, int, int, int]]]:
-    """Yield (handle, sum of value x ns, (ns, least value, largest value, samples)) of each metric on these lines."""
-    weighted, numbers = np.zeros(types), np.zeros((4, types), np.int64)
-    _sweep(records.time, records.first, records.handle, records.value, lines, begins, weighted, numbers)
-    for handle in np.flatnonzero(numbers[3]).tolist():
-        ns, low, high, samples = numbers[:, handle].tolist()
-        yield handle, float(weighted[handle]), (ns, low, high, samples)
-
-
 @compiled
-def _sweep(
-    time: IntArray,
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
-    lines: IntArray,
-    begins: BoolArray,
-    weighted: FloatArray,
-    numbers: IntArray,
-) -> None:
+def _add_up(columns: _SampleColumns, weighted: FloatArray, numbers: IntArray) -> None:
+    """Add to (sum of value x ns) and (ns, least value, largest value, samples) of each metric, by handle."""
+    time, first, handle, value, lines, begins = columns
     last = np.zeros(weighted.size, np.int64)
     since = np.zeros(weighted.size, np.int64)
     holds = np.zeros(weighted.size, np.bool_)

@@ -53,11 +53,7 @@ def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
     for run in list_activity_runs(job):
         row, time, activity = load_activity(job, run)
         here = np.flatnonzero(np.isin(gpu, np.unique(row)))
-        yield _sweep(row, time, activity, gpu[here], _take(waits, here))
-
-
-def _take(waits: Waits, which: IntArray) -> Waits:
-    return Waits._make([column[which] for column in waits])
+        yield _sweep(row, time, activity, gpu[here], waits.take(here))
 
 
 def _sweep(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:

@@ -85,6 +85,10 @@ class Waits(NamedTuple):
         """Time of waiting (ns)."""
         return self.until - self.begin
 
+    def take(self, which: IntArray | BoolArray) -> Waits:
+        """Return the kernels and calls at some indices, or under a mask."""
+        return Waits._make([column[which] for column in self])
+
 
 def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
@@ -106,7 +110,7 @@ def _unite(pieces: Waits) -> Waits:
     """
     order = np.lexsort((pieces.culprit, -pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
     starts = find_starts(*(column[order] for column in pieces[:3]))
-    latest = _take(pieces, order[starts])
+    latest = pieces.take(order[starts])
     verdict = pieces.verdict[order]
     worst = np.maximum.reduceat(verdict, starts) if starts.size else verdict
     waits = latest.until > latest.begin
@@ -121,10 +125,6 @@ def _unite(pieces: Waits) -> Waits:
 
 def _join(parts: Sequence[Waits]) -> Waits:
     return Waits._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
-
-
-def _take(pieces: Waits, which: IntArray | BoolArray) -> Waits:
-    return Waits._make([column[which] for column in pieces])
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
         operation=number,
         is_mpi=mark_mpi(table, operations.part),
     )
-    return _take(pieces, parts.row >= 0)
+    return pieces.take(parts.row >= 0)
 
 
 def _list_unmatched(job: Job, pieces: Waits) -> Waits:
@@ -176,7 +176,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     part = np.flatnonzero(~is_matched)
     parts = place_parts(job, part)
     loose = table.kind[part] == LOOSE
-    distinct = _take(pieces, ~mark_duplicates(pieces.row, pieces.begin))
+    distinct = pieces.take(~mark_duplicates(pieces.row, pieces.begin))
     has_piece = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin]) >= 0
     kept = (parts.row >= 0) & ~(loose & has_piece)
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
