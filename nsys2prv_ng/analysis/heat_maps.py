@@ -146,14 +146,13 @@ def _find_largest(
     edges: IntArray,
 ) -> FloatArray:
     """Return the largest level of intervals, begin <= end (ns), in each bin, within captures and windows."""
-    for limits in (captures, windows):
+    for limits in (captures, windows, [(int(edges[0]), int(edges[-1]))]):
         if limits:
             index, _, begin, end = cut_to_windows(begin, end, limits)
             level = level[index]
-    index, _, begin, end = cut_to_windows(begin, end, [(int(edges[0]), int(edges[-1]))])
     bins = StepFunction(edges[:-1], np.arange(edges.size - 1))
     long = begin < end
     pieces = split_at_steps(begin[long], end[long], bins)
     largest = np.full(edges.size - 1, np.nan)
-    np.fmax.at(largest, pieces.value, level[index][long][pieces.interval])
+    np.fmax.at(largest, pieces.value, level[long][pieces.interval])
     return largest

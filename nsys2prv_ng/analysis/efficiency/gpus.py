@@ -28,6 +28,7 @@ from nsys2prv_ng.analysis.efficiency.windows import (
     WindowPlan,
     Windows,
     load_repeated,
+    make_row_steps,
     sum_in_windows,
     unite_spans,
 )
@@ -38,7 +39,7 @@ from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -156,11 +157,8 @@ def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntAr
 
     Kernels that the user did not choose compute too where they share the GPU with others.
     """
-    low, high = np.searchsorted(kernels.row, [row, row + 1])
-    steps = make_steps(kernels.begin[low:high], kernels.end[low:high], kernels.state[low:high])
     others = len(KERNELS_BY_CLASS) - 1
-    steps = steps._replace(value=np.where(steps.value == NOTHING, others, steps.value))
-    sums = sum_in_windows(steps, others, windows, compute.size, len(KERNELS_BY_CLASS))
+    sums = sum_in_windows(make_row_steps(kernels, row, others), others, windows, compute.size, len(KERNELS_BY_CLASS))
     sums[:, others] = compute - sums[:, :others].sum(axis=1)
     return sums
 

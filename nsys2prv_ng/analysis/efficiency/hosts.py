@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
-from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, make_row_steps, sum_in_windows
 from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
-from nsys2prv_ng.intervals.step_functions import NOTHING, make_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.paraver import event_types as types
@@ -49,9 +48,7 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     flat = load_calls_of_hosts(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))
     for number in rows.tolist():
-        low, high = np.searchsorted(flat.row, [number, number + 1])
-        steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
-        steps = steps._replace(value=np.where(steps.value == NOTHING, USEFUL, steps.value))
+        steps = make_row_steps(flat, number, USEFUL)
         windows = plan.list_windows([int(job.tree.task_of_row[number])], ranges)
         sums = sum_in_windows(steps, USEFUL, windows, totals.count.size, 3)
         totals.add(windows, sums, [sums[:, USEFUL] + sums[:, IN_CUDA]])

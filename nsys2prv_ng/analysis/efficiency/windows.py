@@ -18,8 +18,8 @@ from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.intervals.states import flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.states import FlatStates, flatten
+from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
@@ -290,6 +290,13 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
         )
         captures.append((min(limits), max(limits)) if limits and is_chosen else None)
     return captures
+
+
+def make_row_steps(flat: FlatStates, row: int, between: int) -> StepFunction:
+    """Return the state of a row over time; `between`: its value while the row is in no state."""
+    low, high = np.searchsorted(flat.row, [row, row + 1])
+    steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
+    return steps._replace(value=np.where(steps.value == NOTHING, between, steps.value))
 
 
 def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:

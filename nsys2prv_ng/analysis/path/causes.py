@@ -15,8 +15,8 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
-    Lists,
     PathCalls,
+    PathLists,
     PathOperations,
     PathThreads,
 )
@@ -34,7 +34,7 @@ _MOST_ENDS = 1024
 
 
 @compiled
-def find_cause(operations: PathOperations, k: int, now: int, lists: Lists) -> tuple[int, int, int]:
+def find_cause(operations: PathOperations, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
     """Return what let operation k begin: (operation or NONE, when, LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
     first = lists.stream_first[operations.stream[k]]
@@ -90,7 +90,7 @@ def _find_running(operations: PathOperations, k: int, first: int, time: int) -> 
 
 
 @compiled
-def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: Lists) -> int:
+def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: PathLists) -> int:
     """Return the last operation on another stream of the device that ended in a time (ns) and began before k; NONE."""
     first, after = lists.process_first[operations.process[k]], lists.process_first[operations.process[k] + 1]
     i = _search_ends(operations, lists.by_end, first, after, latest)
@@ -134,7 +134,7 @@ def find_call(calls: PathCalls, threads: PathThreads, thread: int, now: int) -> 
 
 @compiled
 def find_waited(
-    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: Lists, c: int, now: int
+    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: PathLists, c: int, now: int
 ) -> int:
     """Return the operation whose end a call waited for, if it ended within the call and up to `now` (ns); else NONE."""
     sync, target, since = calls.sync[c], calls.target[c], calls.since[c]
@@ -164,7 +164,7 @@ def find_waited(
 
 @compiled
 def find_active(
-    calls: PathCalls, threads: PathThreads, lists: Lists, thread: int, after: int, now: int
+    calls: PathCalls, threads: PathThreads, lists: PathLists, thread: int, after: int, now: int
 ) -> tuple[int, int, bool]:
     """Return (thread that was active last up to now, when its last call ended, False), if that is after a time (ns).
 

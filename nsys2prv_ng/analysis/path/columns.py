@@ -110,7 +110,7 @@ class Segments(NamedTuple):
     call: IntArray
 
 
-class Lists(NamedTuple):
+class PathLists(NamedTuple):
     """Where to find operations of streams and processes, and threads of processes: n + 1 limits of each n groups."""
 
     stream_first: IntArray
@@ -120,3 +120,12 @@ class Lists(NamedTuple):
     launching: IntArray
     """Threads that launch kernels by process."""
     launching_first: IntArray
+
+
+class PathLanes(NamedTuple):
+    """All that the walk runs over."""
+
+    operations: PathOperations
+    calls: PathCalls
+    threads: PathThreads
+    lists: PathLists

@@ -33,8 +33,9 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
-    Lists,
     PathCalls,
+    PathLanes,
+    PathLists,
     PathOperations,
     PathThreads,
     Segments,
@@ -69,8 +70,9 @@ def walk(
     awaited = calls.target[calls.sync == SYNC_STREAM]
     streams = max(int(operations.stream.max(initial=NONE)), int(awaited.max(initial=NONE))) + 1
     stream_first = np.searchsorted(operations.stream, np.arange(streams + 1)).astype(np.int64)
-    lists = Lists(stream_first, *ends, *_list_launching(threads))
-    return Segments(*_walk(operations, calls, threads, lists, start.operation, start.thread, *window))
+    lists = PathLists(stream_first, *ends, *_list_launching(threads))
+    lanes = PathLanes(operations, calls, threads, lists)
+    return Segments(*_walk(lanes, start.operation, start.thread, *window))
 
 
 def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
@@ -82,16 +84,8 @@ def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
 
 
 @compiled
-def _walk(
-    operations: PathOperations,
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    operation: int,
-    thread: int,
-    low: int,
-    high: int,
-) -> IntArray:
+def _walk(lanes: PathLanes, operation: int, thread: int, low: int, high: int) -> IntArray:
+    operations, calls, threads, lists = lanes
     segments = np.empty((6, _SEGMENTS), np.int64)
     count = 0
     now = np.int64(high)
@@ -117,9 +111,9 @@ def _walk(
         else:
             c = find_call(calls, threads, t, now)
             if c >= 0 and calls.end[c] >= now:
-                count, k, t, now = _leave_call(operations, calls, threads, lists, segments, count, c, now, low)
+                count, k, t, now = _leave_call(lanes, segments, count, c, now, low)
             else:
-                count, t, now = _leave_code(calls, threads, lists, segments, count, t, c, now, low)
+                count, t, now = _leave_code(lanes, segments, count, t, c, now, low)
     count = _add(segments, count, low, now, UNKNOWN, k, t, NONE)
     return segments[:, :count].copy()
 
@@ -165,7 +159,7 @@ def _leave_operation(
 
 @compiled
 def _leave_begin(
-    operations: PathOperations, lists: Lists, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: PathOperations, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from the begin of an operation to its cause: (segments, operation, thread, time); NONE for neither."""
     cause, time, kind = find_cause(operations, k, now, lists)
@@ -181,17 +175,10 @@ def _leave_begin(
 
 @compiled
 def _leave_call(
-    operations: PathOperations,
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    segments: IntArray,
-    count: int,
-    c: int,
-    now: int,
-    low: int,
+    lanes: PathLanes, segments: IntArray, count: int, c: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
     """Go back from within a call to what it waited for, else to its begin: (segments, operation, thread, time)."""
+    operations, calls, threads, lists = lanes
     t = calls.thread[c]
     if calls.sync[c] == SYNC_THREAD:
         other, time, waits = find_active(calls, threads, lists, t, calls.begin[c], now)
@@ -217,17 +204,10 @@ def _leave_call(
 
 @compiled
 def _leave_code(
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    segments: IntArray,
-    count: int,
-    t: int,
-    c: int,
-    now: int,
-    low: int,
+    lanes: PathLanes, segments: IntArray, count: int, t: int, c: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back over code to the call c before it, or to another thread: (segments, thread, time)."""
+    _, calls, threads, lists = lanes
     other, time = np.int64(NONE), np.int64(low)
     if c >= 0:
         time = calls.end[c]
