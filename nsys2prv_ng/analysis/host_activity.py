@@ -1,4 +1,4 @@
-"""What host threads were in over time: the innermost NVTX push/pop range, and the outermost call."""
+"""Finds what host threads were in over time: the innermost NVTX push/pop range and the outermost call."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait",
 
 
 class Layer(NamedTuple):
-    """What threads were in, one range or call at a time, and the names of these."""
+    """What threads were in over time: at most one range or call at once."""
 
     flat: FlatStates
     names: list[str]
     kind: IntArray
-    """Kind of the calls of each name."""
+    """For calls, the kind of each name."""
 
     def get_steps(self, thread: int) -> StepFunction:
         """Return the index of the name that the thread was in, over time."""
@@ -57,10 +57,10 @@ class ThreadRanges(NamedTuple):
 
 
 def load_thread_ranges(report: ReportRecords, threads: IntArray, store: Store) -> ThreadRanges:
-    """Return the innermost range of each thread (places) over time; where it is in none, that of the main thread.
+    """Return the innermost range of each thread (places) over time; outside of ranges, the main thread's range.
 
-    Libraries launch from threads of their own, as PyTorch does in backward passes, which have no ranges of the program.
-    The main thread is that of the same process.
+    Libraries launch from their own threads, which have no ranges of the program, like PyTorch in backward passes. The
+    main thread belongs to the same process.
     """
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
@@ -74,7 +74,7 @@ def load_thread_ranges(report: ReportRecords, threads: IntArray, store: Store) -
 
 
 def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, store: Store) -> Layer:
-    """Return the outermost call of CUDA, MPI or the operating system of each thread (places) over time."""
+    """Return the outermost CUDA, MPI or OS runtime call of each thread (places) over time."""
     parts: list[tuple[OpenedEvents, list[EventType]]] = [
         (cuda, [types.CUDA_API]),
         (load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())),
@@ -85,7 +85,7 @@ def load_calls(report: ReportRecords, cuda: OpenedEvents, threads: IntArray, sto
 
 
 def map_main_threads(report: ReportRecords) -> dict[int, int]:
-    """Return the main thread (a place) of each process of which the report shows it."""
+    """Return the main thread (a place) of each process, if the report contains it."""
     return {
         place.process: number
         for number, place in enumerate(report.places.all)
@@ -94,7 +94,7 @@ def map_main_threads(report: ReportRecords) -> dict[int, int]:
 
 
 def find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int]:
-    """Return the main thread of the process of each thread (places), where the report shows it."""
+    """Return the main thread of each thread's process (places), if the report contains it."""
     main, places = map_main_threads(report), report.places.all
     processes = {number: place.process for number in threads.tolist() if isinstance(place := places[number], Thread)}
     return {number: main[process] for number, process in processes.items() if process in main}
@@ -103,7 +103,7 @@ def find_main_threads(report: ReportRecords, threads: IntArray) -> dict[int, int
 def _collect_intervals(
     parts: Sequence[tuple[OpenedEvents, Sequence[EventType]]], threads: IntArray
 ) -> tuple[tuple[IntArray, IntArray, IntArray, IntArray], list[str], IntArray]:
-    """Return (place, begin, end, index of the name) of intervals on some threads, the names, and the part of each."""
+    """Return ((place, begin, end, index of the name) of intervals on threads, the names, the part of each name)."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [(np.zeros(0, np.int64),) * 4]
     sizes = []

@@ -1,4 +1,4 @@
-"""Numbers the names of ranges, calls and operations, which each report numbers in its own way."""
+"""Numbers the names of ranges, calls and operations: each report has numbers of its own."""
 
 from __future__ import annotations
 

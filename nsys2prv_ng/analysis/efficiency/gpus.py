@@ -1,4 +1,4 @@
-"""What GPUs do in windows of time: each ns of a GPU is of one class (see analysis/efficiency/efficiency.py)."""
+"""Measures what GPUs do in windows of time: each ns of a GPU has one class (see analysis/efficiency/efficiency.py)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _CLASS_OF_VALUE[[0, gpu.WAITING, gpu.MOVING, gpu.UNSPLIT, gpu.MEMORY_ALONE, gpu.
 
 
 class GpuGroup(NamedTuple):
-    """GPUs that share reports: what they do over time, and when nothing."""
+    """GPUs that share reports: what they do over time, and when they do nothing."""
 
     rows: IntArray
     changes: GpuWaits
@@ -67,14 +67,16 @@ class GpuGroup(NamedTuple):
 
 
 class GpuPart(NamedTuple):
+    """Totals of some GPUs, with the ranges of their reports, and their idle time (ns) by range."""
+
     totals: Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
-    """Of the whole time and of the work in it."""
+    """In the whole time, and in the work in it."""
 
 
 def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
-    """Yield one group of GPUs after the other, at last those that do nothing in the chosen time."""
+    """Yield the groups of GPUs; each GPU that does nothing in the chosen time is a group at the end."""
     if device_activity.NAME not in job.reports[0].results:
         return
     others = {row for row, device in devices.rows.items() if device.tasks}
@@ -97,7 +99,7 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
-        steps = _classify(group, pieces, row, captures)
+        steps = _find_classes(group, pieces, row, captures)
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
         sums = sum_in_windows(steps, NOT_CAPTURED, windows, size, len(CLASSES))
         by_kernel = _sum_kernels(kernels, row, windows, sums[:, COMPUTE])
@@ -106,22 +108,22 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
             np.hstack([sums, by_kernel]),
             [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)],
         )
-    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.work)])
+    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)])
 
 
-def _classify(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
+def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
     """Return the class of a GPU over time, from its first capture on."""
     changes = group.changes
-    own = np.flatnonzero((changes.row == row) & (changes.value != gpu.NOTHING))
+    known = np.flatnonzero((changes.row == row) & (changes.value != gpu.NOTHING))
     idle = np.flatnonzero(group.gaps.row[pieces.gap] == row)
-    # A graph may run when what else the capture has has ended.
-    ends = np.flatnonzero(changes.value[own] == 0)
-    begins = np.append(0, ends + 1)[: ends.size]
-    stretches = zip(changes.time[own[begins]].tolist(), changes.time[own[ends]].tolist(), strict=True)
+    # A graph may still run when everything else in the capture has ended.
+    ends = np.flatnonzero(changes.value[known] == 0)
+    starts = np.append(0, ends + 1)[: ends.size]
+    stretches = zip(changes.time[known[starts]].tolist(), changes.time[known[ends]].tolist(), strict=True)
     lows, highs = np.array(unite_spans([*captures, *stretches]), np.int64).reshape(-1, 2).T
     parts = [
         (lows, np.full(lows.size, BEFORE)),
-        (changes.time[own], _CLASS_OF_VALUE[changes.value[own]]),
+        (changes.time[known], _CLASS_OF_VALUE[changes.value[known]]),
         (pieces.begin[idle], CAUSE + pieces.cause[idle]),
         (highs, np.full(highs.size, NOT_CAPTURED)),
     ]
@@ -131,31 +133,31 @@ def _classify(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[
 
 
 def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatStates:
-    """Return what computes on GPUs, by the row of the GPU, with an index into KERNELS_BY_CLASS.
+    """Return what computes on GPUs, by the GPU's row, as an index into KERNELS_BY_CLASS.
 
-    Of kernels that run at a time, that counts which began first, of several the longest. Graphs as a whole are among
-    them if no NCCL can be in them.
+    Where kernels overlap, the earliest counts; on a tie, the longest. Graphs that were traced as a whole count as
+    kernels if they cannot contain NCCL.
     """
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
         report = job.reports[index]
         events = load_opened_events(report, "kernels", job.store)
-        of_kernels = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
-        kernel_class = events.get_values(types.KERNEL_CLASS)[of_kernels] - 1
+        kernel_lines = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
+        kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, "cuda_graphs", job.store)
-        of_graphs = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
-        is_graph = np.full(of_graphs.size, KERNELS_BY_CLASS.index(GRAPH_CLASS))
-        for own, lines, kind in ((events, of_kernels, kernel_class), (graphs, of_graphs, is_graph)):
-            row = devices.rows_of_reports[index][own.place[lines]]
-            parts.append((row, own.begin[lines], own.end[lines], kind))
+        graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
+        graph_class = np.full(graph_lines.size, KERNELS_BY_CLASS.index(GRAPH_CLASS))
+        for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
+            row = devices.rows_of_reports[index][source.place[lines]]
+            parts.append((row, source.begin[lines], source.end[lines], kind))
     row, begin, end, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
     return flatten(row, begin, end, kind)
 
 
 def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntArray) -> IntArray:
-    """Return what computes on a GPU in windows (ns, sets x KERNELS_BY_CLASS); a row adds up to its `compute`.
+    """Return how long (ns, sets x KERNELS_BY_CLASS) each class computes on a GPU in windows; rows add up to `compute`.
 
-    Kernels that the user did not choose compute too where they share the GPU with others.
+    Kernels that the user did not choose compute, too, if they share the GPU with others: they are the last class.
     """
     others = len(KERNELS_BY_CLASS) - 1
     sums = sum_in_windows(make_row_steps(kernels, row, others), others, windows, compute.size, len(KERNELS_BY_CLASS))
@@ -164,7 +166,7 @@ def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntAr
 
 
 def _sum_by_range(pieces: IdlePieces, windows: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Return the time (ns) that the host let GPUs be idle in windows, by range."""
+    """Return the idle time (ns) in windows that the host caused, by range."""
     host = np.flatnonzero(pieces.cause == 0)
     if not windows or not host.size:
         return {}

@@ -1,4 +1,4 @@
-"""What main threads do in windows of time: they are in MPI, else in CUDA, else useful (see efficiency.py beside it)."""
+"""Measures what main threads do in windows of time: they are in MPI, else in CUDA, else useful (see efficiency.py)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nsys2prv_ng.paraver import event_types as types
 
 
 class HostPart(NamedTuple):
-    """Totals of some main threads, with the ranges of their reports: how often each counts, on how many tasks."""
+    """Totals of some main threads, with the ranges of their reports: how often each occurs, on how many tasks."""
 
     node: int | None
-    """That of the threads; None if there are none."""
+    """Node of the threads; None without threads."""
     totals: Totals
     keys: list[RangeKey]
     occurrences: IntArray
@@ -29,7 +29,7 @@ class HostPart(NamedTuple):
 
 
 def list_main_threads(job: Job) -> list[IntArray]:
-    """Return the places of the main threads of each report that count; none where their calls were not read."""
+    """Return the places of the main threads that count, for each report; none if their calls were not read."""
     if any(source not in job.reports[0].results for source in ("cuda_api", "mpi")):
         return [np.zeros(0, np.int64) for _ in job.reports]
     listed = []
@@ -42,7 +42,7 @@ def list_main_threads(job: Job) -> list[IntArray]:
 
 
 def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray], plan: WindowPlan) -> HostPart:
-    """Measure the main threads of some reports."""
+    """Measure the main threads of a group of reports. `main_threads`: their places, for each report of the job."""
     ranges = load_repeated(job, group, plan.steps)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
     flat = load_calls_of_hosts(job, group, main_threads)
@@ -61,8 +61,8 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
 
 
 def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
-    """Return when the main threads of some reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
-    parts = [_load_calls(job, index, main_threads[index]) for index in group]
+    """Return when the main threads of a group of reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
+    parts = [_load_report_calls(job, index, main_threads[index]) for index in group]
     row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     in_cuda, in_mpi = (
         flatten(*(column[value == kind] for column in (row, begin, end, value))) for kind in (IN_CUDA, IN_MPI)
@@ -70,7 +70,7 @@ def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[I
     return overlay(in_cuda, in_mpi)
 
 
-def _load_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _load_report_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return row, begin, end (ns) and kind (IN_CUDA or IN_MPI) of the calls of some threads (places) of a report."""
     parts = [(np.zeros(0, np.int64),) * 4]
     kinds = ("cuda_api", IN_CUDA, [types.CUDA_API]), ("mpi", IN_MPI, list(types.MPI_CALLS.values()))
@@ -79,5 +79,5 @@ def _load_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntA
         lines = np.flatnonzero(np.isin(events.place, threads) & (events.get_values(*event_types) != ABSENT))
         row = job.tree.rows[index][events.place[lines]]
         parts.append((row, events.begin[lines], events.end[lines], np.full(lines.size, kind, np.int64)))
-    row, begin, end, kind_of = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, begin, end, kind_of
+    row, begin, end, kinds_of_calls = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, begin, end, kinds_of_calls

@@ -1,12 +1,12 @@
-"""Why GPUs were idle: where the host thread was that launched the operation at the end of each gap.
+"""Finds why GPUs were idle: what the host thread did that launched the operation at the end of each gap.
 
-The operation that begins at the end of a gap ends it; if several begin at once, it is the one that was launched first.
-If its launch call had returned before the gap began, the host was ahead and did not keep the GPU waiting. Otherwise the
-gap is attributed to that thread: each part of it to the innermost NVTX push/pop range (else that of the main thread)
-and the outermost call (of CUDA, MPI or the operating system) that the thread was in.
+The operation that starts at the end of a gap ends it. If several start at once, the one that was launched first counts.
+If its launch call had returned before the gap started, the host was ahead and did not keep the GPU waiting. Otherwise
+the gap is attributed to the thread of that call: each part of it to the innermost NVTX push/pop range (or else the main
+thread's range) and the outermost call (of CUDA, MPI or the OS runtime) that the thread was in.
 
-The pieces of a gap follow each other without a break, so that any part of a gap has its causes to the ns. Only what the
-host was in cuts a gap into several pieces.
+The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns. Only the ranges
+and calls of the host cut a gap into several pieces.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
-"""Causes: the thread that launched next; launched before; between nodes of a CUDA graph; no launch was recorded; the
-gap goes on after the selected time. An operation launched before the selected time counts as launched before."""
+"""Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was
+recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
 KEYS = ["row", "cause", "range", "call"]
 NEEDED = ("launch_lines", "cuda_api")
-"""Sources without which no cause is known."""
+"""Sources that every cause depends on."""
 
 
 class IdlePieces(NamedTuple):
     """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range and call.
 
-    `cause` is an index into CAUSES; `range` and `call` are indices into `names`, NOTHING for none and for other causes.
+    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one, and for causes
+    other than HOST.
     """
 
     gap: IntArray
@@ -60,7 +61,7 @@ _Columns = tuple[IntArray, ...]
 def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
-    `group`: the indices of all reports of the GPUs. A gap in several parts counts in each part.
+    `group`: the indices of all reports of the GPUs. A gap of several pieces counts in each of their rows.
     """
     pieces = split_gaps(job, devices, group, gaps, name_calls=True)
     columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
@@ -76,8 +77,8 @@ def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) ->
 def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, *, name_calls: bool = False) -> IdlePieces:
     """Split the gaps of GPUs by their causes.
 
-    `group`: the indices of all reports of the GPUs. Without `name_calls`, no piece has a call. Without the sources of
-    launches no cause is known.
+    `group`: the indices of all reports of the GPUs. Without `name_calls`, no piece has a call. Without the sources
+    NEEDED, no cause is known.
     """
     names = Names()
     if any(source not in job.reports[0].results for source in NEEDED):
@@ -116,7 +117,7 @@ def _list_parts(
 
 
 def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
-    """Return each of some gaps as one piece."""
+    """Return each of the gaps `which` as one piece."""
     nothing = np.full(which.size, NOTHING, np.int64)
     number = np.full(which.size, CAUSES.index(cause), np.int64)
     return which, gaps.begin[which], gaps.end[which], number, nothing, nothing
@@ -132,7 +133,7 @@ class Host(NamedTuple):
 
 
 def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store, name_calls: bool) -> Iterator[_Columns]:
-    """Yield the pieces of the gaps of each thread, split by the ranges, and the calls, that it was in."""
+    """Yield the pieces of the gaps of each thread, split by the ranges and, if wanted, the calls that it was in."""
     threads = np.unique(host.thread)
     ranges = load_thread_ranges(host.report, threads, store)
     calls = load_calls(host.report, host.calls, threads, store) if name_calls else None
@@ -155,7 +156,7 @@ _NO_CALL = np.iinfo(np.int64).max
 
 
 class Launches(NamedTuple):
-    """Launches of operations that ended gaps, in columns of n: gap (index), thread (place), return of the call (ns)."""
+    """n launches of operations that ended gaps: gap (index), thread (place), and when the call returned (ns)."""
 
     gap: IntArray
     thread: IntArray
@@ -165,9 +166,9 @@ class Launches(NamedTuple):
 def find_launches(
     report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
 ) -> Launches:
-    """Find the first launch of what begins at the end of each gap, if the report has the launch and its call.
+    """Find the first launch of what starts at the end of each gap, if the report contains the launch and its call.
 
-    `begins` of windows: the line of a launch before a window begins at the window's begin, where no call begins.
+    `begins`: the starts of windows. If a launch was before a window, its line starts with the window, but no call does.
     """
     lines = load_source_records(report, "launch_lines", store)
     words = lines.first[:-1]
@@ -177,7 +178,7 @@ def find_launches(
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
     rows = rows[~mark_duplicates(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
-    longest_first = np.argsort(-calls.length, kind="stable")  # if calls began at once, the outermost
+    longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
     place, begin = calls.place[longest_first], calls.begin[longest_first]
     first = longest_first[~mark_duplicates(place, begin)]
     call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
@@ -187,7 +188,7 @@ def find_launches(
 
 
 def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
-    """Mark the gaps that end with a node of a graph. (The first node of a launch has a line from it.)"""
+    """Mark the gaps that end with a graph node. (The first node of a graph launch also has a launch line.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
         operations = load_opened_events(report, source, store)

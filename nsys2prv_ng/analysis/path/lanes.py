@@ -1,4 +1,4 @@
-"""Loads the streams and threads of a job for the walk along the critical path, with what each waits for."""
+"""Loads the streams and threads of a job for the walk along the critical path, and what each of them waits for."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Lanes:
 
     operations: PathOperations
     is_unsure: BoolArray
-    """Whether the culprit of each operation is the rank that seems to be last, within the uncertainty of the clocks."""
+    """Whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure."""
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
-    """COMPUTE, COMMUNICATION, MEMORY or, of graphs as a whole in which NCCL may be, WHOLE_GRAPH."""
+    """COMPUTE, COMMUNICATION, MEMORY, or WHOLE_GRAPH for a graph traced as a whole that may contain NCCL."""
     launch: IntArray
-    """The operation that has the launch of each: itself, or for a node of a CUDA graph the one before it; else NONE."""
+    """The operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE."""
     calls: PathCalls
     call_name: IntArray
     call_kind: IntArray
@@ -50,12 +50,12 @@ class Lanes:
     """Place of each thread in its report."""
     thread_report: IntArray
     is_main: BoolArray
-    """Whether a thread is the main thread of a process with events of GPUs, MPI or NCCL; of any if none has these."""
+    """Whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any, of any."""
     names: list[str]
 
 
 class _Loaded(NamedTuple):
-    """What one report shows. Indices of operations and names are the report's own."""
+    """The contents of one report. Indices of operations and names are valid within the report."""
 
     operations: dict[str, IntArray]
     calls: dict[str, IntArray]
@@ -64,10 +64,10 @@ class _Loaded(NamedTuple):
 
 
 def load_lanes(job: Job, waits: Waits) -> Lanes:
-    """Load what the critical path can run over."""
+    """Load everything that the critical path can run over."""
     numbers = _number_places(job.reports)
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
-    store = job.store  # the whole job would be sent with each piece otherwise
+    store = job.store  # otherwise the whole job would be sent with each report
     loaded = list(job.engine.map(lambda report: _load_report(*report, store), reports))
     names = _unite_names(loaded)
     operations, calls = _join_reports(loaded)
@@ -75,7 +75,7 @@ def load_lanes(job: Job, waits: Waits) -> Lanes:
     row = np.concatenate([rows[place] for rows, place in zip(job.whole.rows, places, strict=True)])
     until, culprit, kind, is_unsure = _find_operation_waits(job, waits, operations)
     call_waits = _find_call_waits(job, waits, calls, row)
-    threads, is_main = _describe_threads(job, loaded, numbers, operations, calls, names)
+    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, names)
     return Lanes(
         operations=PathOperations(
             **{name: operations[name] for name in _OPERATION_COLUMNS}, until=until, culprit=culprit, kind=kind
@@ -108,19 +108,19 @@ def _number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
         number = {process: n for n, process in enumerate(sorted(set(processes) - {NONE}))}
         process = np.array([number.get(process, NONE) for process in processes], np.int64)
         device, stream = number_streams(report)
-        own = np.stack([np.where(is_thread, np.cumsum(is_thread) - 1, NONE), process, stream, device])
-        numbers.append(PlaceNumbers(*np.where(own == NONE, NONE, own + first)))
-        first += own.max(axis=1, keepdims=True, initial=NONE) + 1
+        report_numbers = np.stack([np.where(is_thread, np.cumsum(is_thread) - 1, NONE), process, stream, device])
+        numbers.append(PlaceNumbers(*np.where(report_numbers == NONE, NONE, report_numbers + first)))
+        first += report_numbers.max(axis=1, keepdims=True, initial=NONE) + 1
     return numbers
 
 
 def _name_kinds(job: Job, kind: IntArray) -> IntArray:
-    """Return the kinds of operations: graphs as a whole compute if no NCCL can be in them."""
+    """Return the kinds of operations: a graph traced as a whole computes if it cannot contain NCCL."""
     return kind if job.hides_nccl else np.where(kind == WHOLE_GRAPH, COMPUTE, kind)
 
 
 def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
-    """Number the names of all reports, sorted, instead of those of each; return them."""
+    """Renumber the names of each report in the sorted list of all names, and return this list."""
     names = sorted({name for part in loaded for name in part.names})
     number = {name: n for n, name in enumerate(names)}
     for part in loaded:
@@ -137,7 +137,7 @@ _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
 def _join_reports(loaded: Sequence[_Loaded]) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-    """Return (operations, calls) of all reports, ordered by stream or thread and begin."""
+    """Return (operations, calls) of all reports, ordered by stream or thread, then start."""
     operations = {name: np.concatenate([part.operations[name] for part in loaded]) for name in loaded[0].operations}
     calls = {name: np.concatenate([part.calls[name] for part in loaded]) for name in loaded[0].calls}
     counts = [part.operations["begin"].size for part in loaded]
@@ -150,7 +150,7 @@ def _join_reports(loaded: Sequence[_Loaded]) -> tuple[dict[str, IntArray], dict[
     return operations, calls
 
 
-def _describe_threads(
+def _join_threads(
     job: Job,
     loaded: Sequence[_Loaded],
     numbers: Sequence[PlaceNumbers],
@@ -158,7 +158,7 @@ def _describe_threads(
     calls: dict[str, IntArray],
     names: Sequence[str],
 ) -> tuple[PathThreads, BoolArray]:
-    """Return the threads of all reports, and mark the main threads of the application, not those of launchers."""
+    """Return the threads of all reports, and mark the main threads of the application (not of launchers)."""
     columns = []
     for report, number, spans, part in zip(job.reports, numbers, job.spans, loaded, strict=True):
         place = np.flatnonzero(number.thread != NONE)
@@ -184,9 +184,10 @@ def _describe_threads(
 def _find_creators(
     calls: dict[str, IntArray], names: Sequence[str], process: IntArray, is_main: BoolArray, first: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return (thread that created each thread, when): by the last creation in its process before its first event (ns).
+    """Return (thread that created each thread, when): the last creation in its process before its first event (ns).
 
-    Without one, by the main thread, when its first event was; NONE for main threads, and where there is none.
+    Without such a call, it is the main thread, at the time of the first event. NONE for main threads, and in processes
+    without one. `first`: time of the first event of each thread.
     """
     creations = np.flatnonzero(np.isin(calls["name"], [n for n, name in enumerate(names) if name == _CREATES]))
     in_process = process[calls["thread"][creations]]
@@ -210,23 +211,23 @@ def _find_operation_waits(
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
     """Return (until, culprit, kind, whether the culprit is unsure) of all operations.
 
-    Where several ranks may have been last, within the uncertainty of the clocks, it is the one that seems to be.
+    If clocks are too uncertain to tell which rank was last, the one that seems to be last is the culprit.
     """
     begin, row = operations["begin"], operations["row"]
     until, culprit = begin.copy(), np.full(begin.size, NONE, np.int64)
     kind = np.where(operations["kind"] == COMMUNICATION, path.NOT_SPLIT, path.OPERATION).astype(np.int64)
-    own = np.flatnonzero(operations["kind"] == COMMUNICATION)
-    own, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), own, row, begin)
-    kind[own[waits.has_parts[known]]] = path.MOVING
-    late = waits.is_split[known] & (waits.until[known] > begin[own])
-    known, own = known[late], own[late]
+    operation = np.flatnonzero(operations["kind"] == COMMUNICATION)
+    operation, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), operation, row, begin)
+    kind[operation[waits.has_parts[known]]] = path.MOVING
+    late = waits.is_split[known] & (waits.until[known] > begin[operation])
+    known, operation = known[late], operation[late]
     last_row, last_begin = _find_last_parts(job, waits, known)
     once = np.flatnonzero(~mark_duplicates(row, begin))
     last = find_rows([row[once], begin[once]], [last_row, last_begin])
-    until[own] = waits.until[known]
-    culprit[own] = np.where(last >= 0, np.append(once, LOST)[last], LOST)
+    until[operation] = waits.until[known]
+    culprit[operation] = np.where(last >= 0, np.append(once, LOST)[last], LOST)
     is_unsure = np.zeros(begin.size, np.bool_)
-    is_unsure[own] = waits.culprit[known] < 0
+    is_unsure[operation] = waits.culprit[known] < 0
     return until, culprit, kind, is_unsure
 
 
@@ -236,22 +237,22 @@ def _find_call_waits(job: Job, waits: Waits, calls: dict[str, IntArray], thread_
     until, culprit, culprit_begin = calls["begin"].copy(), np.full(n, NONE, np.int64), calls["begin"].copy()
     known = np.flatnonzero(waits.is_mpi & waits.is_split & (waits.wait > 0))
     if known.size:
-        own = np.flatnonzero(calls["kind"] == MPI_CALL)
-        own, known = _match_waits(waits, known, own, thread_row[calls["thread"]], calls["begin"])
-        late = waits.until[known] > calls["begin"][own]
-        known, own = known[late], own[late]
+        call = np.flatnonzero(calls["kind"] == MPI_CALL)
+        call, known = _match_waits(waits, known, call, thread_row[calls["thread"]], calls["begin"])
+        late = waits.until[known] > calls["begin"][call]
+        known, call = known[late], call[late]
         last_row, last_begin = _find_last_parts(job, waits, known)
         thread_of_row = np.full(job.whole.model.row_count + 1, LOST, np.int64)
         chosen = np.flatnonzero((thread_row >= 0) & (job.new_row[thread_row] >= 0))
         thread_of_row[thread_row[chosen]] = chosen
-        until[own], culprit[own], culprit_begin[own] = waits.until[known], thread_of_row[last_row], last_begin
+        until[call], culprit[call], culprit_begin[call] = waits.until[known], thread_of_row[last_row], last_begin
     return {"until": until, "culprit": culprit, "culprit_begin": culprit_begin}
 
 
 def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray, IntArray]:
-    """Return row and begin (ns) of the part of an operation that each wait ended with, also where that is not sure.
+    """Return row and start (ns) of the part of an operation that ended each wait, even if that is not sure.
 
-    A root waits for the first of the others to send, but cannot go on before the last has: the path goes there.
+    A root waits for the first of the others to send, but cannot continue before the last one has: the path goes there.
     """
     row, begin = waits.culprit[which].copy(), waits.culprit_begin[which].copy()
     operations, table = job.operations, job.operations.table
@@ -262,30 +263,30 @@ def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray,
         number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
         waits_itself = table.is_root[operations.part] & (table.kind[operations.part] == TO_ROOT)
         last = np.lexsort((parts.begin, ~waits_itself, number))[operations.first[1:] - 1]
-        own = last[waits.operation[which][looked_up]]
-        row[looked_up], begin[looked_up] = parts.row[own], parts.begin[own]
+        part = last[waits.operation[which][looked_up]]
+        row[looked_up], begin[looked_up] = parts.row[part], parts.begin[part]
     return row, begin
 
 
 def _match_waits(
-    waits: Waits, known: IntArray, own: IntArray, row: IntArray, begin: IntArray
+    waits: Waits, known: IntArray, items: IntArray, row: IntArray, begin: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return operations or calls and the waits that they are of, or a piece of: windows of time cut them.
+    """Return (operations or calls, their waits): an operation or call may be a piece of a wait that a window has cut.
 
-    `known` and `own`: which waits, and which operations or calls; `row` and `begin` (ns): of all operations or calls.
+    `known` and `items`: which waits, and which operations or calls. `row` and `begin` (ns): of all operations or calls.
     """
     known = known[np.lexsort((waits.begin[known], waits.row[known]))]
-    nth = search_rows(waits.row[known], waits.begin[known], row[own], begin[own] + 1) - 1
-    own, wait = own[nth >= 0], known[nth[nth >= 0]]
-    same = (waits.row[wait] == row[own]) & ((waits.end[wait] > begin[own]) | (waits.begin[wait] == begin[own]))
-    return own[same], wait[same]
+    nth = search_rows(waits.row[known], waits.begin[known], row[items], begin[items] + 1) - 1
+    items, wait = items[nth >= 0], known[nth[nth >= 0]]
+    same = (waits.row[wait] == row[items]) & ((waits.end[wait] > begin[items]) | (waits.begin[wait] == begin[items]))
+    return items[same], wait[same]
 
 
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
 def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, store: Store) -> _Loaded:
-    """Load the operations and calls of a report. `rows`: the row of each place."""
+    """Load the operations and calls of a report. `rows`: the row of each place in the whole tree."""
     names = Names()
     operations = load_operations(report, store, names, numbers)
     operations["row"] = rows[operations["place"]]
@@ -303,7 +304,7 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:
-    """Return from what length (ns) on a report records calls of the operating system; never, if it has none at all."""
+    """Return the length (ns) of the shortest OS runtime call that a report records; the highest number without any."""
     if "os_runtime" not in report.results or not report.results["os_runtime"].read:
         return int(np.iinfo(np.int64).max)
     length = (calls["end"] - calls["begin"])[calls["kind"] == SYSTEM_CALL]

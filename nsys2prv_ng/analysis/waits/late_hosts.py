@@ -1,4 +1,4 @@
-"""What a late host thread was in: the range and the call that cover most of a time, and what each cost others."""
+"""Finds what a late host thread was in: the range and call that cover most of a time, and what each cost others."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _EVER = np.iinfo(np.int64).min
 
 
 class ThreadActivity(NamedTuple):
-    """What a thread was in over time, from the beginning of all time: indices into pairs of a range and a call."""
+    """What a thread was in at any time, as a step function of indices into pairs of a range and a call."""
 
     steps: StepFunction
     range: IntArray
-    """Index of the innermost range of each pair, NOTHING for none."""
+    """Index of each pair's innermost range; NOTHING outside of ranges."""
     call: IntArray
-    """Index of the outermost call of each pair, NOTHING for the thread's own code."""
+    """Index of each pair's outermost call; NOTHING in host code between calls."""
 
     def get_pairs(self, time: IntArray) -> IntArray:
         """Return the pair in force at each time (ns)."""
@@ -34,7 +34,7 @@ class ThreadActivity(NamedTuple):
 
 
 class HostActivity(NamedTuple):
-    """What threads of a report were in, by place, and the names of the ranges and calls."""
+    """What threads of a report were in, by their places, and the names of the ranges and calls."""
 
     threads: dict[int, ThreadActivity]
     range_names: list[str]
@@ -44,8 +44,8 @@ class HostActivity(NamedTuple):
 def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -> HostActivity:
     """Return what some threads (places) were in.
 
-    Ranges are those of `load_thread_ranges`. Where a thread waits for another one, the call of the main thread of its
-    process counts.
+    The ranges come from `load_thread_ranges`. While a thread waits for another one, the call of its process's main
+    thread counts.
     """
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
@@ -61,41 +61,42 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
 
 
 def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadActivity:
-    """Return one step function of three: range, call and main thread's call.
+    """Join three step functions: range, call, and the main thread's call.
 
-    Before the first step of all, the thread is in neither a range nor a call. `hands_over`: by index of a call, with
-    one more for none.
+    Before the first step, the thread is in neither a range nor a call. `hands_over`: whether the thread waits for
+    another one, by index of the call; the last value is for no call.
     """
     time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # three sorted runs
     time = time[np.append(True, time[1:] != time[:-1])]
-    in_range, own_call, main_call = (
+    in_range, thread_call, main_call = (
         np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
     )
-    in_call = np.where(hands_over[own_call], main_call, own_call)
+    in_call = np.where(hands_over[thread_call], main_call, thread_call)
     pair, distinct = find_distinct_rows(in_range, in_call)
     range_of_pair, call_of_pair = np.array(distinct, np.int64).T
     return ThreadActivity(StepFunction(time, pair), range_of_pair, call_of_pair)
 
 
 def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (range, call) of a thread for each time: the range that covers most of it, and in it the call that does.
+    """Return (range, call) of a thread in each interval, from begin to end (ns).
 
-    Times are from begin to end (ns). Where a time has no length, those in force count.
+    They are the range that covers most of the interval, and the call that covers most of that range's part. In an
+    interval of length 0, the range and call at that time count.
     """
     pair = activity.get_pairs(end)
     in_range, in_call = activity.range[pair], activity.call[pair]
     long = np.flatnonzero(end > begin)
     pieces = split_at_steps(begin[long], end[long], activity.steps)
-    of_piece, length = pieces.interval, pieces.end - pieces.begin
+    time, length = pieces.interval, pieces.end - pieces.begin
     piece_range, piece_call = activity.range[pieces.value], activity.call[pieces.value]
-    in_range[long] = _find_longest(of_piece, piece_range, length)
-    kept = np.flatnonzero(piece_range == in_range[long][of_piece])
-    in_call[long] = _find_longest(of_piece[kept], piece_call[kept], length[kept])
+    in_range[long] = _find_longest(time, piece_range, length)
+    kept = np.flatnonzero(piece_range == in_range[long][time])
+    in_call[long] = _find_longest(time[kept], piece_call[kept], length[kept])
     return in_range, in_call
 
 
 def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArray:
-    """Return the value with the largest sum of lengths in each group 0 .. n - 1, the lowest of several."""
+    """Return the value with the largest sum of lengths in each group 0 .. n - 1; on a tie, the lowest value."""
     order = np.lexsort((value, group))
     group, value, length = group[order], value[order], length[order]
     if not group.size:
@@ -108,9 +109,9 @@ def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArra
 
 
 class SortedWaits(NamedTuple):
-    """When others waited for n late kernels or calls: those for i are at first[i] .. first[i + 1] - 1.
+    """When others waited for n late kernels or calls: the waits for i are at first[i] .. first[i + 1] - 1.
 
-    Both columns of times (ns) are sorted for each i by themselves.
+    For each i, the two columns of times (ns) are sorted independently of each other.
     """
 
     first: IntArray
@@ -119,10 +120,10 @@ class SortedWaits(NamedTuple):
 
 
 def sum_costs(activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray) -> IntArray:
-    """Return the time (ns) that others waited for each pair of a thread.
+    """Return how long (ns) others waited because of each pair of a thread.
 
-    `late`: the kernels or calls that the thread was late with; `limit`: the time (ns) from which the pair in force
-    then has all the waiting, n each.
+    `late` (n): the kernels or calls that the thread was late with. `limit` (n): the time (ns) from which the pair in
+    force at that time causes all the waiting.
     """
     cost = np.zeros(activity.range.size, np.int64)
     _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
@@ -157,7 +158,7 @@ def _add_costs(
                 then = min(then, begin[started])
             if ended < high:
                 then = min(then, until[ended])
-            waited = (started - ended) * (then - now)  # by as many ranks
+            waited = (started - ended) * (then - now)  # of all ranks that wait
             cost[pair[step]] += waited
             left -= waited
             now = then

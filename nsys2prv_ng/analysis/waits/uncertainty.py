@@ -1,10 +1,10 @@
-"""What the clocks of nodes may be apart, by how they were aligned and by what still contradicts them.
+"""Finds how far node clocks may differ, from the way they were aligned and from what still contradicts them.
 
-The bounds of a fit hold where it does. A clock that jumps within a run is wrong by more after the jump: ranks then seem
-to leave operations before others have entered. All ranks leave an operation at about the same time, so that the
-difference of their ends shows how wrong the clocks are. The violation of causality is less, by the time in which data
-moved, and would not do as a bound: with a jump of 1 to 20 ms before the last fifth of a real run of two nodes, 132
-kernels waited for the wrong rank with it, and none with the difference of the ends.
+The bounds of a fit are valid only as long as the fit is. A clock that jumps during a run is wrong by more after the
+jump: ranks then seem to leave operations before others have entered. All ranks leave an operation at about the same
+time, so the difference of their ends shows how wrong the clocks are. The violation of causality is smaller, by the time
+in which data moved, and is not enough as a bound: with a jump of 1 to 20 ms before the last fifth of a real run of two
+nodes, 132 kernels waited for the wrong rank with it, and none with the difference of the ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def get_uncertainty(job: Job) -> FloatArray:
 
 
 def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
-    """Return the largest error (ns) of each node that violations of causality in collectives show."""
+    """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
     kind, is_root = table.kind[operations.part], table.is_root[operations.part]
@@ -57,7 +57,7 @@ def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
 
 
 def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
-    """Return the same of messages: a receive must not end before its send begins."""
+    """Return the largest clock error (ns) of each node that messages reveal: no receive ends before its send starts."""
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     errors = np.zeros(bounds.size)
     for joined in job.joined:
@@ -74,7 +74,7 @@ def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
 
 
 class Entries(NamedTuple):
-    """Parts of ranks in operations: node, times (ns), whether others wait for it, whether it waits for others."""
+    """n parts of ranks in operations: node, times (ns), whether others wait for it, and whether it waits for others."""
 
     node: IntArray
     begin: IntArray
@@ -85,10 +85,10 @@ class Entries(NamedTuple):
 
 @compiled
 def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> FloatArray:
-    """Return the largest error (ns) of each node that violations of causality beyond the bounds show; 0 for none.
+    """Return the largest error (ns) of each node that violations of causality beyond the bounds reveal; 0 without any.
 
     Operation i has the entries first[i] .. first[i + 1] - 1. The error is how much later the first rank left on the
-    node that entered last than on the one that left first, or else the violation.
+    node that entered last than on the node that left first, or the violation if that is larger.
     """
     node, begin, end, enters, leaves = entries
     errors = np.zeros(bounds.size)

@@ -1,16 +1,16 @@
-"""Splits time in communication into waiting and moving: who waited for whom, and for how long.
+"""Splits time in communication into waiting and moving data: who waited for whom, and for how long.
 
-A rank waits in an operation from its own begin until the last rank that it needs has begun; the rest of its kernel or
+In an operation, a rank waits from its start until the last rank that it needs has started. The rest of its kernel or
 call moves data (Scalasca's wait states; MPI.pattern of Scalasca 2.5):
 
-- in a collective of all ranks, everybody waits for the last to begin;
-- from a root, everybody waits for the root; to a root, the root waits for the first of the others to begin;
-- a receive waits for its send, and a send for its receive if it did not end before that began.
+- In a collective of all ranks, everybody waits for the last rank to start.
+- From a root, everybody waits for the root. To a root, the root waits for the first of the others to start.
+- A receive waits for its send. A send waits for its receive, unless it ended before the receive started.
 
-A wait ends with its own kernel or call at the latest. A kernel or call that carries out several operations waits until
-the last of them is released. Nothing is split where that would be a guess: an operation with a member that no report
-shows, one that did not synchronise (a rank left before another had entered, beyond the uncertainty of their clocks),
-and a wait that is shorter than this uncertainty.
+A wait ends with its kernel or call at the latest. A kernel or call that carries out several operations waits until the
+last of them is released. Nothing is split if that would be a guess: not an operation with a member that no report
+shows, nor one that did not synchronise (a rank left before another had entered, beyond the uncertainty of their
+clocks), nor a wait that is shorter than this uncertainty.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
 
 _LEAST_CAUSAL = 0.99
-"""Part of the operations of a group without payload that must have synchronised, so that it may be one communicator."""
+"""Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
 
 
 class Waits(NamedTuple):
-    """n kernels and calls that carry out operations over ranks, by row of the whole tree and begin. Times in ns.
+    """n kernels and calls that carry out operations over ranks, by row (of the whole tree) and start. Times in ns.
 
-    While they are collected, their parts in operations, of which a kernel or call may have several, in any order.
+    While they are being collected, a row is a part in one operation, of which a kernel or call may have several, in any
+    order.
 
-    `until` is when waiting ends and moving begins: begin <= until <= end. `verdict` is SPLIT or why there is none: then
-    `until` is the begin, and the kernel or call is one piece. `culprit` is the row of the rank that
-    released it and `culprit_begin` when that had begun; NOBODY where several may have been last. `operation` is the
-    index of the collective (of `Job.operations`) that decided, -1 for a message and for what was not matched.
+    `until` is when waiting ends and moving starts: begin <= until <= end. `verdict` is SPLIT or why the kernel or call
+    is not split: then it is one piece, and `until` is its begin. `culprit` is the row of the rank that released it, and
+    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `operation` is the index (in
+    `Job.operations`) of the collective that decided, -1 for a message and for a kernel or call that was not matched.
     """
 
     row: IntArray
@@ -64,7 +65,7 @@ class Waits(NamedTuple):
     culprit: IntArray
     culprit_begin: IntArray
     margin: IntArray
-    """By how much the culprit began later than the last of the others; for a message, than the other side."""
+    """How much later the culprit started than the last of the others; for a message, than the other side."""
     operation: IntArray
     is_mpi: BoolArray
 
@@ -76,7 +77,7 @@ class Waits(NamedTuple):
     def has_parts(self) -> BoolArray:
         """Mark the kernels and calls whose time is known to be waiting or moving.
 
-        A wait below the uncertainty of the clocks is not split off: all of its kernel or call counts as moving.
+        A wait below the uncertainty of the clocks is not split off: its whole kernel or call counts as moving.
         """
         return np.asarray((self.verdict == SPLIT) | (self.verdict == BELOW_UNCERTAINTY), np.bool_)
 
@@ -86,12 +87,12 @@ class Waits(NamedTuple):
         return self.until - self.begin
 
     def take(self, which: IntArray | BoolArray) -> Waits:
-        """Return the kernels and calls at some indices, or under a mask."""
+        """Return the kernels and calls that indices or a mask select."""
         return Waits._make([column[which] for column in self])
 
 
 def find_waits(job: Job) -> Waits:
-    """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
+    """Split the kernels and calls of all operations over ranks; return none if the user turned that off."""
     if not job.finds_waits:
         return Waits._make([np.zeros(0, np.bool_ if name == "is_mpi" else np.int64) for name in Waits._fields])
     bounds = get_uncertainty(job)
@@ -105,8 +106,8 @@ def find_waits(job: Job) -> Waits:
 def _unite(pieces: Waits) -> Waits:
     """Return each kernel or call once: it waits until the last of its operations is released.
 
-    It is split only if all its operations are; of several reasons, the highest verdict counts. Beside a wait that is
-    sure, one below the uncertainty of the clocks adds nothing.
+    It is split only if all its operations are. If there are several reasons not to, the highest verdict counts. Next to
+    a certain wait, a wait below the uncertainty of the clocks adds nothing.
     """
     order = np.lexsort((pieces.culprit, -pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
     starts = find_starts(*(column[order] for column in pieces[:3]))
@@ -165,10 +166,10 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
 
 
 def _list_unmatched(job: Job, pieces: Waits) -> Waits:
-    """Return the kernels and calls that no operation has matched, each as a piece.
+    """Return the kernels and calls without a matched operation, each as a piece.
 
-    What is only known to exist (LOOSE) counts where nothing else of its kernel was matched. A communicator of one rank
-    has nobody to wait for.
+    An operation that is only known to exist (LOOSE) counts if nothing else of its kernel was matched. A communicator of
+    one rank has nobody to wait for.
     """
     operations, table = job.operations, job.operations.table
     is_matched = np.zeros(table.begin.size, np.bool_)
@@ -198,8 +199,8 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
 def _find_complete(job: Job) -> BoolArray:
     """Mark the operations in which every rank of the communicator has a part.
 
-    Where no call records the number of ranks, they are those that use the communicator in the reports, if no rank of
-    the job lacks a report.
+    If no call records the number of ranks, the ranks that use the communicator in the reports count, provided that no
+    rank of the job lacks a report.
     """
     operations, table = job.operations, job.operations.table
     users = np.zeros(len(table.communicators), np.int64)
@@ -215,11 +216,11 @@ def _find_complete(job: Job) -> BoolArray:
 def _find_doubtful_groups(
     operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, bounds: FloatArray
 ) -> BoolArray:
-    """Mark the operations of groups without payload that may be those of several communicators.
+    """Mark the operations of groups without payload that may belong to several communicators.
 
-    Kernels of several communicators may follow each other in the same order on all ranks. If they were of one, nobody
-    would leave an operation before all had entered. Between nodes this shows nothing where the clocks' uncertainty is
-    larger than half the median kernel.
+    Kernels of several communicators may follow each other in the same order on all ranks. If they belonged to one,
+    nobody would leave an operation before all had entered. Between nodes, this proves nothing if the uncertainty of the
+    clocks is larger than half of the median kernel.
     """
     if not len(operations):
         return np.zeros(0, np.bool_)
@@ -239,7 +240,7 @@ def _find_doubtful_groups(
 
 
 def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatArray:
-    """Return the median of the values of each group 0 .. n - 1, which has as many as `counts`; 0 for none."""
+    """Return the median of each group's values, for groups 0 .. n - 1 of the sizes `counts`; 0 for an empty group."""
     value = np.append(value[np.lexsort((value, group))], 0)
     first = np.cumsum(counts) - counts
     middle = value[first + np.maximum(counts - 1, 0) // 2] + value[np.where(counts > 0, first + counts // 2, first)]
@@ -267,7 +268,7 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
 def _split_side(
     waiting: Side, other: Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
-    """Return the kernels and calls of one side of messages, split."""
+    """Split the kernels and calls of one side of messages."""
     known = waiting.is_known
     waiting, other = waiting.take(known), other.take(known)
     wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
