@@ -7,22 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.times import (
-    AFTER,
-    BEFORE,
-    CAUSE,
-    CLASSES,
-    COMPUTE,
-    KERNELS,
-    KERNELS_BY_CLASS,
-    MEMORY,
-    MOVING,
-    NOT_CAPTURED,
-    NOT_SPLIT,
-    WAITING,
-    WHOLE_GRAPH,
-    Totals,
-)
+from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
     RangeKey,
     WindowPlan,
@@ -47,14 +32,14 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.sources.cuda import device_activity
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
-_CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, COMPUTE, np.int64)
+_CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)
 _CLASS_OF_VALUE[[0, gpu.WAITING, gpu.MOVING, gpu.UNSPLIT, gpu.MEMORY_ALONE, gpu.WHOLE_GRAPH]] = (
-    AFTER,
-    WAITING,
-    MOVING,
-    NOT_SPLIT,
-    MEMORY,
-    WHOLE_GRAPH,
+    times.AFTER,
+    times.WAITING,
+    times.MOVING,
+    times.NOT_SPLIT,
+    times.MEMORY,
+    times.WHOLE_GRAPH,
 )
 
 
@@ -69,7 +54,7 @@ class GpuGroup(NamedTuple):
 class GpuPart(NamedTuple):
     """Totals of some GPUs, with the ranges of their reports, and their idle time (ns) by range."""
 
-    totals: Totals
+    totals: times.Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
     """In the whole time, and in the work in it."""
@@ -94,19 +79,19 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     reports = devices.find_reports(group.rows)
     ranges = load_repeated(job, reports, plan.steps)
     size = plan.first_range + len(ranges.keys)
-    totals = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3, size)
+    totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
     kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
         steps = _find_classes(group, pieces, row, captures)
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
-        sums = sum_in_windows(steps, NOT_CAPTURED, windows, size, len(CLASSES))
-        by_kernel = _sum_kernels(kernels, row, windows, sums[:, COMPUTE])
+        sums = sum_in_windows(steps, times.NOT_CAPTURED, windows, size, len(times.CLASSES))
+        by_kernel = _sum_kernels(kernels, row, windows, sums[:, times.COMPUTE])
         totals.add(
             windows,
             np.hstack([sums, by_kernel]),
-            [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)],
+            [sums[:, :last].sum(axis=1) for last in (times.COMPUTE + 1, times.KERNELS, times.CAUSE)],
         )
     return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)])
 
@@ -122,10 +107,10 @@ def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Seque
     stretches = zip(changes.time[known[starts]].tolist(), changes.time[known[ends]].tolist(), strict=True)
     lows, highs = np.array(unite_spans([*captures, *stretches]), np.int64).reshape(-1, 2).T
     parts = [
-        (lows, np.full(lows.size, BEFORE)),
+        (lows, np.full(lows.size, times.BEFORE)),
         (changes.time[known], _CLASS_OF_VALUE[changes.value[known]]),
-        (pieces.begin[idle], CAUSE + pieces.cause[idle]),
-        (highs, np.full(highs.size, NOT_CAPTURED)),
+        (pieces.begin[idle], times.CAUSE + pieces.cause[idle]),
+        (highs, np.full(highs.size, times.NOT_CAPTURED)),
     ]
     time, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(time, kind="stable")
@@ -146,7 +131,7 @@ def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatSta
         kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, "cuda_graphs", job.store)
         graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
-        graph_class = np.full(graph_lines.size, KERNELS_BY_CLASS.index(GRAPH_CLASS))
+        graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]
             parts.append((row, source.begin[lines], source.end[lines], kind))
@@ -159,8 +144,9 @@ def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntAr
 
     Kernels that the user did not choose compute, too, if they share the GPU with others: they are the last class.
     """
-    others = len(KERNELS_BY_CLASS) - 1
-    sums = sum_in_windows(make_row_steps(kernels, row, others), others, windows, compute.size, len(KERNELS_BY_CLASS))
+    others = len(times.KERNELS_BY_CLASS) - 1
+    steps = make_row_steps(kernels, row, others)
+    sums = sum_in_windows(steps, others, windows, compute.size, others + 1)
     sums[:, others] = compute - sums[:, :others].sum(axis=1)
     return sums
 

@@ -25,6 +25,7 @@ attributed twice.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -226,53 +227,51 @@ def _sum_costs(answers: _Answers, task: IntArray, names: Sequence[str]) -> pd.Da
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class _ReportReasons:
     """Finds the answers for the kernels and calls of one report."""
 
-    def __init__(
-        self,
-        report: ReportRecords,
-        rows: IntArray,
-        store: Store,
-        late: _Late,
-        answers: _Answers,
-        links: Links | None,
-    ) -> None:
-        self._report, self._rows, self._store = report, rows, store
-        self._late, self._answers, self._links = late, answers, links
-        self._hosts: list[tuple[IntArray, IntArray, IntArray]] = []
-        self._launched_in: list[tuple[IntArray, IntArray, IntArray]] = []
+    report: ReportRecords
+    rows: IntArray
+    store: Store
+    late: _Late
+    answers: _Answers
+    links: Links | None
+    hosts: list[tuple[IntArray, IntArray, IntArray]] = field(default_factory=list)
+    """Index of the late kernel or call, thread that was late, and when (ns) it launched or called."""
+    launched_in: list[tuple[IntArray, IntArray, IntArray]] = field(default_factory=list)
+    """Index of the late kernel, thread that launched the operation before it, and when (ns)."""
 
     def explain(self, mine: IntArray, window_begins: IntArray) -> None:
         """Answer for the kernels and calls `mine` that the report shows; without links, find only the reasons."""
-        is_mpi = self._late.is_mpi[mine] > 0
+        is_mpi = self.late.is_mpi[mine] > 0
         if is_mpi.any():
             self._explain_calls(mine[is_mpi])
         if not is_mpi.all():
             self._explain_kernels(mine[~is_mpi], window_begins)
-        if self._links is not None:
+        if self.links is not None:
             self._name_activity()
 
     def _find(self, late: IntArray, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (the part of `late` that starts with an event on its row, the index of the event)."""
-        row = self._rows[place]
+        row = self.rows[place]
         once = np.flatnonzero(~mark_duplicates(row, begin))
-        event = find_rows([row[once], begin[once]], [self._late.row[late], self._late.begin[late]])
+        event = find_rows([row[once], begin[once]], [self.late.row[late], self.late.begin[late]])
         return late[event >= 0], once[event[event >= 0]]
 
     def _explain_calls(self, late: IntArray) -> None:
         """Answer for MPI calls: their thread was late."""
-        events = load_opened_events(self._report, "mpi", self._store)
+        events = load_opened_events(self.report, "mpi", self.store)
         late, call = self._find(late, events.place, events.begin)
-        self._answers.reason[late] = LATE_CALL
-        self._hosts.append((late, events.place[call], self._late.begin[late]))
+        self.answers.reason[late] = LATE_CALL
+        self.hosts.append((late, events.place[call], self.late.begin[late]))
 
     def _explain_kernels(self, late: IntArray, window_begins: IntArray) -> None:
         """Answer for kernels, from their launches and from the operations that ended as they started."""
-        launches = load_launches(self._report, self._store)
-        operations = load_device_operations(self._report, self._store)
+        launches = load_launches(self.report, self.store)
+        operations = load_device_operations(self.report, self.store)
         late, kernel = self._find(late, operations.place, operations.begin)
-        place, begin, median = operations.place[kernel], self._late.begin[late], self._late.median[late]
+        place, begin, median = operations.place[kernel], self.late.begin[late], self.late.median[late]
 
         launch = launches.find(place, begin)
         sent = np.append(launches.sent, np.iinfo(np.int64).max)[launch]
@@ -280,48 +279,48 @@ class _ReportReasons:
         is_known = (launch >= 0) & ~np.isin(sent, window_begins)
         after_median = is_known & (sent > median)
         by_host = after_median & (sent - median >= begin - sent)
-        on_stream, on_other = find_ended(self._report, operations, place, begin)
+        on_stream, on_other = find_ended(self.report, operations, place, begin)
         can_wait = (launch >= 0) | operations.is_node[kernel]
         by_device = ~by_host & can_wait & (on_stream >= 0)
         by_dependency = ~by_host & can_wait & ~by_device & (on_other >= 0)
         is_prompt = is_known & (begin - sent <= PROMPT_NS)
         by_host |= ~by_device & ~by_dependency & (after_median | is_prompt)
 
-        answers = self._answers
+        answers = self.answers
         reasons = [LATE_LAUNCH, LATE_DEVICE, LATE_DEPENDENCY]
         answers.reason[late] = np.select([by_host, by_device, by_dependency], reasons, LATE_UNKNOWN)
-        self._hosts.append((late[by_host], launches.thread[launch[by_host]], sent[by_host]))
+        self.hosts.append((late[by_host], launches.thread[launch[by_host]], sent[by_host]))
 
         before = np.where(by_device, on_stream, on_other)[by_device | by_dependency]
         held = late[by_device | by_dependency]
         answers.operation[held] = answers.names.number(operations.names, operations.name[before])
-        if self._links is not None and held.size:
-            self._links.add(self._report, self._rows, operations, launches, held, before)
+        if self.links is not None and held.size:
+            self.links.add(self.report, self.rows, operations, launches, held, before)
         launch = launches.find(operations.place[before], operations.begin[before])
         held, launch = held[launch >= 0], launch[launch >= 0]
-        self._launched_in.append((held, launches.thread[launch], launches.sent[launch]))
+        self.launched_in.append((held, launches.thread[launch], launches.sent[launch]))
 
     def _name_activity(self) -> None:
         """Name what the threads were in, and add how long others waited because of it."""
-        late, thread, limit = (np.concatenate(column) for column in zip(*self._hosts, strict=True))
-        parts = self._launched_in or [(late[:0], late[:0], late[:0])]
+        late, thread, limit = (np.concatenate(column) for column in zip(*self.hosts, strict=True))
+        parts = self.launched_in or [(late[:0], late[:0], late[:0])]
         held, launcher, sent = (np.concatenate(column) for column in zip(*parts, strict=True))
         threads = np.unique(np.concatenate([thread, launcher]))
         if not threads.size:
             return
-        activity = load_host_activity(self._report, threads, self._store)
-        answers, names = self._answers, self._answers.names
+        activity = load_host_activity(self.report, threads, self.store)
+        answers, names = self.answers, self.answers.names
         for number in threads.tolist():
             in_thread = activity.threads[number]
             which = thread == number
-            begin = np.minimum(self._late.median[late[which]], limit[which])
+            begin = np.minimum(self.late.median[late[which]], limit[which])
             in_range, in_call = find_main_activity(in_thread, begin, limit[which])
             answers.range[late[which]] = names.number(activity.range_names, in_range)
             answers.call[late[which]] = names.number(activity.call_names, in_call)
             for reason in (LATE_LAUNCH, LATE_CALL):
                 part = which & (answers.reason[late] == reason)
                 if part.any():
-                    cost = sum_costs(in_thread, self._late.waits, late[part], limit[part])
+                    cost = sum_costs(in_thread, self.late.waits, late[part], limit[part])
                     some = np.flatnonzero(cost)
                     answers.costs.append(
                         (

@@ -22,17 +22,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_collectives, place_parts
-from nsys2prv_ng.analysis.waits.rules import (
-    BELOW_UNCERTAINTY,
-    MEMBER_MISSING,
-    NO_COMMUNICATOR,
-    NOBODY,
-    NOT_ALIGNED,
-    NOT_MATCHED,
-    NOT_SYNCHRONISED,
-    SPLIT,
-    Side,
-)
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -71,7 +60,7 @@ class Waits(NamedTuple):
 
     @property
     def is_split(self) -> BoolArray:
-        return np.asarray(self.verdict == SPLIT, np.bool_)
+        return np.asarray(self.verdict == rules.SPLIT, np.bool_)
 
     @property
     def has_parts(self) -> BoolArray:
@@ -79,7 +68,7 @@ class Waits(NamedTuple):
 
         A wait below the uncertainty of the clocks is not split off: its whole kernel or call counts as moving.
         """
-        return np.asarray((self.verdict == SPLIT) | (self.verdict == BELOW_UNCERTAINTY), np.bool_)
+        return np.asarray((self.verdict == rules.SPLIT) | (self.verdict == rules.BELOW_UNCERTAINTY), np.bool_)
 
     @property
     def wait(self) -> IntArray:
@@ -99,7 +88,7 @@ def find_waits(job: Job) -> Waits:
     pieces = _join([_split_collectives(job, bounds), *_split_messages(job, bounds)])
     pieces = _join([pieces, _list_unmatched(job, pieces)])
     if job.alignment.way == NONE and len(job.reports) > 1:
-        pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
+        pieces = pieces._replace(verdict=np.full(pieces.row.size, rules.NOT_ALIGNED))
     return _unite(pieces)
 
 
@@ -115,12 +104,12 @@ def _unite(pieces: Waits) -> Waits:
     verdict = pieces.verdict[order]
     worst = np.maximum.reduceat(verdict, starts) if starts.size else verdict
     waits = latest.until > latest.begin
-    worst[(worst == BELOW_UNCERTAINTY) & waits] = SPLIT
-    is_split = worst == SPLIT
+    worst[(worst == rules.BELOW_UNCERTAINTY) & waits] = rules.SPLIT
+    is_split = worst == rules.SPLIT
     return latest._replace(
         until=np.where(is_split, latest.until, latest.begin),
         verdict=worst,
-        culprit=np.where(is_split & waits, latest.culprit, NOBODY),
+        culprit=np.where(is_split & waits, latest.culprit, rules.NOBODY),
     )
 
 
@@ -146,17 +135,17 @@ def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     doubtful = _find_doubtful_groups(operations, complete, verdict, parts, bounds)
     count = np.diff(operations.first)
     number = np.repeat(np.arange(len(operations)), count)
-    verdict = np.where(doubtful[number] & (verdict != MEMBER_MISSING), NO_COMMUNICATOR, verdict)
-    until = np.where(verdict == SPLIT, until, parts.begin)
-    culprit = np.where(verdict == SPLIT, culprit, NOBODY)
-    has_culprit = culprit != NOBODY
+    verdict = np.where(doubtful[number] & (verdict != rules.MEMBER_MISSING), rules.NO_COMMUNICATOR, verdict)
+    until = np.where(verdict == rules.SPLIT, until, parts.begin)
+    culprit = np.where(verdict == rules.SPLIT, culprit, rules.NOBODY)
+    has_culprit = culprit != rules.NOBODY
     pieces = Waits(
         row=parts.row,
         begin=parts.begin,
         end=parts.end,
         until=until,
         verdict=verdict,
-        culprit=np.where(has_culprit, np.append(parts.row, NOBODY)[culprit], NOBODY),
+        culprit=np.where(has_culprit, np.append(parts.row, rules.NOBODY)[culprit], rules.NOBODY),
         culprit_begin=np.where(has_culprit, np.append(parts.begin, 0)[culprit], until),
         margin=np.where(has_culprit, margin, 0),
         operation=number,
@@ -187,8 +176,8 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
         begin=parts.begin,
         end=parts.end,
         until=parts.begin,
-        verdict=np.where(alone, SPLIT, NOT_MATCHED),
-        culprit=np.full(part.size, NOBODY),
+        verdict=np.where(alone, rules.SPLIT, rules.NOT_MATCHED),
+        culprit=np.full(part.size, rules.NOBODY),
         culprit_begin=parts.begin,
         margin=np.zeros(part.size, np.int64),
         operation=np.full(part.size, -1),
@@ -227,7 +216,7 @@ def _find_doubtful_groups(
     first, group = operations.first[:-1], operations.group.astype(np.int64)
     groups = int(group.max()) + 1
     by_order = complete & ~operations.table.has_communicator[operations.leader]
-    broken = np.maximum.reduceat(verdict == NOT_SYNCHRONISED, first)
+    broken = np.maximum.reduceat(verdict == rules.NOT_SYNCHRONISED, first)
     total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
     doubtful = bad > (1 - _LEAST_CAUSAL) * total
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
@@ -255,8 +244,8 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            send = Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
-            receive = Side(
+            send = rules.Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
+            receive = rules.Side(
                 pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
             )
             is_mpi = source == "mpi"
@@ -266,7 +255,7 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
 
 
 def _split_side(
-    waiting: Side, other: Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
+    waiting: rules.Side, other: rules.Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
     """Split the kernels and calls of one side of messages."""
     known = waiting.is_known
@@ -278,7 +267,7 @@ def _split_side(
         end=waiting.end,
         until=waiting.begin + wait,
         verdict=verdict,
-        culprit=np.where(wait > 0, other.poster, NOBODY),
+        culprit=np.where(wait > 0, other.poster, rules.NOBODY),
         culprit_begin=other.arrived,
         margin=np.where(wait > 0, other.arrived - waiting.begin, 0),
         operation=np.full(wait.size, -1, np.int64),
