@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_calls_of_hosts
+from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs
@@ -101,7 +101,7 @@ def _load_host_states(
     if job.windows:
         index, _, begin, end = cut_to_windows(begin, end, job.windows)
         captured_row = captured_row[index]
-    calls = load_calls_of_hosts(job, group, main)
+    calls = load_host_calls(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
     limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(captured_row).tolist()]
     chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(*pair) for pair in limits)])

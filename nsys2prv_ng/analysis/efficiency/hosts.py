@@ -45,7 +45,7 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     """Measure the main threads of a group of reports. `main_threads`: their places, for each report of the job."""
     ranges = load_repeated(job, group, plan.steps)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
-    flat = load_calls_of_hosts(job, group, main_threads)
+    flat = load_host_calls(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))
     for number in rows.tolist():
         steps = make_row_steps(flat, number, USEFUL)
@@ -60,7 +60,7 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     )
 
 
-def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
+def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
     """Return when the main threads of a group of reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
     parts = [_load_report_calls(job, index, main_threads[index]) for index in group]
     row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -79,5 +79,5 @@ def _load_report_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArra
         lines = np.flatnonzero(np.isin(events.place, threads) & (events.get_values(*event_types) != ABSENT))
         row = job.tree.rows[index][events.place[lines]]
         parts.append((row, events.begin[lines], events.end[lines], np.full(lines.size, kind, np.int64)))
-    row, begin, end, kinds_of_calls = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, begin, end, kinds_of_calls
+    row, begin, end, call_kind = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, begin, end, call_kind

@@ -91,7 +91,7 @@ class LongestStates:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-class RangesOfStep(NamedTuple):
+class StepRanges(NamedTuple):
     """n ranges of a task in a step, cut to it, ordered by start and depth; outermost ranges have depth 0. Times in ns.
 
     `hidden`: number of ranges that are omitted because they are too short, too deep or too many.
@@ -105,7 +105,7 @@ class RangesOfStep(NamedTuple):
     hidden: int
 
 
-def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[RangesOfStep]:
+def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[StepRanges]:
     """Return the push/pop ranges of some tasks in a step, on the threads of the step's spans.
 
     The tasks are the first ones, and always include the task for which the others waited longest. NCCL calls are not
@@ -117,7 +117,7 @@ def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[RangesOfStep]:
     if chosen.size < MOST_TASKS:  # the task that others waited for is among the first
         chosen = known[:MOST_TASKS]
     return [
-        _list_own_ranges(job, task, row, step)
+        _list_task_ranges(job, task, row, step)
         for task, row in zip(step.task[chosen].tolist(), step.row[chosen].tolist(), strict=True)
     ]
 
@@ -141,7 +141,7 @@ class _Ranges(NamedTuple):
     """ABSENT for ranges without a number."""
 
 
-def _list_own_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfStep:
+def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRanges:
     names: list[str] = []
     parts = [_Ranges(*(np.zeros(0, np.int64) for _ in range(4)))]
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
@@ -159,7 +159,7 @@ def _list_own_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfS
         names[name] if number == ABSENT else f"{names[name]} {number}"
         for name, number in zip(ranges.name[seen].tolist(), ranges.number[seen].tolist(), strict=True)
     ]
-    return RangesOfStep(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
+    return StepRanges(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
 
 
 def _load_ranges(

@@ -75,7 +75,7 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     steps = None if job.windows else job.steps
     ends = _sort_by_end(lanes)
     if steps is not None and steps.has_ranges:
-        operation, end = _find_end_of_steps(lanes, steps)
+        operation, end = _find_steps_end(lanes, steps)
         thread = NONE if operation >= 0 else _find_last_thread(lanes, steps)
         windows, starts = [(_find_begin(steps), end)], [Start(operation, thread)]
     elif steps is not None:
@@ -126,7 +126,7 @@ def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
     return int(found[0]) if found.size else NONE
 
 
-def _find_end_of_steps(lanes: Lanes, steps: Steps) -> tuple[int, int]:
+def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[int, int]:
     """Return (the operation that ended last of those launched within the steps, when it ended in ns).
 
     If the host's ranges end later, return (NONE, the end of the last step).

@@ -41,11 +41,11 @@ def get_uncertainty(job: Job) -> FloatArray:
             bounds[i] = bound
     if not job.alignment.after.broken:
         return bounds
-    errors = np.maximum(_find_errors_of_collectives(job, bounds), _find_errors_of_messages(job, bounds))
+    errors = np.maximum(_find_collective_errors(job, bounds), _find_message_errors(job, bounds))
     return np.where(is_reference, bounds, np.maximum(bounds, errors))
 
 
-def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
+def _find_collective_errors(job: Job, bounds: FloatArray) -> FloatArray:
     """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
@@ -56,7 +56,7 @@ def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
     return measure_errors(operations.first, Entries(parts.node, parts.begin, parts.end, enters, leaves), bounds)
 
 
-def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
+def _find_message_errors(job: Job, bounds: FloatArray) -> FloatArray:
     """Return the largest clock error (ns) of each node that messages reveal: no receive ends before its send starts."""
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     errors = np.zeros(bounds.size)
