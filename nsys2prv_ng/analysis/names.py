@@ -34,7 +34,7 @@ class Names:
 def number_lines(
     events: OpenedEvents, event_types: Iterable[EventType], names: list[str]
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the lines that have each type, and the index in `names` of the name of each line; add the names."""
+    """Yield, for each type, the lines that have it and the index of each line's name in `names`; add the names."""
     for event_type in event_types:
         value = events.get_values(event_type)
         lines = np.flatnonzero(value != ABSENT)

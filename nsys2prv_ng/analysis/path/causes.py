@@ -91,7 +91,10 @@ def _find_running(operations: PathOperations, k: int, first: int, time: int) -> 
 
 @compiled
 def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: PathLists) -> int:
-    """Return the operation on the device's other streams that ended last within a time (ns) and started before k."""
+    """Return the operation on the device's other streams that ended last within a time (ns) and started before k.
+
+    NONE without one.
+    """
     first, after = lists.process_first[operations.process[k]], lists.process_first[operations.process[k] + 1]
     i = _search_ends(operations, lists.by_end, first, after, latest)
     lowest = max(first, i - _MOST_ENDS)

@@ -111,7 +111,7 @@ class Segments(NamedTuple):
 
 
 class PathLists(NamedTuple):
-    """Where the operations of streams and processes, and the threads of processes, are: n + 1 limits for n groups."""
+    """Lists of operations and threads by stream and process. Fields `*_first` are the n + 1 limits of n groups."""
 
     stream_first: IntArray
     by_end: IntArray

@@ -121,7 +121,7 @@ def _find_begin(steps: Steps) -> int:
 
 
 def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
-    """Return the thread that finished the last step; NONE without a lane."""
+    """Return the thread that finished the last step; NONE if that thread is not a lane."""
     found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
     return int(found[0]) if found.size else NONE
 
@@ -141,7 +141,7 @@ def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[int, int]:
 
 
 def _measure_span(job: Job, lanes: Lanes) -> tuple[int, int]:
-    """Return the first and last time (ns) of main threads and of operations."""
+    """Return (first, last) time (ns) of main threads and operations; without main threads, of calls and operations."""
     first, last = _find_limits(job, lanes)
     begins, ends = first[lanes.is_main], last[lanes.is_main]
     used = begins <= ends

@@ -304,7 +304,10 @@ def _load_report(report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, s
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:
-    """Return the length (ns) of the shortest OS runtime call that a report records; the highest number without any."""
+    """Return the length (ns) of the shortest OS runtime call in a report.
+
+    It is 0 if the report contains no such call, and the highest number if the report does not record such calls.
+    """
     if "os_runtime" not in report.results or not report.results["os_runtime"].read:
         return int(np.iinfo(np.int64).max)
     length = (calls["end"] - calls["begin"])[calls["kind"] == SYSTEM_CALL]

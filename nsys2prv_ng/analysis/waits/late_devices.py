@@ -85,9 +85,7 @@ def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperati
         for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
             times = events.begin[rows], events.end[rows]
             columns.append((events.place[rows], *times, name, is_node[rows], np.full(rows.size, kind, np.int64)))
-    place, begin, end, name, is_node, operation_kind = (
-        np.concatenate(column) for column in zip(*columns, strict=True)
-    )
+    place, begin, end, name, is_node, operation_kind = (np.concatenate(column) for column in zip(*columns, strict=True))
     return DeviceOperations(place, begin, end, name, is_node > 0, operation_kind, names)
 
 
