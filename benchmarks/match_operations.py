@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 
+from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.analysis.waits.rules import SPLIT, split_operations
 from nsys2prv_ng.operations.matching import Operations, match_collectives
 from nsys2prv_ng.operations.parts import SYNCHRONISING, Collectives
@@ -69,9 +70,7 @@ def split(operations: Operations, ranks: int) -> tuple[int, int]:
         operations.first,
         table.kind[operations.leader].astype(np.int64),
         np.diff(operations.first) == ranks,
-        domain,
-        begin,
-        end,
+        Parts(domain, domain, begin, end),
         table.is_root[part],
         np.zeros(int(domain.max()) + 1),
     )

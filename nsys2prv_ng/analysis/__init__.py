@@ -1,1 +1,1 @@
-"""Answers questions about the GPUs and ranks of a job: activity, gaps and their causes."""
+"""Analyses the GPUs and ranks of a job: activity, idle gaps, waits, efficiencies and the critical path."""

@@ -1,6 +1,6 @@
-"""Quantities over time by row, in bins of equal length: shares of states, lateness, metrics of GPUs, memory in use.
+"""Measures quantities by row and time, in bins of equal length: shares of states, lateness, GPU metrics, memory in use.
 
-Rows are those of the trace, but for lateness, whose rows are tasks.
+Rows are rows of the trace, except that the rows of lateness are tasks.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from nsys2prv_ng.job.open_job import Job
 
 
 class Map(NamedTuple):
-    """Values (r x b) of r rows, or tasks, in b bins; NaN where nothing is known."""
+    """Values (r x b) of r rows, or tasks, in b bins; NaN if unknown."""
 
     row: IntArray
     value: FloatArray
 
 
 class Shares:
-    """How long rows were in some kinds of states in each bin, each kind by its key, and how long that is known (ns)."""
+    """How long (ns) rows were in each kind of states in each bin, by key of the kind, and how long that is known."""
 
     def __init__(self, rows: IntArray, edges: IntArray, kinds: Mapping[str, Sequence[int]], states: int) -> None:
-        """`kinds`: the states of each, from 1 to `states` - 1; `rows` are ascending."""
+        """Take `kinds`, the states (1 to `states` - 1) of each kind, and `rows`, which are ascending."""
         self.rows, self._edges, self._kinds, self._states = rows, edges, kinds, states
         self.known = np.zeros((rows.size, edges.size - 1), np.int64)
         self.ns = {key: np.zeros_like(self.known) for key in kinds}
 
     def add(self, flat: FlatStates) -> None:
-        """Add the states of some rows, which have been added only now."""
-        own, index = np.unique(flat.row, return_inverse=True)
-        sums = sum_states(flat._replace(row=index.astype(np.int64)), self._edges, own.size, self._states)
-        at = np.searchsorted(self.rows, own)
+        """Add the states of some rows; each row is added only once."""
+        rows, index = np.unique(flat.row, return_inverse=True)
+        sums = sum_states(flat._replace(row=index.astype(np.int64)), self._edges, rows.size, self._states)
+        at = np.searchsorted(self.rows, rows)
         self.known[at] = sums[:, :, 1:].sum(axis=2)
         for key, states in self._kinds.items():
             self.ns[key][at] = sums[:, :, list(states)].sum(axis=2)
 
     def get_percent(self, key: str) -> Map:
-        """Return the part of the known time that was of a kind, in percent."""
+        """Return the share of the known time that was spent in a kind of states, in percent."""
         return Map(self.rows, np.where(self.known > 0, 100 * self.ns[key] / np.maximum(self.known, 1), np.nan))
 
 
@@ -56,10 +56,10 @@ class Shares:
 
 
 def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
-    """Return by how much (ns) each task was late at most, among the operations over ranks that it began in a bin.
+    """Return the largest lateness (ns) of each task, among the operations over ranks that it started in a bin.
 
-    It is 0 where nobody waited for it there, and not known where it began no operation, or only such that are not split
-    into waiting and moving. Rows are the tasks with any operation over ranks.
+    It is 0 if nobody waited for the task there. It is unknown if the task started no operation there, or only
+    operations that are not split into waiting and moving. Rows are the tasks with any operation over ranks.
     """
     parted = np.flatnonzero(waits.has_parts & (job.new_row[waits.row] >= 0))
     blamed = np.flatnonzero((waits.culprit >= 0) & (waits.until > waits.begin))
@@ -79,7 +79,7 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
 
 
 def _mark_inside(job: Job, time: IntArray, edges: IntArray) -> BoolArray:
-    """Mark the times in the bins, and in the chosen windows."""
+    """Mark the times that are in the bins and in the chosen windows."""
     inside = (time >= edges[0]) & (time <= edges[-1])
     if job.windows:
         lows, highs = np.array(job.windows, np.int64).T
@@ -88,16 +88,16 @@ def _mark_inside(job: Job, time: IntArray, edges: IntArray) -> BoolArray:
     return np.asarray(inside, np.bool_)
 
 
-# ---- metrics of GPUs -------------------------------------------------------------------------------------------------
+# ---- GPU metrics -----------------------------------------------------------------------------------------------------
 
 
 def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArray) -> dict[str, Map]:
-    """Return the mean in each bin of metrics, by key, weighted by how long their values hold.
+    """Return the mean of metrics in each bin, by key, weighted by how long their values are in force.
 
-    `wanted`: patterns of names; of a key with several, the means are added up where all are known. Keys that no GPU has
-    are not among the maps.
+    `wanted`: patterns of names for each key. If a key has several, their means are added up, if all are known. Keys
+    that no GPU has are omitted.
     """
-    patterns = [pattern for own in wanted.values() for pattern in own]
+    patterns = [pattern for key_patterns in wanted.values() for pattern in key_patterns]
     sums: dict[int, FloatArray] = {}
     for row, values in list_held_values(job, patterns):
         flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
@@ -105,8 +105,8 @@ def average_metrics(job: Job, wanted: Mapping[str, Sequence[str]], edges: IntArr
         parts = [sum_held(flat, amount, edges, 1, len(patterns))[0] for amount in amounts]
         sums[row] = sums.get(row, 0.0) + np.stack(parts)
     maps: dict[str, Map] = {}
-    for key, own in wanted.items():
-        at = [patterns.index(pattern) for pattern in own]
+    for key, key_patterns in wanted.items():
+        at = [patterns.index(pattern) for pattern in key_patterns]
         rows = [row for row in sorted(sums) if (sums[row][0][:, at] > 0).any()]
         if rows:
             ns, weighted = np.stack([sums[row][:, :, at] for row in rows], axis=1)
@@ -146,14 +146,13 @@ def _find_largest(
     edges: IntArray,
 ) -> FloatArray:
     """Return the largest level of intervals, begin <= end (ns), in each bin, within captures and windows."""
-    for limits in (captures, windows):
+    for limits in (captures, windows, [(int(edges[0]), int(edges[-1]))]):
         if limits:
             index, _, begin, end = cut_to_windows(begin, end, limits)
             level = level[index]
-    index, _, begin, end = cut_to_windows(begin, end, [(int(edges[0]), int(edges[-1]))])
     bins = StepFunction(edges[:-1], np.arange(edges.size - 1))
     long = begin < end
     pieces = split_at_steps(begin[long], end[long], bins)
     largest = np.full(edges.size - 1, np.nan)
-    np.fmax.at(largest, pieces.value, level[index][long][pieces.interval])
+    np.fmax.at(largest, pieces.value, level[long][pieces.interval])
     return largest

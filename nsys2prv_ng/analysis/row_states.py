@@ -1,4 +1,4 @@
-"""What GPUs and main threads did over time: at each time of a row at most one state."""
+"""Lists what GPUs and main threads did over time: at most one state of a row at any time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_calls_of_hosts
+from nsys2prv_ng.analysis.efficiency.hosts import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs
@@ -24,11 +24,11 @@ from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.sources.cuda import device_activity
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
-"""States of main threads. In MPI that is not split are also calls that carry out no operation over ranks."""
+"""States of main threads. MPI_NOT_SPLIT includes calls that carry out no operation over ranks."""
 
 
 def find_gpu_rows(job: Job, devices: Devices) -> IntArray:
-    """Return the rows of the GPUs that ran operations, in any part of the time; none if their activity was not read."""
+    """Return the rows of the GPUs that ran operations at any time; none if their activity was not read."""
     if device_activity.NAME not in job.reports[0].results:
         return np.zeros(0, np.int64)
     used = [row for row, device in devices.rows.items() if device.tasks]
@@ -43,17 +43,16 @@ def find_host_rows(job: Job) -> IntArray:
 
 
 def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
-    """Return the time (ns) from the first operation of GPUs, or of MPI over ranks, to the last.
+    """Return the time (ns) from the first GPU operation, or MPI operation over ranks, to the last.
 
-    Without GPUs, it is that of all calls of MPI; without these, all time.
-
-    Chosen windows are one span. What is before the first operation and after the last is seldom of interest.
+    Time before the first operation and after the last is seldom of interest. Without GPUs, the span is that of all MPI
+    calls; without MPI calls, it is all time. The windows that a user chose count as one span.
     """
     if job.windows:
         return job.first, job.last
     limits: list[int] = []
     if gpus:
-        for run in list_activity_runs(job):  # in which launches come before operations
+        for run in list_activity_runs(job):  # their records start with launches, before any operation
             limits += [*(_list_first(load_records(run, job.store)) or [run.facts.first]), run.facts.last]
         in_mpi = waits.is_mpi & (job.new_row[waits.row] >= 0)
         limits += [int(waits.begin[in_mpi].min()), int(waits.end[in_mpi].max())] if in_mpi.any() else []
@@ -65,14 +64,14 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
 
 
 def _list_first(records: Records) -> list[int]:
-    """Return the time of the first change of the activity of GPUs, if there is any."""
+    """Return the time of the first change of GPU activity; [] without any."""
     words = np.flatnonzero(records.handle == types.GPU_ACTIVITY.number)[:1]
     lines: IntArray = np.searchsorted(records.first, words, "right") - 1
     return records.time[lines].tolist()
 
 
 def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:
-    """Yield the states of one group of GPUs after the other, by row of the trace and time."""
+    """Yield the states of each group of GPUs, ordered by row of the trace and time."""
     for changes in sweep_gpu_waits(job, waits):
         end = changes.time + measure_durations(changes.row, changes.time)
         known = changes.value > 0
@@ -80,9 +79,9 @@ def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:
 
 
 def list_host_states(job: Job, waits: Waits, plan: WindowPlan) -> Iterator[FlatStates]:
-    """Yield the states of the main threads of one task after the other, by row of the trace and time.
+    """Yield the states of each task's main threads, ordered by row of the trace and time.
 
-    They are known while their reports were captured.
+    The states are known only while the reports were captured.
     """
     main = list_main_threads(job)
     parts = _split_calls(job, waits)
@@ -98,22 +97,23 @@ def _load_host_states(
     for row in np.unique(np.concatenate(list(rows.values()))).tolist():
         for low, high in plan.unite_captures([index for index in group if row in rows[index]]):
             captured.append((row, low, high))
-    row_of, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
+    captured_row, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
     if job.windows:
         index, _, begin, end = cut_to_windows(begin, end, job.windows)
-        row_of = row_of[index]
-    calls = load_calls_of_hosts(job, group, main)
+        captured_row = captured_row[index]
+    calls = load_host_calls(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
-    limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(row_of).tolist()]
-    own = np.concatenate([np.zeros(0, np.int64), *(np.arange(*pair) for pair in limits)])
-    in_mpi = FlatStates(*(column[own] for column in parts))
+    limits = [np.searchsorted(parts.row, [row, row + 1]) for row in np.unique(captured_row).tolist()]
+    chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(*pair) for pair in limits)])
+    in_mpi = FlatStates(*(column[chosen] for column in parts))
     return overlay(
-        FlatStates(row_of, begin, end, np.full(begin.size, OWN_CODE)), overlay(calls._replace(state=state), in_mpi)
+        FlatStates(captured_row, begin, end, np.full(begin.size, OWN_CODE)),
+        overlay(calls._replace(state=state), in_mpi),
     )
 
 
 def _split_calls(job: Job, waits: Waits) -> FlatStates:
-    """Return what calls of MPI over ranks do, on rows of the trace and in the chosen time."""
+    """Return what MPI calls over ranks do, on rows of the trace and in the chosen time."""
     split = np.flatnonzero(waits.is_mpi & waits.has_parts & (job.new_row[waits.row] >= 0))
     row, begin, until, end = (column[split] for column in (job.new_row[waits.row], waits.begin, waits.until, waits.end))
     begin, end = np.concatenate([begin, until]), np.concatenate([until, end])

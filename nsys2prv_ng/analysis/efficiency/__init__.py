@@ -1,1 +1,1 @@
-"""Efficiencies of GPUs and hosts, the windows that they cover, and the steps of a program."""
+"""Measures the times for the efficiencies of GPUs and hosts, in the whole run, in each step and in NVTX ranges."""

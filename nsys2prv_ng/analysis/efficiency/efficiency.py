@@ -1,27 +1,27 @@
-"""Times of GPUs and main threads that the efficiencies of POP are made of, over windows of time.
+"""Measures the times of GPUs and main threads, over windows of time, that POP efficiencies are computed from.
 
-Each ns of a GPU is of one class, so that the classes add up to the window times the GPUs:
+Each ns of a GPU has one class, so the classes add up to the window times the number of GPUs:
 
-- it runs a kernel other than NCCL's, or a graph that was traced as a whole and in which no NCCL can be (COMPUTE);
-- else it runs a graph that was traced as a whole, and it is not known whether that computes (WHOLE_GRAPH);
-- else it runs kernels of NCCL, of which some move data (MOVING), some are not split (NOT_SPLIT), or all wait for other
-  ranks (WAITING); analysis/gpus/waiting.py says in which order these count;
-- else it copies or sets memory (MEMORY);
-- else it is idle between two operations, by the causes of analysis/gpus/idle_causes.py;
-- or it is before the first operation of a capture or after its last (BEFORE, AFTER);
-- or no report captured it (NOT_CAPTURED).
+- The GPU runs a kernel that is not NCCL's, or a graph that was traced as a whole and cannot contain NCCL (COMPUTE).
+- Otherwise it runs a graph that was traced as a whole, and it is unknown whether the graph computes (WHOLE_GRAPH).
+- Otherwise it runs NCCL kernels: some move data (MOVING), some are not split (NOT_SPLIT), or all wait for other ranks
+  (WAITING); analysis/gpus/waiting.py defines their order.
+- Otherwise it copies or sets memory (MEMORY).
+- Otherwise it is idle between two operations, with the causes of analysis/gpus/idle_causes.py.
+- The time is before the first operation of a capture or after its last (BEFORE, AFTER).
+- No report captured the time (NOT_CAPTURED).
 
-Each ns of COMPUTE is of the class of one kernel: of those that run, the one that began first, of several the longest.
+Each ns of COMPUTE has the class of one kernel. Where kernels overlap, the earliest counts; on a tie, the longest.
 
-A GPU is one that ran an operation in the capture, over all processes. The host is the main thread of each process with
-events of GPUs, MPI or NCCL, of any process if none has these: it is in MPI, else in CUDA, else useful.
+A GPU counts if it ran an operation in the capture, in any process. The host is the main thread of each process with
+GPU, MPI or NCCL events, or of any process if none has such events: it is in MPI, else in CUDA, else useful.
 
-Windows are: the chosen time, or else the capture (from its begin in the first report to its end in the last one); the
-steps from the first begin to the last end, or without steps the time in which GPUs work, if it is at most half of the
-capture; and the own ranges of each task, of one step or of one name. Own ranges are
-those of the tasks that use a GPU, all together; the window is then the longest time of any GPU or thread, and what the
-others lack to it is of no class. Definitions: POP; TALP of DLB 3.7 (perf_metrics.c); BasicAnalysis 2026.10
-(nsys2prvmetrics.py).
+Windows are: the chosen time, or else the capture (from its start in the first report to its end in the last one); the
+steps from the first start to the last end, or without steps the time in which GPUs work, if that is at most half of the
+capture; and each task's ranges of one step or one name. For a GPU, the ranges of all tasks that use it are united.
+Such a window is as long as the longest time of any GPU or thread; what others lack to it has no class.
+
+Definitions: POP; TALP of DLB 3.7 (perf_metrics.c); BasicAnalysis 2026.10 (nsys2prvmetrics.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from nsys2prv_ng.objects.tree import group_reports_by_task
 
 
 class RangeTimes(NamedTuple):
-    """A range that repeats: how often it counts, on how many tasks, and its times."""
+    """A range that repeats: how often it occurs, on how many tasks, and its times."""
 
     domain: str
     name: str
@@ -69,27 +69,27 @@ class RangeTimes(NamedTuple):
 
 
 class Efficiency(NamedTuple):
-    """The times of a job that its efficiencies are made of."""
+    """The times of a job that its efficiencies are computed from."""
 
     windows: list[tuple[int, int]]
     """The chosen time, or the capture (ns, on the common clock)."""
     whole: WindowTimes
     steps: StepWindows | None
     in_steps: WindowTimes | None
-    """From the first begin of a step that counts to the last end."""
+    """From the first start of a step that counts to the last end."""
     at_work: tuple[int, int] | None
-    """When GPUs work (ns, on the common clock), if that is a small part of a capture without steps."""
+    """When GPUs work (ns, on the common clock), if that is only a small part of a capture without steps."""
     in_work: WindowTimes | None
-    """In that time."""
+    """Times in `at_work`."""
     by_step: list[WindowTimes]
     ranges: list[RangeTimes]
-    """Those with most time first."""
+    """The ranges with most time first."""
 
 
 def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     """Measure GPUs and main threads over all windows.
 
-    The records of one report (of its main threads) or of one group of GPUs are in memory for each worker.
+    Each worker has the records of one report (of its main threads) or of one group of GPUs in memory.
     """
     plan = make_plan(job, list_steps(job))
     nodes = [Totals(3, 1) for _ in job.tree.model.nodes]
@@ -98,17 +98,17 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)
     by_task = group_reports_by_task([report.places for report in job.reports], job.tree)
-    for part in job.engine.map(lambda group: measure_hosts(job, group, main, plan), by_task):
-        index = plan.number_sets(part.keys, keys)
-        if part.node is not None:
-            nodes[part.node].merge(part.totals, index)
-        counted.append((index[plan.first_range :] - plan.first_range, part.occurrences, part.tasks))
+    for host_part in job.engine.map(lambda group: measure_hosts(job, group, main, plan), by_task):
+        index = plan.number_sets(host_part.keys, keys)
+        if host_part.node is not None:
+            nodes[host_part.node].merge(host_part.totals, index)
+        counted.append((index[plan.first_range :] - plan.first_range, host_part.occurrences, host_part.tasks))
     idle_by_range: list[Counter[str]] = [Counter(), Counter()]
     devices = list_devices(job)
     groups = list_groups(job, waits, devices)
-    for own in job.engine.map(lambda group: measure_gpus(job, devices, group, plan), groups):
-        gpus.merge(own.totals, plan.number_sets(own.keys, keys))
-        for sums, more in zip(idle_by_range, own.idle_by_range, strict=True):
+    for gpu_part in job.engine.map(lambda group: measure_gpus(job, devices, group, plan), groups):
+        gpus.merge(gpu_part.totals, plan.number_sets(gpu_part.keys, keys))
+        for sums, more in zip(idle_by_range, gpu_part.idle_by_range, strict=True):
             sums.update(more)
     size = plan.first_range + len(keys)
     gpus.grow(size)
@@ -131,11 +131,11 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
 def _list_ranges(
     keys: Sequence[RangeKey], times: Sequence[WindowTimes], counted: Sequence[tuple[IntArray, IntArray, IntArray]]
 ) -> list[RangeTimes]:
-    """Return the ranges of GPUs or main threads, by their time; `counted`: ranges, their occurrences and tasks."""
+    """Return the ranges with GPUs or main threads, ordered by time. `counted`: ranges, their occurrences and tasks."""
     occurrences, tasks = np.zeros((2, len(keys)), np.int64)
-    for index, own_occurrences, own_tasks in counted:
-        occurrences[index] += own_occurrences
-        tasks[index] += own_tasks
+    for index, more_occurrences, more_tasks in counted:
+        occurrences[index] += more_occurrences
+        tasks[index] += more_tasks
     listed = [
         RangeTimes(*key, int(occurrences[n]), int(tasks[n]), times[n])
         for n, key in enumerate(keys)

@@ -1,4 +1,4 @@
-"""What GPUs do in windows of time: each ns of a GPU is of one class (see analysis/efficiency/efficiency.py)."""
+"""Measures what GPUs do in windows of time: each ns of a GPU has one class (see analysis/efficiency/efficiency.py)."""
 
 from __future__ import annotations
 
@@ -7,38 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.times import (
-    AFTER,
-    BEFORE,
-    CAUSE,
-    CLASSES,
-    COMPUTE,
-    KERNELS,
-    KERNELS_BY_CLASS,
-    MEMORY,
-    MOVING,
-    NOT_CAPTURED,
-    NOT_SPLIT,
-    WAITING,
-    WHOLE_GRAPH,
-    Totals,
-)
+from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.windows import (
     RangeKey,
     WindowPlan,
     Windows,
     load_repeated,
+    make_row_steps,
     sum_in_windows,
     unite_spans,
 )
 from nsys2prv_ng.analysis.gpus import waiting as gpu
 from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, measure_activity
-from nsys2prv_ng.analysis.gpus.idle_pieces import IdlePieces, split_gaps
+from nsys2prv_ng.analysis.gpus.idle_causes import IdlePieces, split_gaps
 from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
+from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
@@ -46,19 +32,19 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.sources.cuda import device_activity
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
-_CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, COMPUTE, np.int64)
+_CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)
 _CLASS_OF_VALUE[[0, gpu.WAITING, gpu.MOVING, gpu.UNSPLIT, gpu.MEMORY_ALONE, gpu.WHOLE_GRAPH]] = (
-    AFTER,
-    WAITING,
-    MOVING,
-    NOT_SPLIT,
-    MEMORY,
-    WHOLE_GRAPH,
+    times.AFTER,
+    times.WAITING,
+    times.MOVING,
+    times.NOT_SPLIT,
+    times.MEMORY,
+    times.WHOLE_GRAPH,
 )
 
 
 class GpuGroup(NamedTuple):
-    """GPUs that share reports: what they do over time, and when nothing."""
+    """GPUs that share reports: what they do over time, and when they do nothing."""
 
     rows: IntArray
     changes: GpuWaits
@@ -66,14 +52,16 @@ class GpuGroup(NamedTuple):
 
 
 class GpuPart(NamedTuple):
-    totals: Totals
+    """Totals of some GPUs, with the ranges of their reports, and their idle time (ns) by range."""
+
+    totals: times.Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
-    """Of the whole time and of the work in it."""
+    """In the whole time, and in the work in it."""
 
 
 def list_groups(job: Job, waits: Waits, devices: Devices) -> Iterator[GpuGroup]:
-    """Yield one group of GPUs after the other, at last those that do nothing in the chosen time."""
+    """Yield the groups of GPUs; each GPU that does nothing in the chosen time is a group at the end."""
     if device_activity.NAME not in job.reports[0].results:
         return
     others = {row for row, device in devices.rows.items() if device.tasks}
@@ -91,37 +79,38 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan) 
     reports = devices.find_reports(group.rows)
     ranges = load_repeated(job, reports, plan.steps)
     size = plan.first_range + len(ranges.keys)
-    totals = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3, size)
+    totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
     kernels = _load_kernels(job, devices, reports if group.changes.row.size else [])
     for row in group.rows.tolist():
         captures = plan.unite_captures(devices.find_reports(np.array([row])))
-        steps = _classify(group.changes, pieces, row, captures)
+        steps = _find_classes(group, pieces, row, captures)
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
-        sums = sum_in_windows(steps, NOT_CAPTURED, windows, size, len(CLASSES))
-        by_kernel = _sum_kernels(kernels, row, windows, sums[:, COMPUTE])
+        sums = sum_in_windows(steps, times.NOT_CAPTURED, windows, size, len(times.CLASSES))
+        by_kernel = _sum_kernels(kernels, row, windows, sums[:, times.COMPUTE])
         totals.add(
             windows,
             np.hstack([sums, by_kernel]),
-            [sums[:, :last].sum(axis=1) for last in (COMPUTE + 1, KERNELS, CAUSE)],
+            [sums[:, :last].sum(axis=1) for last in (times.COMPUTE + 1, times.KERNELS, times.CAUSE)],
         )
-    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, own) for own in (plan.whole, plan.work)])
+    return GpuPart(totals, ranges.keys, [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)])
 
 
-def _classify(changes: GpuWaits, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
+def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Sequence[tuple[int, int]]) -> StepFunction:
     """Return the class of a GPU over time, from its first capture on."""
-    own = np.flatnonzero((changes.row == row) & (changes.value != gpu.NOTHING))
-    idle = np.flatnonzero(pieces.row == row)
-    # A graph may run when what else the capture has has ended.
-    ends = np.flatnonzero(changes.value[own] == 0)
-    begins = np.append(0, ends + 1)[: ends.size]
-    stretches = zip(changes.time[own[begins]].tolist(), changes.time[own[ends]].tolist(), strict=True)
+    changes = group.changes
+    known = np.flatnonzero((changes.row == row) & (changes.value != gpu.NOTHING))
+    idle = np.flatnonzero(group.gaps.row[pieces.gap] == row)
+    # A graph may still run when everything else in the capture has ended.
+    ends = np.flatnonzero(changes.value[known] == 0)
+    starts = np.append(0, ends + 1)[: ends.size]
+    stretches = zip(changes.time[known[starts]].tolist(), changes.time[known[ends]].tolist(), strict=True)
     lows, highs = np.array(unite_spans([*captures, *stretches]), np.int64).reshape(-1, 2).T
     parts = [
-        (lows, np.full(lows.size, BEFORE)),
-        (changes.time[own], _CLASS_OF_VALUE[changes.value[own]]),
-        (pieces.begin[idle], CAUSE + pieces.cause[idle]),
-        (highs, np.full(highs.size, NOT_CAPTURED)),
+        (lows, np.full(lows.size, times.BEFORE)),
+        (changes.time[known], _CLASS_OF_VALUE[changes.value[known]]),
+        (pieces.begin[idle], times.CAUSE + pieces.cause[idle]),
+        (highs, np.full(highs.size, times.NOT_CAPTURED)),
     ]
     time, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(time, kind="stable")
@@ -129,43 +118,41 @@ def _classify(changes: GpuWaits, pieces: IdlePieces, row: int, captures: Sequenc
 
 
 def _load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> FlatStates:
-    """Return what computes on GPUs, by the row of the GPU, with an index into KERNELS_BY_CLASS.
+    """Return what computes on GPUs, by the GPU's row, as an index into KERNELS_BY_CLASS.
 
-    Of kernels that run at a time, that counts which began first, of several the longest. Graphs as a whole are among
-    them if no NCCL can be in them.
+    Where kernels overlap, the earliest counts; on a tie, the longest. Graphs that were traced as a whole count as
+    kernels if they cannot contain NCCL.
     """
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
         report = job.reports[index]
         events = load_opened_events(report, "kernels", job.store)
-        of_kernels = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
-        kernel_class = events.get_values(types.KERNEL_CLASS)[of_kernels] - 1
+        kernel_lines = np.flatnonzero(events.get_values(types.KERNEL) != ABSENT)
+        kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, "cuda_graphs", job.store)
-        of_graphs = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
-        is_graph = np.full(of_graphs.size, KERNELS_BY_CLASS.index(GRAPH_CLASS))
-        for own, lines, kind in ((events, of_kernels, kernel_class), (graphs, of_graphs, is_graph)):
-            row = devices.rows_of_reports[index][own.place[lines]]
-            parts.append((row, own.begin[lines], own.end[lines], kind))
+        graph_lines = np.flatnonzero((graphs.get_values(types.GRAPH_LAUNCH) != ABSENT) & (not job.hides_nccl))
+        graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
+        for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
+            row = devices.rows_of_reports[index][source.place[lines]]
+            parts.append((row, source.begin[lines], source.end[lines], kind))
     row, begin, end, kind = (np.concatenate(column) for column in zip(*parts, strict=True))
     return flatten(row, begin, end, kind)
 
 
 def _sum_kernels(kernels: FlatStates, row: int, windows: Windows, compute: IntArray) -> IntArray:
-    """Return what computes on a GPU in windows (ns, sets x KERNELS_BY_CLASS); a row adds up to its `compute`.
+    """Return how long (ns, sets x KERNELS_BY_CLASS) each class computes on a GPU in windows; rows add up to `compute`.
 
-    Kernels that the user did not choose compute too where they share the GPU with others.
+    Kernels that the user did not choose compute, too, if they share the GPU with others: they are the last class.
     """
-    low, high = np.searchsorted(kernels.row, [row, row + 1])
-    steps = make_steps(kernels.begin[low:high], kernels.end[low:high], kernels.state[low:high])
-    others = len(KERNELS_BY_CLASS) - 1
-    steps = steps._replace(value=np.where(steps.value == NOTHING, others, steps.value))
-    sums = sum_in_windows(steps, others, windows, compute.size, len(KERNELS_BY_CLASS))
+    others = len(times.KERNELS_BY_CLASS) - 1
+    steps = make_row_steps(kernels, row, others)
+    sums = sum_in_windows(steps, others, windows, compute.size, others + 1)
     sums[:, others] = compute - sums[:, :others].sum(axis=1)
     return sums
 
 
 def _sum_by_range(pieces: IdlePieces, windows: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Return the time (ns) that the host let GPUs be idle in windows, by range."""
+    """Return the idle time (ns) in windows that the host caused, by range."""
     host = np.flatnonzero(pieces.cause == 0)
     if not windows or not host.size:
         return {}

@@ -1,4 +1,4 @@
-"""What main threads do in windows of time: they are in MPI, else in CUDA, else useful (see efficiency.py beside it)."""
+"""Measures what main threads do in windows of time: they are in MPI, else in CUDA, else useful (see efficiency.py)."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
-from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, sum_in_windows
+from nsys2prv_ng.analysis.efficiency.windows import RangeKey, WindowPlan, load_repeated, make_row_steps, sum_in_windows
+from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
-from nsys2prv_ng.intervals.step_functions import NOTHING, make_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.report.metadata import PID_MASK
 
 
 class HostPart(NamedTuple):
-    """Totals of some main threads, with the ranges of their reports: how often each counts, on how many tasks."""
+    """Totals of some main threads, with the ranges of their reports: how often each occurs, on how many tasks."""
 
     node: int | None
-    """That of the threads; None if there are none."""
+    """Node of the threads; None without threads."""
     totals: Totals
     keys: list[RangeKey]
     occurrences: IntArray
@@ -31,30 +29,26 @@ class HostPart(NamedTuple):
 
 
 def list_main_threads(job: Job) -> list[IntArray]:
-    """Return the places of the main threads of each report that count; none where their calls were not read."""
+    """Return the places of the main threads that count, for each report; none if their calls were not read."""
     if any(source not in job.reports[0].results for source in ("cuda_api", "mpi")):
         return [np.zeros(0, np.int64) for _ in job.reports]
     listed = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        shown = [(n, place) for n, place in enumerate(report.places.all) if isinstance(place, Thread) and rows[n] >= 0]
-        main = [(n, place) for n, place in shown if place.global_tid & PID_MASK == place.process & PID_MASK]
-        listed.append((main, [(n, place) for n, place in main if place.process in report.places.application]))
+        main = {process: thread for process, thread in map_main_threads(report).items() if rows[thread] >= 0}
+        application = [thread for process, thread in main.items() if process in report.places.application]
+        listed.append((list(main.values()), application))
     has_application = any(application for _, application in listed)
-    return [
-        np.array([n for n, _ in (application if has_application else main)], np.int64) for main, application in listed
-    ]
+    return [np.array(application if has_application else main, np.int64) for main, application in listed]
 
 
 def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray], plan: WindowPlan) -> HostPart:
-    """Measure the main threads of some reports."""
+    """Measure the main threads of a group of reports. `main_threads`: their places, for each report of the job."""
     ranges = load_repeated(job, group, plan.steps)
     totals = Totals(3, 1, plan.first_range + len(ranges.keys))
-    flat = load_calls_of_hosts(job, group, main_threads)
+    flat = load_host_calls(job, group, main_threads)
     rows = np.unique(np.concatenate([job.tree.rows[index][main_threads[index]] for index in group]))
     for number in rows.tolist():
-        low, high = np.searchsorted(flat.row, [number, number + 1])
-        steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
-        steps = steps._replace(value=np.where(steps.value == NOTHING, USEFUL, steps.value))
+        steps = make_row_steps(flat, number, USEFUL)
         windows = plan.list_windows([int(job.tree.task_of_row[number])], ranges)
         sums = sum_in_windows(steps, USEFUL, windows, totals.count.size, 3)
         totals.add(windows, sums, [sums[:, USEFUL] + sums[:, IN_CUDA]])
@@ -66,9 +60,9 @@ def measure_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArra
     )
 
 
-def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
-    """Return when the main threads of some reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
-    parts = [_load_calls(job, index, main_threads[index]) for index in group]
+def load_host_calls(job: Job, group: Sequence[int], main_threads: Sequence[IntArray]) -> FlatStates:
+    """Return when the main threads of a group of reports are in CUDA or MPI (IN_CUDA, IN_MPI), by row of the trace."""
+    parts = [_load_report_calls(job, index, main_threads[index]) for index in group]
     row, begin, end, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     in_cuda, in_mpi = (
         flatten(*(column[value == kind] for column in (row, begin, end, value))) for kind in (IN_CUDA, IN_MPI)
@@ -76,7 +70,7 @@ def load_calls_of_hosts(job: Job, group: Sequence[int], main_threads: Sequence[I
     return overlay(in_cuda, in_mpi)
 
 
-def _load_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def _load_report_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return row, begin, end (ns) and kind (IN_CUDA or IN_MPI) of the calls of some threads (places) of a report."""
     parts = [(np.zeros(0, np.int64),) * 4]
     kinds = ("cuda_api", IN_CUDA, [types.CUDA_API]), ("mpi", IN_MPI, list(types.MPI_CALLS.values()))
@@ -85,5 +79,5 @@ def _load_calls(job: Job, index: int, threads: IntArray) -> tuple[IntArray, IntA
         lines = np.flatnonzero(np.isin(events.place, threads) & (events.get_values(*event_types) != ABSENT))
         row = job.tree.rows[index][events.place[lines]]
         parts.append((row, events.begin[lines], events.end[lines], np.full(lines.size, kind, np.int64)))
-    row, begin, end, kind_of = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, begin, end, kind_of
+    row, begin, end, call_kind = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, begin, end, call_kind

@@ -1,8 +1,8 @@
-"""One typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
+"""Describes one typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
 
-It is the step whose length is nearest to the median of those that count (analysis/efficiency/windows.py), the first of
-several; where short and long steps take turns, to the median of the long ones, in which most time goes. A step is as
-long as its longest span on any task, and reaches from its first begin on any task to its last end.
+It is the step whose length is nearest to the median of the steps that count (analysis/efficiency/windows.py), on a tie
+the first. If short and long steps take turns, the median of the long steps, in which most time is spent, replaces it. A
+step is as long as its longest span on any task, and reaches from its first start on any task to its last end.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _BINS = 100, 2_000
 MOST_TASKS = 8
 """Most tasks with ranges."""
 MOST_RANGES = 400
-"""Most ranges of a task, the longest ones."""
+"""Most ranges of a task: the longest ones."""
 DEEPEST = 4
 """The deepest nesting of ranges; 1 is the outermost."""
 _SHORTEST = 1_000
-"""Ranges last at least one part in so many of the step."""
+"""A range is shown if it lasts at least the step's length divided by this number."""
 _NCCL = "NCCL"
 
 
 class StepSpan(NamedTuple):
-    """A step of a job: its number, begin and end (ns), and task and row of each of its spans; -1 for no row."""
+    """A step of a job: number, begin and end (ns), and the task and row of each of its spans; -1 without a row."""
 
     name: str
     number: int
     length: int
-    """That on the task on which it is longest (ns)."""
+    """Length (ns) on the task on which the step is longest."""
     begin: int
     end: int
     task: IntArray
@@ -53,48 +53,48 @@ class StepSpan(NamedTuple):
 
 
 def choose_step(steps: StepWindows) -> StepSpan:
-    """Return the typical step of those that count."""
+    """Return the typical step among the steps that count."""
     longest = np.zeros(steps.number.size, np.int64)
     np.maximum.at(longest, steps.step, steps.end - steps.begin)
     turns = find_turns(longest)
     chosen = int(np.argmin(np.abs(longest - (np.median(longest) if turns is None else turns[1]))))
-    own = np.flatnonzero(steps.step == chosen)
-    begin, end = int(steps.begin[own].min()), int(steps.end[own].max())
+    spans = np.flatnonzero(steps.step == chosen)
+    begin, end = int(steps.begin[spans].min()), int(steps.end[spans].max())
     return StepSpan(
-        steps.name, int(steps.number[chosen]), int(longest[chosen]), begin, end, steps.task[own], steps.row[own]
+        steps.name, int(steps.number[chosen]), int(longest[chosen]), begin, end, steps.task[spans], steps.row[spans]
     )
 
 
 def make_step_edges(step: StepSpan, rows: int) -> IntArray:
-    """Return the limits (ns) of the bins of a step: the fewer, the more rows there are."""
+    """Return the limits (ns) of the bins of a step: more rows make fewer bins."""
     fewest, most = _BINS
     return make_edges(step.begin, step.end, max(fewest, min(most, MOST_CELLS // max(rows, 1))))
 
 
 class LongestStates:
-    """The state that each row was in for most of the time of each bin, of several the lowest; 0 for none."""
+    """The state that each row was in for most of each bin; on a tie, the lowest; 0 without a state."""
 
     def __init__(self, rows: IntArray, edges: IntArray, states: int) -> None:
-        """`rows` are ascending; the states are from 1 to `states` - 1."""
+        """Take `rows`, which are ascending, and the number of `states`, which are 1 to `states` - 1."""
         self.rows, self.edges, self._states = rows, edges, states
         self.state: ByteArray = np.zeros((rows.size, self.edges.size - 1), np.uint8)
 
     def add(self, flat: FlatStates) -> None:
-        """Add the states of some rows, which have been added only now."""
+        """Add the states of some rows; each row is added only once."""
         inside = (flat.begin < self.edges[-1]) & (flat.end > self.edges[0])
-        own, index = np.unique(flat.row[inside], return_inverse=True)
+        rows, index = np.unique(flat.row[inside], return_inverse=True)
         part = FlatStates(index.astype(np.int64), *(column[inside] for column in flat[1:]))
-        sums = sum_states(part, self.edges, own.size, self._states)
-        self.state[np.searchsorted(self.rows, own)] = np.argmax(sums, axis=2)
+        sums = sum_states(part, self.edges, rows.size, self._states)
+        self.state[np.searchsorted(self.rows, rows)] = np.argmax(sums, axis=2)
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-class RangesOfStep(NamedTuple):
-    """n ranges of a task in a step, cut to it, by begin and depth; those on the outside have depth 0. Times in ns.
+class StepRanges(NamedTuple):
+    """n ranges of a task in a step, cut to it, ordered by start and depth; outermost ranges have depth 0. Times in ns.
 
-    `hidden`: number of ranges that are too short, too deep or too many.
+    `hidden`: number of ranges that are omitted because they are too short, too deep or too many.
     """
 
     task: int
@@ -105,25 +105,25 @@ class RangesOfStep(NamedTuple):
     hidden: int
 
 
-def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[RangesOfStep]:
-    """Return the push/pop ranges of some tasks in a step, on the threads that its spans are on.
+def list_ranges(job: Job, waits: Waits, step: StepSpan) -> list[StepRanges]:
+    """Return the push/pop ranges of some tasks in a step, on the threads of the step's spans.
 
-    The tasks are the first ones, among them always that for which the others waited longest. The calls of NCCL are no
+    The tasks are the first ones, and always include the task for which the others waited longest. NCCL calls are not
     ranges of the program.
     """
     known = np.flatnonzero(step.row >= 0)
     awaited = known[step.task[known] == _find_most_awaited(job, waits)][:1]
     chosen = np.union1d(known[: MOST_TASKS - awaited.size], awaited)
-    if chosen.size < MOST_TASKS:  # the one awaited is among the first
+    if chosen.size < MOST_TASKS:  # the task that others waited for is among the first
         chosen = known[:MOST_TASKS]
     return [
-        _list_own_ranges(job, task, row, step)
+        _list_task_ranges(job, task, row, step)
         for task, row in zip(step.task[chosen].tolist(), step.row[chosen].tolist(), strict=True)
     ]
 
 
 def _find_most_awaited(job: Job, waits: Waits) -> int:
-    """Return the task (of the trace) for which the others waited longest; -1 if they waited for none."""
+    """Return the task (of the trace) for which the others waited longest; -1 if they waited for no task."""
     blamed = np.flatnonzero((waits.culprit >= 0) & (waits.until > waits.begin))
     row = job.new_row[waits.culprit[blamed]]
     caused = np.zeros(len(job.tree.model.tasks), np.int64)
@@ -132,16 +132,16 @@ def _find_most_awaited(job: Job, waits: Waits) -> int:
 
 
 class _Ranges(NamedTuple):
-    """n push/pop ranges of a thread; times in ns, names as indices into a list."""
+    """n push/pop ranges of a thread: times in ns, names as indices into a list."""
 
     begin: IntArray
     end: IntArray
     name: IntArray
     number: IntArray
-    """ABSENT for ranges without one."""
+    """ABSENT for ranges without a number."""
 
 
-def _list_own_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfStep:
+def _list_task_ranges(job: Job, task: int, row: int, step: StepSpan) -> StepRanges:
     names: list[str] = []
     parts = [_Ranges(*(np.zeros(0, np.int64) for _ in range(4)))]
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
@@ -159,13 +159,13 @@ def _list_own_ranges(job: Job, task: int, row: int, step: StepSpan) -> RangesOfS
         names[name] if number == ABSENT else f"{names[name]} {number}"
         for name, number in zip(ranges.name[seen].tolist(), ranges.number[seen].tolist(), strict=True)
     ]
-    return RangesOfStep(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
+    return StepRanges(task, depth[seen] - 1, begin[seen], end[seen], texts, int(depth.size - seen.size))
 
 
 def _load_ranges(
     events: OpenedEvents, places: Sequence[int] | IntArray, step: StepSpan, names: list[str]
 ) -> list[_Ranges]:
-    """Return the ranges on some places that share time with a step; their names are added to `names`."""
+    """Return the ranges on some places that overlap a step, and add their names to `names`."""
     kinds = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
     numbers = [kind for kind in kinds if kind.number == families.make_nvtx_number("").number]
     number = events.get_values(*numbers)

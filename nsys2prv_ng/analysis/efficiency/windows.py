@@ -1,8 +1,8 @@
-"""Windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
+"""Finds the windows of time for efficiencies: the whole time, the steps of the program, and ranges that repeat.
 
-Tasks reach the same NVTX range at different times, so the windows of a step or of a range are each task's own. Steps
-that warm up do not count, nor does any range that begins in them. Where the user chose the time, he chose what counts:
-then no step warms up, and only what no limit of that time cuts counts.
+Tasks reach the same NVTX range at different times, so each task has its own windows of a step or range. Warm-up steps
+do not count, nor does any range that starts in them. If the user chose the time, that choice decides what counts: then
+there is no warm-up, and only steps and ranges count that no limit of that time cuts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.intervals.states import flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
+from nsys2prv_ng.intervals.states import FlatStates, flatten
+from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, make_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
@@ -34,40 +34,40 @@ from nsys2prv_ng.runtime.jit import compiled
 FEWEST = 3
 """A range repeats if one thread opened it at least this often."""
 DEEPEST = 2
-"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of one that repeats."""
+"""The deepest nesting of a range that counts as repeating; deeper ranges are parts of a repeating range."""
 MOST_STEPS = 5_000
-"""Most steps that are measured one by one, the first ones: a loop of two kernels may have millions."""
+"""Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""
 _NCCL = "NCCL"
 _RECORDED = ("kernels", "memory_operations", "cuda_api", "mpi")
-"""Sources of which nothing is before a capture, as the making of graphs may be."""
+"""Sources without records from before the capture. (The creation of graphs may be earlier.)"""
 
 WHOLE, WORK, FIRST_STEP = range(3)
-"""Sets of windows: the whole time, the work in it, then those of each step and those of each range."""
+"""Sets of windows: the whole time, the work in it, then one set for each step and one for each range."""
 MOST_WORK = 0.5
-"""Part of a capture without steps up to which the time in which GPUs work is a window of its own."""
+"""Largest share of a capture without steps that makes the time in which GPUs work a separate window."""
 
 RangeKey = tuple[str, str]
 """Domain and name of a range."""
 
 
 class StepWindows(NamedTuple):
-    """The steps that count, on each task: n spans in the order of tasks (of the trace), with row and index of the step.
+    """The steps that count: n spans, ordered by task (of the trace), each with the row and index of its step.
 
-    Times in ns; the row is -1 where no thread is known.
+    Times in ns; the row is -1 if no thread is known.
     """
 
     name: str
     number: IntArray
     """Number of each step."""
     warmup: int
-    """Number of steps before these that do not count."""
+    """Number of warm-up steps before these, which do not count."""
     task: IntArray
     row: IntArray
     step: IntArray
     begin: IntArray
     end: IntArray
     warm_task: IntArray
-    """Tasks with a warm-up, in order, and its limits (ns)."""
+    """Tasks with a warm-up, ascending; then the limits (ns) of the warm-up."""
     warm_begin: IntArray
     warm_end: IntArray
 
@@ -83,7 +83,7 @@ class RangeWindows(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """n windows of a GPU or thread: number of the set, begin and end (ns). Those of a set are apart."""
+    """n windows of a GPU or thread: number of the set, begin and end (ns). Windows of one set do not overlap."""
 
     set: IntArray
     begin: IntArray
@@ -94,7 +94,7 @@ class Windows(NamedTuple):
 
 
 def list_steps(job: Job) -> StepWindows | None:
-    """Return the windows of the steps of a job; None if none counts."""
+    """Return the windows of a job's steps; None if no step counts."""
     steps = job.steps
     if steps is None:
         return None
@@ -106,17 +106,17 @@ def list_steps(job: Job) -> StepWindows | None:
         return None
     row = np.append(job.new_row, -1)[steps.row]
     task = job.new_task[steps.task]
-    own = np.isin(steps.step, shown)
+    counted = np.isin(steps.step, shown)
     warm = pd.DataFrame({"task": task, "begin": steps.begin, "end": steps.end})[is_warm].groupby("task")
     return StepWindows(
         name=steps.name,
         number=steps.number[shown],
         warmup=0 if job.windows else steps.warmup,
-        task=task[own],
-        row=row[own],
-        step=np.searchsorted(shown, steps.step[own]),
-        begin=steps.begin[own],
-        end=steps.end[own],
+        task=task[counted],
+        row=row[counted],
+        step=np.searchsorted(shown, steps.step[counted]),
+        begin=steps.begin[counted],
+        end=steps.end[counted],
         warm_task=warm["begin"].min().index.to_numpy(np.int64),
         warm_begin=warm["begin"].min().to_numpy(np.int64),
         warm_end=warm["end"].max().to_numpy(np.int64),
@@ -136,7 +136,7 @@ def _mark_inside(job: Job, steps: Steps) -> BoolArray:
 
 
 def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -> RangeWindows:
-    """Return the ranges of some reports that repeat, without those of the warm-up."""
+    """Return the repeating ranges of some reports, without ranges in the warm-up."""
     keys: dict[RangeKey, int] = {}
     parts = [(np.zeros(0, np.int64),) * 4]
     for index in reports:
@@ -148,9 +148,9 @@ def load_repeated(job: Job, reports: Sequence[int], steps: StepWindows | None) -
 
 
 def _load_own_repeated(job: Job, index: int, steps: StepWindows | None) -> RangeWindows:
-    """Return the ranges of a report that repeat.
+    """Return the repeating ranges of a report.
 
-    Ranges of NCCL are its calls, not ranges of the program. Start/end ranges nest in no other and count as outermost.
+    NCCL ranges are its calls, not ranges of the program. Start/end ranges do not nest and count as outermost.
     """
     events = load_opened_events(job.reports[index], "nvtx", job.store)
     types = [kind for kind in events.list_types("nvtx") if kind.member != _NCCL]
@@ -190,7 +190,7 @@ def _name_lines(events: OpenedEvents, types: Sequence[EventType]) -> tuple[IntAr
 
 
 def _mark_warmup(windows: RangeWindows, steps: StepWindows | None) -> BoolArray:
-    """Mark the ranges that begin in the warm-up of their task."""
+    """Mark the ranges that start in the warm-up of their task."""
     if steps is None or not steps.warm_task.size:
         return np.zeros(windows.task.size, np.bool_)
     at = np.minimum(np.searchsorted(steps.warm_task, windows.task), steps.warm_task.size - 1)
@@ -207,28 +207,28 @@ class WindowPlan:
 
     whole: list[tuple[int, int]]
     work: list[tuple[int, int]]
-    """From the first step that counts to the last, or without steps the time in which GPUs work; empty for neither."""
+    """From the first step that counts to the last, or without steps the time in which GPUs work; else empty."""
     steps: StepWindows | None
     captures: list[tuple[int, int] | None]
-    """Of each report."""
+    """The captured time of each report."""
 
     @property
     def first_range(self) -> int:
-        """Number of the first set of a range."""
+        """Number of the first set that belongs to a range."""
         return FIRST_STEP + (0 if self.steps is None else min(self.steps.number.size, MOST_STEPS))
 
-    def number_sets(self, own: Sequence[RangeKey], keys: dict[RangeKey, int]) -> IntArray:
-        """Return the number in the job of each set of a part of it with its `own` ranges; number new ranges."""
-        ranges = [self.first_range + keys.setdefault(key, len(keys)) for key in own]
-        return np.array([*range(self.first_range), *ranges], np.int64)
+    def number_sets(self, ranges: Sequence[RangeKey], keys: dict[RangeKey, int]) -> IntArray:
+        """Return the job-wide number of each set of a part of the job with `ranges`; number new ranges in `keys`."""
+        range_sets = [self.first_range + keys.setdefault(key, len(keys)) for key in ranges]
+        return np.array([*range(self.first_range), *range_sets], np.int64)
 
     def unite_captures(self, reports: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the captured time of some reports together: sorted and apart."""
+        """Return the united captured time of some reports: sorted spans that do not overlap."""
         return unite_spans(capture for capture in (self.captures[n] for n in reports) if capture is not None)
 
     def list_windows(self, tasks: Sequence[int], ranges: RangeWindows) -> Windows:
-        """Return the windows of what some tasks use: those of all of them together."""
-        common = [(number, *window) for number, own in ((WHOLE, self.whole), (WORK, self.work)) for window in own]
+        """Return the united windows of some tasks, which use a GPU or thread."""
+        common = [(number, *window) for number, spans in ((WHOLE, self.whole), (WORK, self.work)) for window in spans]
         parts = [np.array(common, np.int64).reshape(-1, 3)]
         if self.steps is not None:
             limits = np.searchsorted(self.steps.task, [tasks, [task + 1 for task in tasks]]).T.tolist()
@@ -243,7 +243,7 @@ class WindowPlan:
 
 
 def unite_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of spans of time: sorted and apart."""
+    """Return the union of spans of time: sorted spans that do not overlap."""
     united: list[tuple[int, int]] = []
     for low, high in sorted(spans):
         if united and low <= united[-1][1]:
@@ -264,17 +264,17 @@ def make_plan(job: Job, steps: StepWindows | None) -> WindowPlan:
     if steps is not None:
         _, _, begin, end = cut_to_windows(np.array([steps.begin.min()]), np.array([steps.end.max()]), whole)
         work = list(zip(begin.tolist(), end.tolist(), strict=True))
-    elif not job.windows and (of_gpus := measure_gpu_time(job.reports, job.tree)) is not None:
-        # Much of a capture without steps may be the start of the program, of which nobody wants to know the efficiency.
-        is_small = 0 < of_gpus[1] - of_gpus[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
-        work = [of_gpus] if is_small else []
+    elif not job.windows and (gpu_time := measure_gpu_time(job.reports, job.tree)) is not None:
+        # Much of a capture without steps may be the start-up of the program, whose efficiency is of no interest.
+        is_small = 0 < gpu_time[1] - gpu_time[0] <= MOST_WORK * (whole[0][1] - whole[0][0])
+        work = [gpu_time] if is_small else []
     return WindowPlan(whole, work, steps, captures)
 
 
 def _find_captures(job: Job) -> list[tuple[int, int] | None]:
-    """Return begin and end (ns) of the capture of each report, and of what GPUs, CUDA and MPI did beyond it.
+    """Return the limits (ns) of each report's capture, extended to everything that GPUs, CUDA and MPI did beyond it.
 
-    None for reports of which no thread and no stream was chosen, or that show neither.
+    None for reports of which the user chose no thread and no stream, or without a known time.
     """
     captures: list[tuple[int, int] | None] = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
@@ -285,15 +285,22 @@ def _find_captures(job: Job) -> list[tuple[int, int] | None]:
         for run in (run for name in _RECORDED if name in report.results for run in report.results[name].runs):
             limits += report.find_limits(run)
         is_chosen = any(
-            row >= 0 and isinstance(place, Thread | Stream)  # not a GPU whose metrics it has for another report
+            row >= 0 and isinstance(place, Thread | Stream)  # not a GPU that the report sampled for another report
             for place, row in zip(report.places.all, rows.tolist(), strict=True)
         )
         captures.append((min(limits), max(limits)) if limits and is_chosen else None)
     return captures
 
 
+def make_row_steps(flat: FlatStates, row: int, between: int) -> StepFunction:
+    """Return the state of a row over time; `between`: its value while the row is in no state."""
+    low, high = np.searchsorted(flat.row, [row, row + 1])
+    steps = make_steps(flat.begin[low:high], flat.end[low:high], flat.state[low:high])
+    return steps._replace(value=np.where(steps.value == NOTHING, between, steps.value))
+
+
 def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int, values: int) -> IntArray:
-    """Return how long (ns, sets x values) each value of a step function is in force in the windows of each set.
+    """Return how long (ns, sets x values) each value of a step function is in force in each set's windows.
 
     `before`: the value before the first step.
     """
@@ -303,13 +310,15 @@ def sum_in_windows(steps: StepFunction, before: int, windows: Windows, sets: int
     first = np.concatenate([limit, steps.time]).min(initial=np.iinfo(np.int64).max)
     time, value = np.append(first, steps.time), np.append(before, steps.value)
     sums = np.zeros((sets, values), np.int64)
-    _add_up(time, value, limit[order], np.tile(windows.set, 2)[order], sign[order], sums)
+    _add_lengths(time, value, limit[order], np.tile(windows.set, 2)[order], sign[order], sums)
     return sums
 
 
 @compiled
-def _add_up(time: IntArray, value: IntArray, limit: IntArray, own: IntArray, sign: IntArray, sums: IntArray) -> None:
-    """Add to each row of `sums` the time until the ends of its windows less that until their begins, by value."""
+def _add_lengths(
+    time: IntArray, value: IntArray, limit: IntArray, set_of_limit: IntArray, sign: IntArray, sums: IntArray
+) -> None:
+    """Add to each row of `sums`, by value, the time until the ends of its windows minus the time until their starts."""
     until = np.zeros(sums.shape[1], np.int64)
     i = 0
     for j in range(limit.size):
@@ -317,5 +326,5 @@ def _add_up(time: IntArray, value: IntArray, limit: IntArray, own: IntArray, sig
             until[value[i]] += time[i + 1] - time[i]
             i += 1
         for k in range(until.size):
-            sums[own[j], k] += sign[j] * until[k]
-        sums[own[j], value[i]] += sign[j] * (limit[j] - time[i])
+            sums[set_of_limit[j], k] += sign[j] * until[k]
+        sums[set_of_limit[j], value[i]] += sign[j] * (limit[j] - time[i])

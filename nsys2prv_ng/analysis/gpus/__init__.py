@@ -1,1 +1,1 @@
-"""GPUs: what they do at each time, their metrics, and what the host did while they were idle."""
+"""Measures what GPUs did over time, their metrics, and what the host did while they were idle."""

@@ -1,4 +1,4 @@
-"""What each physical GPU did: time by activity, gaps, memory. It uses the records made of all processes of the GPU."""
+"""Measures what each physical GPU did: time by activity, gaps, memory. The records cover all processes of the GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nsys2prv_ng.sources.cuda import cuda_memory, device_activity
 
 @dataclass
 class DeviceRow:
-    """A GPU of the trace: its node, the GPU itself, and the tasks that ran operations on it."""
+    """A GPU of the trace: its node, the GPU, and the tasks that ran operations on it."""
 
     node: str
     gpu: Gpu
@@ -34,20 +34,20 @@ class DeviceRow:
 
 @dataclass(frozen=True)
 class Devices:
-    """The GPUs of a job by their row, and for each report the row of the GPU of each place (-1: no GPU)."""
+    """The GPUs of a job by row, and for each report the row of each place's GPU (-1: no GPU)."""
 
     rows: dict[int, DeviceRow]
     rows_of_reports: list[IntArray]
 
     def find_reports(self, rows: IntArray) -> list[int]:
-        """Return the indices of the reports with operations on any of the GPUs of these rows."""
+        """Return the indices of the reports with operations on any of these rows' GPUs."""
         return sorted({index for row in np.unique(rows).tolist() for index in self._reports_by_row.get(row, ())})
 
     @cached_property
     def _reports_by_row(self) -> dict[int, list[int]]:
         reports: dict[int, list[int]] = {}
-        for index, own_rows in enumerate(self.rows_of_reports):
-            for row in np.unique(own_rows[own_rows >= 0]).tolist():
+        for index, rows in enumerate(self.rows_of_reports):
+            for row in np.unique(rows[rows >= 0]).tolist():
                 reports.setdefault(row, []).append(index)
         return reports
 
@@ -55,21 +55,21 @@ class Devices:
 def list_devices(job: Job) -> Devices:
     """Return the GPUs that have a row in the trace."""
     rows: dict[int, DeviceRow] = {}
-    row_of: dict[tuple[int, tuple[str, int]], int] = {}
+    row_of_gpu: dict[tuple[int, tuple[str, int]], int] = {}
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         for place, row in zip(report.places.all, row_of_place.tolist(), strict=True):
             if isinstance(place, Device) and row >= 0:
                 gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
                 node = job.tree.model.nodes[job.tree.model.tasks[job.tree.task_of_row[row]].node]
                 rows.setdefault(row, DeviceRow(node, gpu))
-                row_of[report.node, make_gpu_key(gpu)] = row
+                row_of_gpu[report.node, make_gpu_key(gpu)] = row
     rows_of_reports = []
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         gpu_rows = np.full(row_of_place.size, -1, np.int64)
         for number, (place, row) in enumerate(zip(report.places.all, row_of_place.tolist(), strict=True)):
             if isinstance(place, Stream) and row >= 0:
                 key = report.node, make_gpu_key(report.metadata.gpu(place.process, place.device))
-                gpu_rows[number] = row_of.get(key, -1)
+                gpu_rows[number] = row_of_gpu.get(key, -1)
                 if gpu_rows[number] >= 0:
                     rows[int(gpu_rows[number])].tasks.add(int(job.tree.task_of_row[row]))
         rows_of_reports.append(gpu_rows)
@@ -77,7 +77,7 @@ def list_devices(job: Job) -> Devices:
 
 
 class Gaps(NamedTuple):
-    """Idle stretches of GPUs, in columns of n: row of the GPU, begin and end (ns)."""
+    """n idle stretches of GPUs, in columns: row of the GPU, begin and end (ns)."""
 
     row: IntArray
     begin: IntArray
@@ -92,9 +92,9 @@ NO_GAPS = Gaps(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class Activity(NamedTuple):
-    """Time (ns) of a GPU in which operations of a kind run; `overlap`: compute and communication; `idle`: none.
+    """Time (ns) in which a GPU runs operations of each kind; `overlap`: compute and communication; `idle`: nothing.
 
-    `graphs`: graphs as a whole in which NCCL may be.
+    `graphs`: graphs traced as a whole that may contain NCCL.
     """
 
     busy: int
@@ -110,7 +110,7 @@ NO_ACTIVITY = Activity(0, 0, 0, 0, 0, 0, 0)
 
 
 def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
-    """Return activity by row, and the gaps, of the GPUs of a run of `list_activity_runs`."""
+    """Return (activity by row, gaps) of the GPUs of a run from `list_activity_runs`."""
     records = load_records(run, job.store)
     row, time, value = get_values(records, types.GPU_ACTIVITY.number)
     length = measure_durations(row, time)
@@ -120,12 +120,12 @@ def measure_activity(job: Job, run: Run) -> tuple[dict[int, Activity], Gaps]:
 
 
 def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, time (ns) and new activity of the changes of GPUs, in the order of rows and times."""
+    """Return (row, time (ns), new activity) of the changes of GPUs, ordered by row and time."""
     return get_values(load_records(run, job.store), types.GPU_ACTIVITY.number)
 
 
 def list_activity_runs(job: Job) -> list[Run]:
-    """Return the runs of what GPUs do as a whole, one for each group of GPUs that have reports in common."""
+    """Return the runs with the activity of whole GPUs, one for each group of GPUs that share reports."""
     return list_runs(job, device_activity.NAME)
 
 
@@ -147,7 +147,7 @@ def _sum_activity(value: IntArray, length: IntArray) -> Activity:
 
 
 class PeakMemory(NamedTuple):
-    """Most bytes in use on a GPU at a time, by the allocations in the reports, and the first time (ns) of that."""
+    """Most bytes in use on a GPU at once, by the allocations in the reports, and when (ns) that was first so."""
 
     bytes: int
     time: int
@@ -155,11 +155,11 @@ class PeakMemory(NamedTuple):
 
 def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
     """Return the peak memory of each GPU with known allocations, by row."""
-    return {row: PeakMemory(*peak) for own in load_memory(job, rows) for row, peak in find_peaks(*own).items()}
+    return {row: PeakMemory(*peak) for memory in load_memory(job, rows) for row, peak in find_peaks(*memory).items()}
 
 
 def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Yield row, time (ns) and bytes in use from then on, of all kinds of memory, of some GPUs after the others."""
+    """Yield (row, time (ns), bytes of all kinds of memory in use from then on) of each group of GPUs."""
     numbers = [event_type.number for event_type in types.MEMORY_LEVELS]
     for run in list_runs(job, cuda_memory.LEVEL):
         records = load_records(run, job.store)
@@ -171,13 +171,14 @@ def load_memory(job: Job, rows: Mapping[int, DeviceRow]) -> Iterator[tuple[IntAr
 
 
 def list_runs(job: Job, name: str) -> list[Run]:
+    """Return the runs of the records with this name that were made of all reports."""
     return [run for joined in job.joined if name in joined.accounts for run in joined.accounts[name].runs]
 
 
 def get_values(records: Records, number: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return row, time (ns) and value of the events of a type, in the order of rows and times.
+    """Return (row, time (ns), value) of the events of a type, ordered by row and time.
 
-    Records that were made of all reports have the rows and numbers of the trace.
+    The records must have been made of all reports: they contain the rows and type numbers of the trace.
     """
     words = np.flatnonzero(records.handle == number)
     lines = np.searchsorted(records.first, words, "right") - 1

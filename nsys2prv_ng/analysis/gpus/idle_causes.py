@@ -1,9 +1,12 @@
-"""Why GPUs were idle: where the host thread was that launched the operation at the end of each gap.
+"""Finds why GPUs were idle: what the host thread did that launched the operation at the end of each gap.
 
-The operation that begins at the end of a gap ends it; if several begin at once, it is the one that was launched first.
-If its launch call had returned before the gap began, the host was ahead and did not keep the GPU waiting. Otherwise the
-gap is attributed to that thread: each part of it to the innermost NVTX push/pop range (else that of the main thread)
-and the outermost call (of CUDA, MPI or the operating system) that the thread was in.
+The operation that starts at the end of a gap ends it. If several start at once, the one that was launched first counts.
+If its launch call had returned before the gap started, the host was ahead and did not keep the GPU waiting. Otherwise
+the gap is attributed to the thread of that call: each part of it to the innermost NVTX push/pop range (or else the main
+thread's range) and the outermost call (of CUDA, MPI or the OS runtime) that the thread was in.
+
+The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns. Only the ranges
+and calls of the host cut a gap into several pieces.
 """
 
 from __future__ import annotations
@@ -16,88 +19,144 @@ import pandas as pd
 
 from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.step_functions import split_at_steps
+from nsys2prv_ng.intervals.step_functions import NOTHING, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.store import Store
 
-HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
-"""Causes: the thread that launched next; launched before; between nodes of a CUDA graph; no launch was recorded; the
-gap goes on after the selected time. An operation launched before the selected time counts as launched before."""
+CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
+"""Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was
+recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
 KEYS = ["row", "cause", "range", "call"]
 NEEDED = ("launch_lines", "cuda_api")
-"""Sources without which no cause is known."""
+"""Sources that every cause depends on."""
 
 
-class Host(NamedTuple):
-    """The host that ended gaps: its report, the calls of CUDA in it, and the thread (place) that ended each gap."""
+class IdlePieces(NamedTuple):
+    """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range and call.
 
-    report: ReportRecords
-    calls: OpenedEvents
-    thread: IntArray
+    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one, and for causes
+    other than HOST.
+    """
+
+    gap: IntArray
+    begin: IntArray
+    end: IntArray
+    cause: IntArray
+    range: IntArray
+    call: IntArray
+    names: list[str]
 
 
-class CausedGaps(NamedTuple):
-    """Gaps with one cause; only those of HOST have a host."""
-
-    cause: str
-    gaps: Gaps
-    host: Host | None = None
-
-
-def assign_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> Iterator[CausedGaps]:
-    """Yield the gaps of GPUs by their causes, each gap once. `group`: the indices of all reports of the GPUs."""
-    if job.windows:
-        cut = np.isin(gaps.end, [high for _, high in job.windows])
-        yield CausedGaps(CUT, gaps.take(np.flatnonzero(cut)))
-        gaps = gaps.take(np.flatnonzero(~cut))
-    begins = np.array([low for low, _ in job.windows], np.int64)
-    for index in group:
-        report = job.reports[index]
-        calls = load_opened_events(report, "cuda_api", job.store)
-        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, begins, job.store)
-        ended = gaps.take(launches.gap)
-        queued = launches.returned <= ended.begin
-        yield CausedGaps(QUEUED, ended.take(np.flatnonzero(queued)))
-        waited = np.flatnonzero(~queued)
-        yield CausedGaps(HOST, ended.take(waited), Host(report, calls, launches.thread[waited]))
-        gaps = gaps.take(np.setdiff1d(np.arange(gaps.row.size), launches.gap))
-    for index in group:
-        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps, job.store)
-        yield CausedGaps(GRAPH, gaps.take(np.flatnonzero(is_graph)))
-        gaps = gaps.take(np.flatnonzero(~is_graph))
-    yield CausedGaps(UNKNOWN, gaps)
+_Columns = tuple[IntArray, ...]
+"""Columns of IdlePieces."""
 
 
 def find_causes(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> pd.DataFrame:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
 
-    `group`: the indices of all reports of the GPUs. A gap in several parts counts in each part.
+    `group`: the indices of all reports of the GPUs. A gap of several pieces counts in each of their rows.
     """
-    parts = [
-        _count_whole(own.gaps, own.cause) if own.host is None else _attribute_to_host(own.host, own.gaps, job.store)
-        for own in assign_causes(job, devices, group, gaps)
-    ]
-    table: pd.DataFrame = pd.concat(parts, ignore_index=True).groupby(KEYS, as_index=False)[["ns", "gaps"]].sum()
-    return table
+    pieces = split_gaps(job, devices, group, gaps, name_calls=True)
+    columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
+    table = pd.DataFrame({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin})
+    in_gap = table.groupby([*KEYS, "gap"], as_index=False)["ns"].sum()
+    sums: pd.DataFrame = in_gap.groupby(KEYS, as_index=False).agg(ns=("ns", "sum"), gaps=("gap", "size"))
+    names = [*pieces.names, ""]
+    for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
+        sums[column] = [texts[i] for i in sums[column].tolist()]
+    return sums
 
 
-def _count_whole(gaps: Gaps, cause: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"row": gaps.row, "cause": cause, "range": "", "call": "", "ns": gaps.end - gaps.begin, "gaps": 1}
-    )
+def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, *, name_calls: bool = False) -> IdlePieces:
+    """Split the gaps of GPUs by their causes.
 
+    `group`: the indices of all reports of the GPUs. Without `name_calls`, no piece has a call. Without the sources
+    NEEDED, no cause is known.
+    """
+    names = Names()
+    if any(source not in job.reports[0].results for source in NEEDED):
+        parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
+    else:
+        parts = list(_list_parts(job, devices, group, gaps, names, name_calls))
+    gap, begin, end, cause, in_range, in_call = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return IdlePieces(gap, begin, end, cause, in_range, in_call, names.texts)
+
+
+def _list_parts(
+    job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names, name_calls: bool
+) -> Iterator[_Columns]:
+    """Yield the pieces of gaps by their causes, each gap once."""
+    left = np.arange(gaps.row.size)
+    if job.windows:
+        is_cut = np.isin(gaps.end, [high for _, high in job.windows])
+        yield _keep_whole(gaps, left[is_cut], CUT)
+        left = left[~is_cut]
+    begins = np.array([low for low, _ in job.windows], np.int64)
+    for index in group:
+        report = job.reports[index]
+        calls = load_opened_events(report, "cuda_api", job.store)
+        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps.take(left), begins, job.store)
+        ended = left[launches.gap]
+        is_queued = launches.returned <= gaps.begin[ended]
+        yield _keep_whole(gaps, ended[is_queued], QUEUED)
+        host = Host(report, calls, ended[~is_queued], launches.thread[~is_queued])
+        yield from _split_by_host(host, gaps, names, job.store, name_calls)
+        left = np.setdiff1d(left, ended)
+    for index in group:
+        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
+        yield _keep_whole(gaps, left[is_graph], GRAPH)
+        left = left[~is_graph]
+    yield _keep_whole(gaps, left, UNKNOWN)
+
+
+def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
+    """Return each of the gaps `which` as one piece."""
+    nothing = np.full(which.size, NOTHING, np.int64)
+    number = np.full(which.size, CAUSES.index(cause), np.int64)
+    return which, gaps.begin[which], gaps.end[which], number, nothing, nothing
+
+
+class Host(NamedTuple):
+    """The host that ended gaps: its report, its CUDA calls, the gaps, and the thread (place) that ended each."""
+
+    report: ReportRecords
+    calls: OpenedEvents
+    gap: IntArray
+    thread: IntArray
+
+
+def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store, name_calls: bool) -> Iterator[_Columns]:
+    """Yield the pieces of the gaps of each thread, split by the ranges and, if wanted, the calls that it was in."""
+    threads = np.unique(host.thread)
+    ranges = load_thread_ranges(host.report, threads, store)
+    calls = load_calls(host.report, host.calls, threads, store) if name_calls else None
+    for thread in threads.tolist():
+        gap = host.gap[host.thread == thread]
+        pieces = split_at_steps(gaps.begin[gap], gaps.end[gap], ranges.steps[thread])
+        gap, in_range = gap[pieces.interval], names.number(ranges.names, pieces.value)
+        in_call = np.full(gap.size, NOTHING, np.int64)
+        if calls is not None:
+            pieces = split_at_steps(pieces.begin, pieces.end, calls.get_steps(thread))
+            gap, in_range = gap[pieces.interval], in_range[pieces.interval]
+            in_call = names.number(calls.names, pieces.value)
+        cause = np.full(gap.size, CAUSES.index(HOST), np.int64)
+        yield gap, pieces.begin, pieces.end, cause, in_range, in_call
+
+
+# ---- launches --------------------------------------------------------------------------------------------------------
 
 _NO_CALL = np.iinfo(np.int64).max
 
 
 class Launches(NamedTuple):
-    """Launches of operations that ended gaps, in columns of n: gap (index), thread (place), return of the call (ns)."""
+    """n launches of operations that ended gaps: gap (index), thread (place), and when the call returned (ns)."""
 
     gap: IntArray
     thread: IntArray
@@ -107,9 +166,9 @@ class Launches(NamedTuple):
 def find_launches(
     report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
 ) -> Launches:
-    """Find the first launch of what begins at the end of each gap, if the report has the launch and its call.
+    """Find the first launch of what starts at the end of each gap, if the report contains the launch and its call.
 
-    `begins` of windows: the line of a launch before a window begins at the window's begin, where no call begins.
+    `begins`: the starts of windows. If a launch was before a window, its line starts with the window, but no call does.
     """
     lines = load_source_records(report, "launch_lines", store)
     words = lines.first[:-1]
@@ -119,7 +178,7 @@ def find_launches(
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
     rows = rows[~mark_duplicates(gap[rows])]
     gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
-    longest_first = np.argsort(-calls.length, kind="stable")  # if calls began at once, the outermost
+    longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
     place, begin = calls.place[longest_first], calls.begin[longest_first]
     first = longest_first[~mark_duplicates(place, begin)]
     call = find_rows([calls.place[first], calls.begin[first]], [thread, sent])
@@ -129,7 +188,7 @@ def find_launches(
 
 
 def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
-    """Mark the gaps that end with a node of a graph. (The first node of a launch has a line from it.)"""
+    """Mark the gaps that end with a graph node. (The first node of a graph launch also has a launch line.)"""
     ended = np.zeros(gaps.row.size, np.bool_)
     for source in ("kernels", "memory_operations"):
         operations = load_opened_events(report, source, store)
@@ -137,35 +196,3 @@ def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Ga
         gap = find_rows([gaps.row, gaps.end], [gpu_of_place[operations.place[nodes]], operations.begin[nodes]])
         ended[gap[gap >= 0]] = True
     return ended
-
-
-# ---- the host --------------------------------------------------------------------------------------------------------
-
-
-def _attribute_to_host(host: Host, gaps: Gaps, store: Store) -> pd.DataFrame:
-    """Attribute the parts of gaps to what the thread of each gap was in."""
-    threads = np.unique(host.thread)
-    ranges = load_thread_ranges(host.report, threads, store)
-    calls = load_calls(host.report, host.calls, threads, store)
-    parts = []
-    for number in threads.tolist():
-        own_gaps = np.flatnonzero(host.thread == number)
-        in_ranges = split_at_steps(gaps.begin[own_gaps], gaps.end[own_gaps], ranges.steps[number])
-        in_calls = split_at_steps(in_ranges.begin, in_ranges.end, calls.get_steps(number))
-        parts.append(
-            pd.DataFrame(
-                {
-                    "gap": own_gaps[in_ranges.interval[in_calls.interval]],
-                    "range": in_ranges.value[in_calls.interval],
-                    "call": in_calls.value,
-                    "ns": in_calls.end - in_calls.begin,
-                }
-            )
-        )
-    pieces = pd.concat([pd.DataFrame(columns=["gap", "range", "call", "ns"], dtype=np.int64), *parts])
-    in_gap = pieces.groupby(["gap", "range", "call"], as_index=False)["ns"].sum()
-    in_gap["row"] = gaps.row[in_gap["gap"].to_numpy(np.int64)]
-    table = in_gap.groupby(["row", "range", "call"], as_index=False).agg(ns=("ns", "sum"), gaps=("gap", "size"))
-    for column, names in (("range", ranges.names), ("call", calls.names)):
-        table[column] = [names[i] if i >= 0 else "" for i in table[column].tolist()]
-    return table.assign(cause=HOST)

@@ -1,9 +1,9 @@
-"""Means of the metrics of each GPU over the time for which their values hold, and these times.
+"""Measures the mean of each GPU's metrics over the time for which their values are in force, and lists these times.
 
-A value holds until the next one of its metric on the GPU, in its report and its window of the chosen time; the last one
-until the last sample there. The time from the begin of a window to its first sample does not count. Where several
-reports sampled a GPU, the samples of a report that began later count where there were none (job/repeated_samples.py
-defines gaps), and no value holds over a gap.
+A value is in force until the next value of its metric on the GPU, in its report and its window of the chosen time; the
+last value until the last sample there. The time from the start of a window to its first sample does not count. If
+several reports sampled a GPU, the samples of a report that started later count only in gaps between the others
+(job/repeated_samples.py defines gaps), and no value is in force over a gap.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from nsys2prv_ng.job.opened_events import load_source_records
 from nsys2prv_ng.job.repeated_samples import MOST_PERIODS, mark_repeated, measure_period
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.node.gpu_metrics import SOURCE
 from nsys2prv_ng.sources.shared.patterns import match_patterns
@@ -30,12 +29,12 @@ from nsys2prv_ng.sources.shared.patterns import match_patterns
 
 @dataclass
 class MetricSums:
-    """Values of a metric on the GPU of a row (of the trace), in the unit of `event_type`, and the time they hold."""
+    """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
 
     row: int
     event_type: EventType
     weighted: float = 0.0
-    """Sum of value x ns for which it holds."""
+    """Sum of value x ns for which it is in force."""
     ns: int = 0
     low: float = float("inf")
     high: float = float("-inf")
@@ -47,13 +46,13 @@ class MetricSums:
 
 
 _Sums = dict[tuple[int, str, str], MetricSums]
-"""By row, and name and unit of the metric."""
+"""By row, and by name and unit of the metric."""
 
 
 def measure_gpu_metrics(job: Job) -> list[MetricSums]:
-    """Return the metrics whose values hold for any time, by row, name and unit.
+    """Return the metrics whose values are in force for any time, ordered by row, name and unit.
 
-    The records of one report are in memory for each worker.
+    Each worker has the records of one report in memory.
     """
     found: _Sums = {}
     for sums in job.engine.map(lambda group: _measure_group(job, group), _group_sampled(job)):
@@ -62,14 +61,17 @@ def measure_gpu_metrics(job: Job) -> list[MetricSums]:
 
 
 def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
-    """Measure GPUs that have reports in common."""
+    """Measure GPUs that share reports."""
     found: _Sums = {}
-    for own in _list_samples(job, group):
-        for number, weighted, (ns, low, high, samples) in _add_up(own.records, own.lines, own.begins, len(own.types)):
-            kind = own.types[number]
-            sums = found.setdefault((own.row, kind.label, kind.unit), MetricSums(own.row, kind))
+    for sampled in _list_samples(job, group):
+        weighted, numbers = np.zeros(len(sampled.types)), np.zeros((4, len(sampled.types)), np.int64)
+        _add_values(sampled.columns, weighted, numbers)
+        for handle in np.flatnonzero(numbers[3]).tolist():
+            ns, low, high, samples = numbers[:, handle].tolist()
+            kind = sampled.types[handle]
+            sums = found.setdefault((sampled.row, kind.label, kind.unit), MetricSums(sampled.row, kind))
             scale = 10**kind.precision
-            sums.weighted += weighted / scale
+            sums.weighted += float(weighted[handle]) / scale
             sums.ns += ns
             sums.low, sums.high = min(sums.low, low / scale), max(sums.high, high / scale)
             sums.samples += samples
@@ -80,9 +82,9 @@ def _measure_group(job: Job, group: Sequence[_SampledReport]) -> _Sums:
 
 
 class HeldValues(NamedTuple):
-    """n values of metrics of a GPU, in their own units: index of the pattern, begin and end (ns) of the time it holds.
+    """n values of a GPU's metrics, in their own units: index of the pattern, and the time (ns) each is in force.
 
-    Values are in the order of their begins.
+    Values are ordered by `begin`.
     """
 
     pattern: IntArray
@@ -92,10 +94,10 @@ class HeldValues(NamedTuple):
 
 
 def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield a row and its values of the metrics whose names match patterns, for each GPU and report.
+    """Yield (row, values of the metrics whose names match patterns) for each GPU and report.
 
-    A metric counts for the first pattern that it matches; of the metrics of a GPU that match one, the first by name
-    counts. The records of one report are in memory for each worker.
+    A metric counts for the first pattern that it matches. If several metrics of a GPU match one pattern, the first by
+    name counts. Each worker has the records of one report in memory.
     """
 
     @cache
@@ -106,81 +108,73 @@ def list_held_values(job: Job, patterns: Sequence[str]) -> Iterator[tuple[int, H
 
 
 def list_all_held_values(job: Job, names: Sequence[str]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield a row and its values of the metrics of these names, likewise; the patterns are the names."""
+    """Yield (row, values of the metrics with these names) for each GPU and report; the patterns are the names."""
     index = {name: number for number, name in enumerate(names)}
     return _list_held_values(job, lambda name: index.get(name, -1))
 
 
 def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
-    """Return a row and the types of the metrics, for each GPU and report that sampled it."""
+    """Return (row, types of its metrics) for each GPU and each report that sampled it."""
     groups = _group_sampled(job)
     types = {
-        own.number: {kind for kind in job.reports[own.number].labels.types if kind.family == SOURCE.name}
+        report.number: {kind for kind in job.reports[report.number].labels.types if kind.family == SOURCE.name}
         for group in groups
-        for own in group
+        for report in group
     }
-    return [(row, types[own.number]) for group in groups for own in group for row in own.rows.tolist()]
+    return [(row, types[report.number]) for group in groups for report in group for row in report.rows.tolist()]
 
 
 def _list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, HeldValues]]:
-    """Yield the values of the metrics that `match` gives the index of a pattern, not -1."""
+    """Yield the values of the metrics for which `match` returns the index of a pattern, not -1."""
 
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, HeldValues]]:
-        return [(own.row, _hold(own, match)) for own in _list_samples(job, group)]
+        return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
 
     for parts in job.engine.map(load, _group_sampled(job)):
         yield from parts
 
 
-def _hold(own: _Samples, match: Callable[[str], int]) -> HeldValues:
-    """Return the values of metrics that `match` gives the index of a pattern, not -1."""
-    names = [kind.member for kind in own.types]
-    first_match = [match(kind.member) if kind.family == SOURCE.name else -1 for kind in own.types]
-    pattern_of = np.array(first_match, np.int64)
-    records = own.records
-    columns = _list_held(records.time, records.first, records.handle, records.value, own.lines, own.begins, pattern_of)
+def _hold(sampled: _Samples, match: Callable[[str], int]) -> HeldValues:
+    """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
+    names = [kind.member for kind in sampled.types]
+    first_match = [match(kind.member) if kind.family == SOURCE.name else -1 for kind in sampled.types]
+    pattern_of_handle = np.array(first_match, np.int64)
+    columns = _list_held(sampled.columns, pattern_of_handle)
     chosen: dict[int, int] = {}
     for number in sorted(np.unique(columns[0]).tolist(), key=names.__getitem__):
         chosen.setdefault(first_match[number], number)
     handle, begin, end, value = (column[np.isin(columns[0], list(chosen.values()))] for column in columns)
-    scale = np.array([10.0**kind.precision for kind in own.types])
-    return HeldValues(pattern_of[handle], begin, end, value / scale[handle])
+    scale = np.array([10.0**kind.precision for kind in sampled.types])
+    return HeldValues(pattern_of_handle[handle], begin, end, value / scale[handle])
 
 
 @compiled
-def _list_held(
-    time: IntArray,
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
-    lines: IntArray,
-    begins: BoolArray,
-    pattern_of: IntArray,
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (handle, begin, end, value) of the values of types with a pattern, by begin, that hold for any time."""
+def _list_held(columns: _SampleColumns, pattern_of_handle: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (handle, begin, end, value) of the values of types with a pattern, ordered by `begin`."""
+    time, first, handle, value, lines, begins = columns
     size = 0
     for line in lines:
         for word in range(first[line], first[line + 1]):
-            size += pattern_of[handle[word]] >= 0
+            size += pattern_of_handle[handle[word]] >= 0
     held = np.empty((4, size), np.int64)
-    last = np.full(pattern_of.size, -1, np.int64)  # index of the value that holds
+    last = np.full(pattern_of_handle.size, -1, np.int64)  # index of the value in force
     count = 0
     for i in range(lines.size):
         now = time[lines[i]]
         if begins[i]:
             last[:] = -1
         for word in range(first[lines[i]], first[lines[i] + 1]):
-            own = handle[word]
-            if pattern_of[own] >= 0:
-                if last[own] >= 0:
-                    held[2, last[own]] = now
-                held[0, count], held[1, count], held[2, count], held[3, count] = own, now, now, value[word]
-                last[own] = count
+            metric = handle[word]
+            if pattern_of_handle[metric] >= 0:
+                if last[metric] >= 0:
+                    held[2, last[metric]] = now
+                held[0, count], held[1, count], held[2, count], held[3, count] = metric, now, now, value[word]
+                last[metric] = count
                 count += 1
-        if i + 1 == lines.size or begins[i + 1]:  # what holds ends with the last sample
-            for own in range(last.size):
-                if last[own] >= 0:
-                    held[2, last[own]] = now
+        if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
+            for metric in range(last.size):
+                if last[metric] >= 0:
+                    held[2, last[metric]] = now
     return held[0, :count], held[1, :count], held[2, :count], held[3, :count]
 
 
@@ -188,7 +182,7 @@ def _list_held(
 
 
 class _SampledReport(NamedTuple):
-    """A report, when it began to sample (ns), and the rows of the GPUs that it sampled."""
+    """A report, when it started to sample (ns), and the rows of the GPUs that it sampled."""
 
     number: int
     first: int
@@ -205,7 +199,7 @@ def _find_sampled(job: Job, index: int) -> _SampledReport:
 
 
 def _group_sampled(job: Job) -> list[list[_SampledReport]]:
-    """Return the reports with samples by group, in the order in which they began: those of a group share GPUs."""
+    """Return the reports with samples in groups that share GPUs, in the order in which they started to sample."""
     sampled = [_find_sampled(job, index) for index in range(len(job.reports))]
     groups = [
         sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
@@ -214,24 +208,33 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     return [group for group in groups if group]
 
 
+class _SampleColumns(NamedTuple):
+    """Columns of a report's records, and the lines among them that are samples of one GPU, by time."""
+
+    time: IntArray
+    first: IntArray
+    handle: npt.NDArray[np.int32]
+    value: IntArray
+    lines: IntArray
+    begins: BoolArray
+    """Marks the samples at which no earlier value is in force."""
+
+
 class _Samples(NamedTuple):
-    """The samples of the GPU of a row in a report: their lines among its records, by time."""
+    """The samples of the GPU of a row in a report, and the types of their metrics by handle."""
 
     row: int
     types: Sequence[EventType]
-    records: Records
-    lines: IntArray
-    begins: BoolArray
-    """Marks the samples over whose begin no value holds."""
+    columns: _SampleColumns
 
 
 def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Samples]:
-    """Yield the samples of GPUs that have reports in common, without those that repeat an earlier report's."""
+    """Yield the samples of GPUs that share reports, without samples that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
-    for own in group:
-        records = load_source_records(job.reports[own.number], SOURCE.name, job.store)
-        rows = job.tree.rows[own.number][records.place]
-        for row in own.rows.tolist():
+    for report in group:
+        records = load_source_records(job.reports[report.number], SOURCE.name, job.store)
+        rows = job.tree.rows[report.number][records.place]
+        for row in report.rows.tolist():
             lines = np.flatnonzero(rows == row)
             lines = lines[np.argsort(records.time[lines], kind="stable")]
             is_shared = sum(row in other.rows for other in group) > 1
@@ -240,11 +243,12 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[_Sample
             if is_shared:
                 series[row] = np.sort(np.concatenate([series.get(row, lines[:0]), records.time[lines]]))
             begins = _mark_begins(records.time[lines], [low for low, _ in job.windows], breaks_at_gaps=is_shared)
-            yield _Samples(row, job.reports[own.number].labels.types, records, lines, begins)
+            columns = _SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
+            yield _Samples(row, job.reports[report.number].labels.types, columns)
 
 
 def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
-    """Mark the samples (of n times, sorted) over whose begin no value holds: in a new window, after a gap."""
+    """Mark the samples (n sorted times) at which no earlier value is in force: in a new window, or after a gap."""
     window = np.searchsorted(np.array(lows, np.int64), time, "right")
     begins = np.diff(window, prepend=-1) != 0
     if breaks_at_gaps:
@@ -252,28 +256,10 @@ def _mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -
     return begins
 
 
-def _add_up(
-    records: Records, lines: IntArray, begins: BoolArray, types: int
-) -> Iterator[tuple[int, float, tuple[int, int, int, int]]]:
-    """Yield (handle, sum of value x ns, (ns, least value, largest value, samples)) of each metric on these lines."""
-    weighted, numbers = np.zeros(types), np.zeros((4, types), np.int64)
-    _sweep(records.time, records.first, records.handle, records.value, lines, begins, weighted, numbers)
-    for handle in np.flatnonzero(numbers[3]).tolist():
-        ns, low, high, samples = numbers[:, handle].tolist()
-        yield handle, float(weighted[handle]), (ns, low, high, samples)
-
-
 @compiled
-def _sweep(
-    time: IntArray,
-    first: IntArray,
-    handle: npt.NDArray[np.int32],
-    value: IntArray,
-    lines: IntArray,
-    begins: BoolArray,
-    weighted: FloatArray,
-    numbers: IntArray,
-) -> None:
+def _add_values(columns: _SampleColumns, weighted: FloatArray, numbers: IntArray) -> None:
+    """Add samples to each metric's `weighted` (value x ns) and `numbers` (ns, lowest, highest, samples), by handle."""
+    time, first, handle, value, lines, begins = columns
     last = np.zeros(weighted.size, np.int64)
     since = np.zeros(weighted.size, np.int64)
     holds = np.zeros(weighted.size, np.bool_)
@@ -282,17 +268,17 @@ def _sweep(
         if begins[i]:
             holds[:] = False
         for word in range(first[lines[i]], first[lines[i] + 1]):
-            metric, own = handle[word], value[word]
+            metric, new = handle[word], value[word]
             if holds[metric]:
                 weighted[metric] += float(last[metric]) * (now - since[metric])
                 numbers[0, metric] += now - since[metric]
-            if numbers[3, metric] == 0 or own < numbers[1, metric]:
-                numbers[1, metric] = own
-            if numbers[3, metric] == 0 or own > numbers[2, metric]:
-                numbers[2, metric] = own
+            if numbers[3, metric] == 0 or new < numbers[1, metric]:
+                numbers[1, metric] = new
+            if numbers[3, metric] == 0 or new > numbers[2, metric]:
+                numbers[2, metric] = new
             numbers[3, metric] += 1
-            last[metric], since[metric], holds[metric] = own, now, True
-        if i + 1 == lines.size or begins[i + 1]:  # what holds ends with the last sample
+            last[metric], since[metric], holds[metric] = new, now, True
+        if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
             for metric in range(holds.size):
                 if holds[metric]:
                     weighted[metric] += float(last[metric]) * (now - since[metric])

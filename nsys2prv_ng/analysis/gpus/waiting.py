@@ -1,6 +1,6 @@
-"""What each physical GPU did over time, with its communication split into waiting and moving data.
+"""Finds what each physical GPU did over time, with its communication split into waiting and moving data.
 
-Every time of a GPU has one value: the time in the values adds up to the time that its activity covers.
+A GPU has one value at any time: the times of all values add up to the time that its activity covers.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from nsys2prv_ng.runtime.jit import compiled
 
 COMPUTE_ALONE, COMPUTE_OVER_MOVING, MOVING, WAITING, WAITING_HIDDEN, MEMORY_ALONE, NOTHING = range(1, 8)
 UNSPLIT, COMPUTE_OVER_UNSPLIT, WHOLE_GRAPH = 8, 9, 10
-"""Values, as event_types.GPU_WAITS labels them. Where several kernels communicate at a time, moving counts before not
-split, and not split before waiting. Memory operations and communication at a time count as communication. A graph as a
-whole in which NCCL may be counts while no other kernel computes, whatever else runs: it may compute."""
+"""Values, with the labels of event_types.GPU_WAITS. If several kernels communicate at once, moving counts before not
+split, and not split before waiting. Memory operations during communication count as communication. A graph that was
+traced as a whole and may contain NCCL counts whenever no other kernel computes, whatever else runs: it may compute."""
 
 
 _WAITS, _MOVES, _IS_NOT_SPLIT = range(3)
-"""What a kernel of NCCL does at a time."""
+"""What an NCCL kernel does."""
 
 
 class GpuWaits(NamedTuple):
-    """n changes of GPUs: row of the trace, time (ns), and the value from then on; 0 where nothing is known."""
+    """n changes of GPUs: row of the trace, time (ns), and the value from then on; 0 if nothing is known."""
 
     row: IntArray
     time: IntArray
@@ -38,29 +38,25 @@ class GpuWaits(NamedTuple):
 
 
 def find_gpu_rows(job: Job) -> IntArray:
-    """Return the row of the GPU (in the trace) of each row of the whole tree; -1 for a row that is no stream."""
+    """Return the GPU's row in the trace for each row of the whole tree; -1 for a row that is not a stream."""
     rows = np.full(job.whole.model.row_count, -1, np.int64)
-    for own, gpus in zip(job.whole.rows, list_devices(job).rows_of_reports, strict=True):
-        has_row = own >= 0
-        rows[own[has_row]] = np.maximum(rows[own[has_row]], gpus[has_row])
+    for row_of_place, gpu_of_place in zip(job.whole.rows, list_devices(job).rows_of_reports, strict=True):
+        has_row = row_of_place >= 0
+        rows[row_of_place[has_row]] = np.maximum(rows[row_of_place[has_row]], gpu_of_place[has_row])
     return rows
 
 
 def sweep_gpu_waits(job: Job, waits: Waits) -> Iterator[GpuWaits]:
-    """Yield the changes of one group of GPUs after the other; `waits` are all of the job's."""
+    """Yield the changes of each group of GPUs. `waits`: all waits of the job."""
     gpu_of_row = find_gpu_rows(job)
     gpu = np.where(waits.is_mpi, -1, np.append(gpu_of_row, -1)[waits.row])
     for run in list_activity_runs(job):
         row, time, activity = load_activity(job, run)
         here = np.flatnonzero(np.isin(gpu, np.unique(row)))
-        yield _sweep(row, time, activity, gpu[here], _take(waits, here))
+        yield _sweep_changes(row, time, activity, gpu[here], waits.take(here))
 
 
-def _take(waits: Waits, which: IntArray) -> Waits:
-    return Waits._make([column[which] for column in waits])
-
-
-def _sweep(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:
+def _sweep_changes(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, waits: Waits) -> GpuWaits:
     """Sweep over the changes of activity and of the number of kernels that wait, move or are not split."""
     split = waits.has_parts
     part = np.full(int(split.sum()), _WAITS)
@@ -82,10 +78,10 @@ def _sweep(row: IntArray, time: IntArray, activity: IntArray, gpu: IntArray, wai
 
 @compiled
 def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (index of the last row of each time with another value than before, that value)."""
+    """Return (index of the last line of each time at which the value changes, the new value)."""
     n = row.size
     index, value = np.empty(n, np.int64), np.empty(n, np.int64)
-    count = np.zeros(3, np.int64)  # kernels by what they do
+    count = np.zeros(3, np.int64)  # number of kernels by what they do
     changes, shown, activity = 0, 0, 0
     for i in range(n):
         if i == 0 or row[i] != row[i - 1]:
@@ -97,7 +93,7 @@ def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray)
             count[kind[i]] += step[i]
         if i + 1 < n and row[i + 1] == row[i] and time[i + 1] == time[i]:
             continue
-        now = _classify(activity, count)
+        now = _choose_value(activity, count)
         if now != shown:
             index[changes], value[changes] = i, now
             changes += 1
@@ -106,8 +102,8 @@ def _sweep_sorted(row: IntArray, time: IntArray, kind: IntArray, step: IntArray)
 
 
 @compiled
-def _classify(activity: int, count: IntArray) -> int:
-    """Return the value of a GPU with this activity and these kernels; communication without either is not split."""
+def _choose_value(activity: int, count: IntArray) -> int:
+    """Return the value of a GPU with this activity and these kernels; communication without kernels is not split."""
     if activity == 0:
         return 0
     if activity == IDLE:

@@ -1,1 +1,1 @@
-"""The critical path: what a job had to wait for, one thing after the other."""
+"""Finds the critical path of a job: the chain of operations, calls and code that determines how long the job takes."""

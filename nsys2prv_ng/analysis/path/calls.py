@@ -1,18 +1,20 @@
-"""Loads the calls of a report's threads for the critical path, with what of the device each waits for."""
+"""Loads the calls of a report's threads for the critical path, and finds what each one waits for on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import HANDS_OVER
+from nsys2prv_ng.analysis.host_activity import load_calls as load_layer
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.columns import NONE
+from nsys2prv_ng.analysis.path.columns import NONE, PlaceNumbers
 from nsys2prv_ng.analysis.path.streams import (
     CONTEXT_SYNC,
     EVENT_SYNC,
     STREAM_SYNC,
-    Names,
     Streams,
     follow_events,
     read_events,
@@ -21,97 +23,61 @@ from nsys2prv_ng.analysis.path.streams import (
 from nsys2prv_ng.analysis.waits.late_devices import ENDED_BEFORE_NS
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.states import flatten
-from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.job.opened_events import OpenedEvents, load_opened_events
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 
-CUDA_CALL, SYSTEM_CALL, MPI_CALL = range(3)
-"""Kinds of calls."""
-
-_HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
-"""Calls in which a thread waits for another thread."""
-_CREATES = "pthread_create"
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
-"""Parts of names of calls that wait for the device; for which stream, only the source of synchronizations shows."""
+"""Parts of names of calls that wait for the device. Only synchronization records show which stream a call waits for."""
 _COPIES = ("cudaMemcpy", "cuMemcpy")
-"""Begins of names of calls that may return only when their own operation has ended."""
+"""How the names of calls start that may return only when their own operation has ended."""
 _ASYNC = "Async"
-"""Part of the names of calls that do not wait, unless they copy from or to memory that is not pinned."""
+"""Part of the names of calls that do not wait, unless they copy from or to pageable memory."""
 _QUERY = "EventQuery"
 _POLLED_NS = 20_000
-"""Longest time of its own code between two calls in which a thread asks for an event again and again."""
+"""Longest time (ns) of host code between two calls of a thread that polls an event."""
 _QUEUED = 1_000
-"""Operations of a stream that wait when a launch call must wait as well: CUDA queues 1,024, real reports show 1,022."""
+"""Queued operations of a stream from which a launch call must wait: CUDA queues 1,024, real reports show 1,022."""
 _BLOCKED_NS = 20_000
-"""Shortest launch call that may have waited for a place in the queue: others take 4 to 10 us in real reports."""
+"""Shortest launch call (ns) that may have waited for a place in the queue: others take 4 to 10 us in real reports."""
 
 
 Marks = Mapping[str, BoolArray]
-"""Which calls have names of a kind."""
+"""For each kind of name, which calls have such a name."""
 
 
 def load_calls(
-    report: ReportRecords, store: Store, names: Names, thread_of_place: IntArray
+    report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers
 ) -> tuple[dict[str, IntArray], Marks]:
-    """Return the outermost calls of a report's threads, ordered by thread and begin, and marks by their names."""
-    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(5))]
-    for kind, events, event_types in _list_call_types(report, store):
-        for event_type in event_types:
-            value = events.get_values(event_type)
-            lines = np.flatnonzero(value != ABSENT)
-            known = events.get_names(event_type)
-            index = np.full(max(known, default=0) + 1, NONE, np.int64)
-            index[list(known)] = np.arange(len(known))
-            inside = value[lines] < index.size
-            lines = lines[inside]
-            own = index[value[lines]]
-            lines, own = lines[own >= 0], own[own >= 0]
-            name = names.number(list(known.values()), own)
-            columns.append(
-                (
-                    thread_of_place[events.place[lines]],
-                    events.begin[lines],
-                    events.end[lines],
-                    name,
-                    np.full(lines.size, kind),
-                )
-            )
-    thread, begin, end, name, kind_of = (np.concatenate(column) for column in zip(*columns, strict=True))
-    flat = flatten(thread, begin, end, np.arange(thread.size))
+    """Return (outermost calls of a report's threads, ordered by thread and start; marks by their names)."""
+    threads = np.flatnonzero(numbers.thread != NONE)
+    layer = load_layer(report, load_opened_events(report, "cuda_api", store), threads, store)
+    flat = layer.flat
     n = flat.row.size
     calls = {
         "begin": flat.begin,
         "end": flat.end,
-        "thread": flat.row,
+        "thread": numbers.thread[flat.row],
         "sync": np.full(n, path.NO_SYNC, np.int64),
         "target": np.full(n, NONE, np.int64),
         "since": flat.begin.copy(),
-        "name": name[flat.state],
-        "kind": kind_of[flat.state].astype(np.int64),
+        "name": names.number(layer.names, flat.state),
+        "kind": layer.kind[flat.state],
     }
-    return calls, _mark_names(list(names.index), calls["name"])
-
-
-def _list_call_types(report: ReportRecords, store: Store) -> Iterator[tuple[int, OpenedEvents, list[EventType]]]:
-    yield CUDA_CALL, load_opened_events(report, "cuda_api", store), [types.CUDA_API]
-    yield MPI_CALL, load_opened_events(report, "mpi", store), list(types.MPI_CALLS.values())
-    yield SYSTEM_CALL, load_opened_events(report, "os_runtime", store), [types.OS_RUNTIME, types.PTHREAD]
+    return calls, _mark_names(names.texts, calls["name"])
 
 
 def _mark_names(names: Sequence[str], name: IntArray) -> Marks:
-    """Mark calls by their names: what they may wait for, and whether they create threads."""
+    """Mark calls by what they may wait for, according to their names."""
     tests: dict[str, Callable[[str], bool]] = {
         "blocks": lambda text: any(part in text for part in _BLOCKS) and _ASYNC not in text,
         "copies": lambda text: text.startswith(_COPIES),
         "async": lambda text: _ASYNC in text,
         "queries": lambda text: _QUERY in text,
         "sleeps": lambda text: text in _SLEEPS,
-        "hands_over": lambda text: text in _HANDS_OVER,
-        "creates": lambda text: text == _CREATES,
+        "hands_over": lambda text: text in HANDS_OVER,
     }
     return {key: np.array([test(text) for text in names] or [False], np.bool_)[name] for key, test in tests.items()}
 
@@ -123,26 +89,25 @@ def add_syncs(
     copies: tuple[IntArray, IntArray],
     calls: dict[str, IntArray],
     marks: Marks,
-    thread_of_place: IntArray,
-    process_of_place: IntArray,
+    numbers: PlaceNumbers,
 ) -> None:
-    """Set what each call waits for, and the producers of operations. `copies`: what `find_copies` returns."""
-    waited = follow_events(syncs, streams, operations, process_of_place)
+    """Set what each call waits for, and the producers of operations. `copies`: the result of `find_copies`."""
+    waited = follow_events(syncs, streams, operations, numbers.process)
     calls["sync"][marks["blocks"]] = path.SYNC_PROCESS
     calls["sync"][marks["hands_over"]] = path.SYNC_THREAD
     launched = np.flatnonzero(operations["thread"] >= 0)
     launched = launched[~mark_duplicates(operations["thread"][launched], operations["launched"][launched])]
-    own = find_rows(
+    launched_by_call = find_rows(
         [operations["thread"][launched], operations["launched"][launched]], [calls["thread"], calls["begin"]]
     )
-    own = np.append(launched, NONE)[own]
-    _add_copies(*copies, calls, marks, own)
-    _add_full_queues(operations, calls, own)
+    launched_by_call = np.append(launched, NONE)[launched_by_call]
+    _add_copies(*copies, calls, marks, launched_by_call)
+    _add_full_queues(operations, calls, launched_by_call)
 
     value = syncs.get_values(types.CUDA_SYNCHRONIZATION)
     line = np.flatnonzero(np.isin(value, (EVENT_SYNC, STREAM_SYNC, CONTEXT_SYNC)))
-    events = read_events(syncs, line, process_of_place)
-    thread = thread_of_place[syncs.place[line]]
+    events = read_events(syncs, line, numbers.process)
+    thread = numbers.thread[syncs.place[line]]
     call = search_rows(calls["thread"], calls["begin"], thread, events.time + 1) - 1
     inside = (call >= 0) & (np.append(calls["thread"], NONE)[call] == thread)
     inside &= events.time <= np.append(calls["end"], 0)[call]
@@ -152,7 +117,7 @@ def add_syncs(
         (path.SYNC_OPERATION, EVENT_SYNC, waited[line]),
         (path.SYNC_OPERATION, STREAM_SYNC, waited[line]),
     )
-    # A long wait for what was recorded before the window is left to what ended on any stream of the process.
+    # A long wait for something recorded before the window counts as a wait for any stream of the process.
     short = inside & (np.append(calls["end"] - calls["begin"], 0)[call] < _BLOCKED_NS)
     calls["sync"][call[short & (np.append(calls["sync"], path.NO_SYNC)[call] == path.SYNC_PROCESS)]] = path.NO_SYNC
     for sync, kind, target in targets:
@@ -161,37 +126,39 @@ def add_syncs(
     _join_queries(calls, marks)
 
 
-def _add_copies(copies: IntArray, pageable: IntArray, calls: dict[str, IntArray], marks: Marks, own: IntArray) -> None:
-    """Let copies wait for their operation, by calls that may do so. `own`: the operation that each call launched."""
-    waits = marks["copies"] & np.where(marks["async"], np.isin(own, pageable), np.isin(own, copies))
-    calls["sync"][waits], calls["target"][waits] = path.SYNC_OPERATION, own[waits]
+def _add_copies(
+    copies: IntArray, pageable: IntArray, calls: dict[str, IntArray], marks: Marks, launched: IntArray
+) -> None:
+    """Let copy calls that may do so wait for their operation. `launched`: the operation that each call launched."""
+    waits = marks["copies"] & np.where(marks["async"], np.isin(launched, pageable), np.isin(launched, copies))
+    calls["sync"][waits], calls["target"][waits] = path.SYNC_OPERATION, launched[waits]
 
 
-def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray], own: IntArray) -> None:
-    """Let launch calls that last long wait for their stream where its queue was full: for what ended as they returned.
+def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray], launched: IntArray) -> None:
+    """Let long launch calls wait for their stream if its queue was full: for the operation that ended as they returned.
 
-    `own`: the operation that each call launched.
+    `launched`: the operation that each call launched.
     """
-    at = np.flatnonzero((own >= 0) & (calls["end"] - calls["begin"] >= _BLOCKED_NS))
+    at = np.flatnonzero((launched >= 0) & (calls["end"] - calls["begin"] >= _BLOCKED_NS))
     if not at.size:
         return
-    launched = np.flatnonzero(operations["thread"] >= 0)
-    stream = operations["stream"][launched]
-    order = np.lexsort((operations["end"][launched], stream))
-    ended, in_order = launched[order], (stream[order], operations["end"][launched][order])
-    own_stream = operations["stream"][own[at]]
-    before = np.searchsorted(launched, own[at])
-    queued = before - search_rows(*in_order, own_stream, calls["begin"][at] + 1)
-    last = search_rows(*in_order, own_stream, calls["end"][at] + 1) - 1
-    time = np.where(in_order[0][last] == own_stream, in_order[1][last], path.NEVER)
+    operation = np.flatnonzero(operations["thread"] >= 0)
+    stream = operations["stream"][operation]
+    order = np.lexsort((operations["end"][operation], stream))
+    ended, in_order = operation[order], (stream[order], operations["end"][operation][order])
+    call_stream = operations["stream"][launched[at]]
+    before = np.searchsorted(operation, launched[at])
+    queued = before - search_rows(*in_order, call_stream, calls["begin"][at] + 1)
+    last = search_rows(*in_order, call_stream, calls["end"][at] + 1) - 1
+    time = np.where(in_order[0][last] == call_stream, in_order[1][last], path.NEVER)
     waits = (queued >= _QUEUED) & (time > calls["begin"][at]) & (time >= calls["end"][at] - ENDED_BEFORE_NS)
     calls["sync"][at[waits]], calls["target"][at[waits]] = path.SYNC_OPERATION, ended[last[waits]]
 
 
 def _join_queries(calls: dict[str, IntArray], marks: Marks) -> None:
-    """Let a thread that asks for the same event again and again wait since the query before.
+    """Let a thread that polls an event wait since the query before.
 
-    A thread that asks only now and then does not wait.
+    A thread that queries only now and then does not wait.
     """
     query = np.flatnonzero(marks["queries"])
     no_sleep = np.flatnonzero(~marks["sleeps"])

@@ -1,4 +1,4 @@
-"""What let an operation begin, a call return, or a thread go on: the searches of the walk along the critical path."""
+"""Searches of the critical path's walk: what let an operation start, a call return, or a thread go on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
-    Lists,
     PathCalls,
+    PathLists,
     PathOperations,
     PathThreads,
 )
@@ -25,17 +25,17 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 _MOST_OVERLAPS = 64
-"""Most operations of a stream that are looked at, since they may overlap."""
+"""Most operations of a stream to search: operations of a stream may overlap."""
 _MOST_ENDS = 1024
-"""Most operations of a process that are looked at, that end at nearly one time."""
+"""Most operations of a process to search among those that end at nearly the same time."""
 
 
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def find_cause(operations: PathOperations, k: int, now: int, lists: Lists) -> tuple[int, int, int]:
-    """Return what let operation k begin: (operation or NONE, when, LAUNCH, GAP or UNKNOWN)."""
+def find_cause(operations: PathOperations, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
+    """Return what let operation k start: (operation or NONE; when; LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
     first = lists.stream_first[operations.stream[k]]
     cause = _find_last_ended(operations, k - 1, first, latest)
@@ -49,7 +49,7 @@ def find_cause(operations: PathOperations, k: int, now: int, lists: Lists) -> tu
     if is_launched:
         time = operations.launched[k]
     if time == NEVER or now - time > (PROMPT_NS if is_launched else ENDED_BEFORE_NS):
-        # Operations of a stream overlap where one is allowed to begin before the end of the one before it.
+        # Operations of a stream overlap if one may start before the operation before it has ended.
         running = _find_running(operations, k, first, latest)
         if running >= 0:
             return running, np.int64(now), GAP
@@ -67,9 +67,9 @@ def find_cause(operations: PathOperations, k: int, now: int, lists: Lists) -> tu
 
 @compiled
 def _find_last_ended(operations: PathOperations, k: int, first: int, latest: int) -> int:
-    """Return the operation that ends last, up to `latest` (ns), of k and those before it on its stream; NONE for none.
+    """Return the operation that ends last, by `latest` (ns), of k and those before it on its stream; NONE without one.
 
-    Operations of a stream overlap rarely: the search ends at the first that ended before the next began.
+    Operations of a stream overlap rarely: the search ends at the first one that ended before the next one started.
     """
     best = np.int64(NONE)
     for i in range(k, max(first, k - _MOST_OVERLAPS + 1) - 1, -1):
@@ -82,7 +82,7 @@ def _find_last_ended(operations: PathOperations, k: int, first: int, latest: int
 
 @compiled
 def _find_running(operations: PathOperations, k: int, first: int, time: int) -> int:
-    """Return the last operation before k on its stream that ends after a time (ns); NONE for none."""
+    """Return the last operation before k on its stream that ends after a time (ns); NONE without one."""
     for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
         if operations.end[i] > time:
             return i
@@ -90,8 +90,11 @@ def _find_running(operations: PathOperations, k: int, first: int, time: int) -> 
 
 
 @compiled
-def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: Lists) -> int:
-    """Return the last operation on another stream of the device that ended in a time (ns) and began before k; NONE."""
+def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, lists: PathLists) -> int:
+    """Return the operation on the device's other streams that ended last within a time (ns) and started before k.
+
+    NONE without one.
+    """
     first, after = lists.process_first[operations.process[k]], lists.process_first[operations.process[k] + 1]
     i = _search_ends(operations, lists.by_end, first, after, latest)
     lowest = max(first, i - _MOST_ENDS)
@@ -111,7 +114,7 @@ def _find_near(operations: PathOperations, k: int, earliest: int, latest: int, l
 
 @compiled
 def _search_ends(operations: PathOperations, by_end: IntArray, low: int, high: int, time: int) -> int:
-    """Return the first of by_end[low:high] that ends after a time (ns), or `high`."""
+    """Return the index of the first operation in by_end[low:high] that ends after a time (ns), or `high`."""
     while low < high:
         middle = (low + high) // 2
         if operations.end[by_end[middle]] <= time:
@@ -126,7 +129,7 @@ def _search_ends(operations: PathOperations, by_end: IntArray, low: int, high: i
 
 @compiled
 def find_call(calls: PathCalls, threads: PathThreads, thread: int, now: int) -> int:
-    """Return the last call of a thread that begins before a time (ns); NONE for none."""
+    """Return the last call of a thread that starts before a time (ns); NONE without one."""
     first, last = threads.first[thread], threads.first[thread + 1]
     c = first + np.searchsorted(calls.begin[first:last], now, side="left") - 1
     return c if c >= first else NONE
@@ -134,16 +137,16 @@ def find_call(calls: PathCalls, threads: PathThreads, thread: int, now: int) -> 
 
 @compiled
 def find_waited(
-    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: Lists, c: int, now: int
+    operations: PathOperations, calls: PathCalls, threads: PathThreads, lists: PathLists, c: int, now: int
 ) -> int:
-    """Return the operation whose end a call waited for, if it ended within the call and up to `now` (ns); else NONE."""
+    """Return the operation that a call waited for, if it ended within the call and by `now` (ns); else NONE."""
     sync, target, since = calls.sync[c], calls.target[c], calls.since[c]
     if sync == SYNC_OPERATION:
         return target if since < operations.end[target] <= now else NONE
     if sync == SYNC_STREAM:
         first, after = lists.stream_first[target], lists.stream_first[target + 1]
         i = first + np.searchsorted(operations.begin[first:after], now, side="left") - 1
-        # What another thread launched within the call is not waited for.
+        # The call does not wait for what another thread launched meanwhile.
         while i >= first and operations.launched[i] > since:
             i -= 1
         last = _find_last_ended(operations, i, first, now)
@@ -164,12 +167,12 @@ def find_waited(
 
 @compiled
 def find_active(
-    calls: PathCalls, threads: PathThreads, lists: Lists, thread: int, after: int, now: int
+    calls: PathCalls, threads: PathThreads, lists: PathLists, thread: int, after: int, now: int
 ) -> tuple[int, int, bool]:
-    """Return (thread that was active last up to now, when its last call ended, False), if that is after a time (ns).
+    """Return (thread that was active last, when its last call ended, False), if that was from `after` to `now` (ns).
 
-    A thread that waits for another one itself was active until then: (thread, begin of its wait, True). (NONE, the
-    time, False) for none. Only other threads of the process count that launch kernels.
+    A thread that itself waits for another one was active until then: (thread, start of its wait, True). Without such a
+    thread: (NONE, `after`, False). Only the process's other threads that launch kernels count.
     """
     other, time, waits = np.int64(NONE), np.int64(after), False
     process = threads.process[thread]

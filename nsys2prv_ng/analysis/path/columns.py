@@ -1,4 +1,4 @@
-"""The columns of the walk along the critical path: operations, calls, threads, and the segments of the path."""
+"""Columns for the walk along the critical path: operations, calls and threads, and the segments of the path."""
 
 from __future__ import annotations
 
@@ -9,88 +9,97 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 
 OPERATION, MOVING, NOT_SPLIT, LAUNCH, GAP, CALL, CODE, OUTSIDE, UNKNOWN = range(9)
-"""What the path was in: an operation, or an NCCL kernel that moved data or could not be split; between a launch call
-and its operation; between two operations; a call; host code between calls; a wait for a rank that was not chosen;
-or something that no event shows."""
+"""What a segment of the path is: an operation; an NCCL kernel that moves data, or one that could not be split; the time
+between a launch call and its operation; the time between two operations; a call; host code between calls; a wait for a
+rank that was not chosen; or time that no event explains."""
 
 NO_SYNC, SYNC_OPERATION, SYNC_STREAM, SYNC_DEVICE, SYNC_PROCESS, SYNC_THREAD = range(6)
-"""What a call waits for: nothing, one operation, all of a stream, a device or a process, or another thread."""
+"""What a call waits for: nothing, one operation, a whole stream, device or process, or another thread."""
 
 NONE = -1
 LOST = -2
-"""Index of something that exists, but is not among the records."""
+"""Index of something that exists but is not among the records."""
 NEVER = np.iinfo(np.int64).min
-"""A time that is not known."""
+"""An unknown time."""
+
+
+class PlaceNumbers(NamedTuple):
+    """What the n places of a report are or belong to, as numbers that are unique over all reports; NONE if nothing."""
+
+    thread: IntArray
+    process: IntArray
+    stream: IntArray
+    device: IntArray
 
 
 class PathOperations(NamedTuple):
-    """n operations of devices, ordered by stream and begin. Times in ns on the common clock."""
+    """n device operations, ordered by stream and start. Times in ns on the common clock."""
 
     begin: IntArray
     end: IntArray
     stream: IntArray
-    """Number of the stream, over all reports."""
+    """Number of the stream, unique over all reports."""
     device: IntArray
-    """Number of the device of a process, over all reports."""
+    """Number of the device within its process, unique over all reports."""
     process: IntArray
     thread: IntArray
-    """Thread of the launch call, NONE where it is not known."""
+    """Thread of the launch call; NONE if it is not known."""
     launched: IntArray
-    """Begin of the launch call, for a node of a CUDA graph that of the graph; NEVER where it is not known."""
+    """Start of the launch call, for a node of a CUDA graph the launch of the graph; NEVER if it is not known."""
     producer: IntArray
-    """Operation that the stream was made to wait for by a CUDA event, NONE for none: the one that ended last."""
+    """Operation that a CUDA event made the stream wait for; the last to end if there are several; NONE without one."""
     until: IntArray
-    """When an NCCL kernel stopped waiting; its begin for other operations."""
+    """When an NCCL kernel stopped waiting; for other operations, their start."""
     culprit: IntArray
-    """The operation that it waited for; NONE if it did not wait, LOST if its records are missing."""
+    """The operation that the NCCL kernel waited for; NONE if it did not wait, LOST if the records are missing."""
     kind: IntArray
     """OPERATION, MOVING or NOT_SPLIT."""
 
 
 class PathCalls(NamedTuple):
-    """n calls of host threads, ordered by thread and begin; those of a thread do not overlap. Times in ns."""
+    """n calls of host threads, ordered by thread and start. Calls of one thread do not overlap. Times in ns."""
 
     begin: IntArray
     end: IntArray
     thread: IntArray
     sync: IntArray
-    """What the call waits for."""
+    """What the call waits for: NO_SYNC or another SYNC_ constant."""
     target: IntArray
-    """The operation, stream or device that it waits for."""
+    """The operation, stream or device that the call waits for."""
     since: IntArray
-    """When it began to wait: before its begin where a thread asks again and again whether an event has come."""
+    """When the wait started. If a thread polls an event, that is before the start of the call."""
     until: IntArray
-    """When a call of MPI stopped waiting for another rank."""
+    """When an MPI call stopped waiting for another rank."""
     culprit: IntArray
-    """The thread of that rank; NONE if it did not wait, LOST if its records are missing."""
+    """The thread of that rank; NONE if the call did not wait, LOST if the records of the rank are missing."""
     culprit_begin: IntArray
 
 
 class PathThreads(NamedTuple):
-    """n threads: process, first call (n + 1), whether the thread launches kernels. Times in ns."""
+    """n threads: process, index of the first call (n + 1), and whether the thread launches kernels. Times in ns."""
 
     process: IntArray
     first: IntArray
     launches: BoolArray
     shortest_wait: IntArray
-    """From what length on its report records calls of the operating system: a longer wait would be a call."""
+    """Shortest OS runtime call that its report records: a longer wait would be visible as a call."""
     creator: IntArray
-    """The thread that created it; NONE if it has been there all the time."""
+    """The thread that created it; NONE for a thread that existed from the start."""
     created: IntArray
     """When it was created."""
 
 
 class Start(NamedTuple):
-    """Where the path ends, and the walk starts: an operation, or a thread; NONE for the other one."""
+    """Where the path ends and the walk starts: an operation or a thread; the other one is NONE."""
 
     operation: int
     thread: int
 
 
 class Segments(NamedTuple):
-    """n segments of the path, the last first: limits (ns), kind, operation, thread and call; NONE where there is none.
+    """n segments of the path, the last one first: limits (ns), kind, operation, thread and call (NONE without one).
 
-    GAP and LAUNCH belong to the operation after them.
+    Segments GAP and LAUNCH belong to the operation after them.
     """
 
     begin: IntArray
@@ -101,13 +110,22 @@ class Segments(NamedTuple):
     call: IntArray
 
 
-class Lists(NamedTuple):
-    """Where to find operations of streams and processes, and threads of processes: n + 1 limits of each n groups."""
+class PathLists(NamedTuple):
+    """Lists of operations and threads by stream and process. Fields `*_first` are the n + 1 limits of n groups."""
 
     stream_first: IntArray
     by_end: IntArray
-    """Operations by process and end."""
+    """Operations, ordered by process and end."""
     process_first: IntArray
     launching: IntArray
-    """Threads that launch kernels by process."""
+    """Threads that launch kernels, ordered by process."""
     launching_first: IntArray
+
+
+class PathLanes(NamedTuple):
+    """Everything that the walk reads."""
+
+    operations: PathOperations
+    calls: PathCalls
+    threads: PathThreads
+    lists: PathLists

@@ -1,4 +1,4 @@
-"""The critical path of a job over all its ranks: what must get faster for the job to get faster."""
+"""Finds the critical path of a job over all its ranks: what must get faster for the job to get faster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import MPI_CALL, SYSTEM_CALL
+from nsys2prv_ng.analysis.names import Names
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.calls import MPI_CALL, SYSTEM_CALL
 from nsys2prv_ng.analysis.path.columns import NONE, Segments, Start
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.walk import walk
@@ -24,15 +25,15 @@ from nsys2prv_ng.records.columns import EVENT
 
 
 class CriticalPath(NamedTuple):
-    """n segments of the critical path, in the order of time: they add up to the windows. Times in ns.
+    """n segments of the critical path, in the order of time: their lengths add up to the windows. Times in ns.
 
-    `row` is of the whole tree: the stream or thread on which the path runs, or on which an operation was to begin.
+    `row` is a row of the whole tree: the stream or thread on which the path runs or on which an operation will start.
     """
 
     windows: list[tuple[int, int]]
     steps: Steps | None
-    """The steps of the only window, which begins after those that warm up; None if the user chose the time, or there
-    are none."""
+    """The steps of the only window, which starts after the warm-up steps; None if the user chose the time, or without
+    steps."""
     begin: IntArray
     end: IntArray
     row: IntArray
@@ -41,18 +42,18 @@ class CriticalPath(NamedTuple):
     name: IntArray
     """Index in `names` of the operation or call; NONE for other segments."""
     range: IntArray
-    """Index in `ranges` of the innermost NVTX range of the host thread, or in which an operation was launched; NONE."""
+    """Index in `ranges` of the thread's innermost NVTX range, or of the one that launched the operation; or NONE."""
     operation: IntArray
-    """A number of the kernel, copy, or call that the segment is of: pieces of one share it; NONE for host code."""
+    """Number of the kernel, copy or call that the segment is a piece of; NONE for host code."""
     names: list[str]
     ranges: list[str]
     mean: IntArray
-    """Time (ns) of the operations of each of `names` within the windows, whether on the path or not, without waiting:
-    the mean over the GPUs of processes; 0 for calls. Kernels of NCCL that are not split have no part in it."""
+    """For each of `names`, the time (ns) of its operations within the windows without waiting, on the path or not. It
+    is the mean over the GPUs of processes, and 0 for calls. NCCL kernels that are not split do not count."""
     followed: int
-    """Number of waits for other ranks by which the path changed lanes."""
+    """Number of waits for other ranks at which the path changed lanes."""
     unsure: int
-    """How many of these went to the rank that seems to be the last, within the uncertainty of the clocks."""
+    """How many of these led to a rank that only seems to be the last: clocks are too uncertain to be sure."""
 
     @property
     def length(self) -> IntArray:
@@ -62,9 +63,9 @@ class CriticalPath(NamedTuple):
 def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> CriticalPath | None:
     """Find the critical path of each window of time that the user chose.
 
-    Else of the steps of the program without those that warm up, or of all time from the first call or operation to the
-    last. None if the reports have neither calls nor operations. Without `name_ranges`, the segments
-    have no NVTX ranges: a trace shows their kinds alone. None as well if there is too much to look at (`check_size`).
+    Without a choice, find the path of the program's steps after the warm-up, or without steps of all time from the
+    first call or operation to the last. Return None if the reports contain neither calls nor operations, or too many
+    (`check_size`). Without `name_ranges`, the segments have no NVTX ranges: a trace shows only their kinds.
     """
     if check_size(job):
         return None
@@ -74,7 +75,7 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
     steps = None if job.windows else job.steps
     ends = _sort_by_end(lanes)
     if steps is not None and steps.has_ranges:
-        operation, end = _find_end_of_steps(lanes, steps)
+        operation, end = _find_steps_end(lanes, steps)
         thread = NONE if operation >= 0 else _find_last_thread(lanes, steps)
         windows, starts = [(_find_begin(steps), end)], [Start(operation, thread)]
     elif steps is not None:
@@ -88,19 +89,19 @@ def find_critical_path(job: Job, waits: Waits, *, name_ranges: bool = True) -> C
         for start, window in zip(starts, windows, strict=True)
     ]
     segments = Segments(*(np.concatenate([column[::-1] for column in columns]) for columns in zip(*walks, strict=True)))
-    return _describe(job, lanes, segments, windows, steps, name_ranges)
+    return _describe_segments(job, lanes, segments, windows, steps, name_ranges)
 
 
 _SOURCES = ("kernels", "memory_operations", "cuda_graphs", "cuda_api", "mpi", "os_runtime")
 """Sources of operations and calls."""
 _MOST = 20_000_000
-"""Most operations and calls to look at: they take 162 bytes each (measured with 10 million).
+"""Most operations and calls to load: each takes 162 bytes (measured with 10 million).
 
-The same on any machine, so that a trace does not depend on its memory."""
+The limit is the same on every machine, so that a trace does not depend on the machine's memory."""
 
 
 def check_size(job: Job) -> list[str]:
-    """Return a warning if the reports have so many operations and calls that no critical path is looked for."""
+    """Return a warning if the reports contain too many operations and calls to find the critical path; else []."""
     runs = [
         run
         for report in job.reports
@@ -108,27 +109,27 @@ def check_size(job: Job) -> list[str]:
         if name in report.results
         for run in report.results[name].runs
     ]
-    count = sum(run.facts.kinds[EVENT] for run in runs) // 2  # each has a line for its begin and its end
+    count = sum(run.facts.kinds[EVENT] for run in runs) // 2  # each has a line for its start and one for its end
     if count <= _MOST:
         return []
     return [f"the critical path was not looked for: {count:,} operations and calls are too many; choose a shorter time"]
 
 
 def _find_begin(steps: Steps) -> int:
-    """Return when the last rank began the first step that does not warm up (ns)."""
+    """Return when the last rank started the first step after the warm-up (ns)."""
     return int(steps.find_latest(steps.begin)[steps.warmup])
 
 
 def _find_last_thread(lanes: Lanes, steps: Steps) -> int:
-    """Return the thread that ended the last step last; NONE if it is none of the lanes."""
+    """Return the thread that finished the last step; NONE if that thread is not a lane."""
     found = np.flatnonzero(lanes.thread_row == steps.row[np.argmax(steps.end)])
     return int(found[0]) if found.size else NONE
 
 
-def _find_end_of_steps(lanes: Lanes, steps: Steps) -> tuple[int, int]:
-    """Return (the last operation that was launched within the steps, when it ended in ns).
+def _find_steps_end(lanes: Lanes, steps: Steps) -> tuple[int, int]:
+    """Return (the operation that ended last of those launched within the steps, when it ended in ns).
 
-    NONE, and the end of the last step, if the host's ranges end later.
+    If the host's ranges end later, return (NONE, the end of the last step).
     """
     operations, end = lanes.operations, int(steps.end.max())
     launched = np.flatnonzero((operations.thread >= 0) & (operations.launched < end) & (operations.end > end))
@@ -140,7 +141,7 @@ def _find_end_of_steps(lanes: Lanes, steps: Steps) -> tuple[int, int]:
 
 
 def _measure_span(job: Job, lanes: Lanes) -> tuple[int, int]:
-    """Return the first and last time (ns) of main threads and of operations."""
+    """Return (first, last) time (ns) of main threads and operations; without main threads, of calls and operations."""
     first, last = _find_limits(job, lanes)
     begins, ends = first[lanes.is_main], last[lanes.is_main]
     used = begins <= ends
@@ -150,17 +151,17 @@ def _measure_span(job: Job, lanes: Lanes) -> tuple[int, int]:
 
 
 def _find_limits(job: Job, lanes: Lanes) -> tuple[IntArray, IntArray]:
-    """Return the first and last time (ns) of the events of each thread; first > last without events."""
+    """Return (first, last) time (ns) of each thread's events; first > last without events."""
     limits = np.zeros((2, lanes.thread_row.size), np.int64)
     for index, spans in enumerate(job.spans):
-        own = lanes.thread_report == index
+        in_report = lanes.thread_report == index
         for limit, span in zip(limits, spans, strict=True):
-            limit[own] = span[lanes.thread_place[own]]
+            limit[in_report] = span[lanes.thread_place[in_report]]
     return limits[0], limits[1]
 
 
 def _sort_by_end(lanes: Lanes) -> tuple[IntArray, IntArray]:
-    """Return operations by process and end, and the first of each process, one more for the end."""
+    """Return (operations, ordered by process and end; the limits of each process among them)."""
     order = np.lexsort((lanes.operations.end, lanes.operations.process))
     process = lanes.operations.process[order]
     processes = max(int(part.process.max(initial=NONE)) for part in (lanes.operations, lanes.threads))
@@ -168,9 +169,9 @@ def _sort_by_end(lanes: Lanes) -> tuple[IntArray, IntArray]:
 
 
 def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
-    """Return what was the last to end in a window: an operation, or a main thread or one that launches kernels.
+    """Return what ended last in a window: an operation, or else a thread that is a main thread or launches kernels.
 
-    Of these threads, the one with the last call. Where nothing ended, it is a main thread.
+    Among such threads, it is the one with the last call. If nothing ended in the window, it is a main thread.
     """
     low, high = window
     waits = lanes.operations.until >= high
@@ -196,9 +197,9 @@ def _find_start(job: Job, lanes: Lanes, window: tuple[int, int]) -> Start:
 
 
 def _find_latest(end: IntArray, waits: BoolArray, row: IntArray, low: int, high: int) -> int:
-    """Return the index of the latest end (ns) after `low` and up to `high`, NONE for none.
+    """Return the index of the latest end (ns) after `low` and up to `high`; NONE without one.
 
-    Of several, one that does not wait for another rank, on the lowest row.
+    On a tie, prefer one that does not wait for another rank, then the lowest row.
     """
     inside = np.flatnonzero((end > low) & (end <= high))
     if not inside.size:
@@ -222,10 +223,10 @@ _KINDS = {
 }
 
 
-def _describe(
+def _describe_segments(
     job: Job, lanes: Lanes, segments: Segments, windows: list[tuple[int, int]], steps: Steps | None, name_ranges: bool
 ) -> CriticalPath:
-    """Return the segments with what users know them by: those of host threads are cut where the range changes."""
+    """Return the segments with rows, names and ranges. Segments of host threads are cut where the range changes."""
     on_host = segments.thread >= 0
     follows = (segments.kind == path.MOVING) & (np.append(lanes.operations.culprit, NONE)[segments.operation] >= 0)
     unsure = follows & np.append(lanes.is_unsure, False)[segments.operation]
@@ -237,15 +238,15 @@ def _describe(
     on_host = on_host[piece]
     operation, call = segments.operation, segments.call
     kind = np.array([_KINDS[n] for n in range(len(_KINDS))], np.int64)[segments.kind]
-    of_kind = np.where(segments.kind == path.OPERATION, np.append(lanes.operation_kind, 0)[operation], 0)
+    operation_kind = np.where(segments.kind == path.OPERATION, np.append(lanes.operation_kind, 0)[operation], 0)
     call_kind = np.append(lanes.call_kind, NONE)[call]
-    kind[of_kind == MEMORY] = types.PATH_MEMORY
-    kind[of_kind == WHOLE_GRAPH] = types.PATH_GRAPH
+    kind[operation_kind == MEMORY] = types.PATH_MEMORY
+    kind[operation_kind == WHOLE_GRAPH] = types.PATH_GRAPH
     in_call = segments.kind == path.CALL
     kind[in_call & (call_kind == SYSTEM_CALL)] = types.PATH_SYSTEM_CALL
     kind[in_call & (call_kind == MPI_CALL)] = types.PATH_MPI
-    of_operation = np.append(lanes.operation_name, NONE)[operation]
-    of_call = np.append(lanes.call_name, NONE)[call]
+    operation_name = np.append(lanes.operation_name, NONE)[operation]
+    call_name = np.append(lanes.call_name, NONE)[call]
     thread_row, operation_row = np.append(lanes.thread_row, NONE), np.append(lanes.operation_row, NONE)
     calls_after = lanes.operations.begin.size
     return CriticalPath(
@@ -255,7 +256,7 @@ def _describe(
         end=end,
         row=np.where(on_host, thread_row[segments.thread], operation_row[operation]),
         kind=kind,
-        name=np.where(on_host, of_call, of_operation),
+        name=np.where(on_host, call_name, operation_name),
         range=in_range,
         operation=np.where(on_host, np.where(call >= 0, call + calls_after, NONE), operation),
         names=lanes.names,
@@ -267,7 +268,7 @@ def _describe(
 
 
 def _measure_means(lanes: Lanes, windows: list[tuple[int, int]]) -> IntArray:
-    """Return the time (ns) of operations of each name within windows, the mean over the GPUs of processes."""
+    """Return the time (ns) of each name's operations within windows, on average over the GPUs of processes."""
     operations = lanes.operations
     total = np.zeros(len(lanes.names), np.int64)
     known = np.flatnonzero(operations.kind != path.NOT_SPLIT)
@@ -282,45 +283,44 @@ def _measure_means(lanes: Lanes, windows: list[tuple[int, int]]) -> IntArray:
 def _split_at_ranges(
     job: Job, lanes: Lanes, segments: Segments, on_host: BoolArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, list[str]]:
-    """Cut the segments of host threads where their innermost NVTX range changes, and find the range of all pieces.
+    """Cut the segments of host threads where their innermost NVTX range changes, and find the range of each piece.
 
     Return (segment, begin, end, range) of each piece, in the order of the segments, and the names of the ranges.
-    An operation is of the range in which it was launched.
+    An operation belongs to the range in which it was launched.
     """
     launch = np.append(lanes.launch, NONE)[segments.operation]
     launch = np.where(segments.operation >= 0, launch, NONE)
     launcher = np.where(launch >= 0, np.append(lanes.operations.thread, NONE)[launch], NONE)
     thread = np.where(on_host, segments.thread, launcher)
-    numbers: dict[str, int] = {}
+    names = Names()
     by_thread = np.argsort(thread, kind="stable")
-    groups = {int(thread[own[0]]): own for own in np.split(by_thread, find_starts(thread[by_thread]))[1:]}
+    groups = {int(thread[group[0]]): group for group in np.split(by_thread, find_starts(thread[by_thread]))[1:]}
     whole = groups.pop(NONE, np.zeros(0, np.int64))
     parts = [(whole, segments.begin[whole], segments.end[whole], np.full(whole.size, NONE, np.int64))]
     used = np.array(list(groups), np.int64)
     for index, report in enumerate(job.reports):
-        own_threads = used[lanes.thread_report[used] == index]
-        if not own_threads.size:
+        report_threads = used[lanes.thread_report[used] == index]
+        if not report_threads.size:
             continue
-        activity = load_host_activity(report, lanes.thread_place[own_threads], job.store)
-        number = [numbers.setdefault(name, len(numbers)) for name in activity.range_names]
-        number_of = np.array([*number, NONE], np.int64)  # NOTHING is the last
-        for number_of_thread in own_threads.tolist():
-            of_thread = activity.threads[int(lanes.thread_place[number_of_thread])]
-            own, in_range = groups[number_of_thread], of_thread.range
-            here = own[on_host[own]]
-            pieces = split_at_steps(segments.begin[here], segments.end[here], of_thread.steps)
+        activity = load_host_activity(report, lanes.thread_place[report_threads], job.store)
+        for number in report_threads.tolist():
+            thread_activity = activity.threads[int(lanes.thread_place[number])]
+            group, in_range = groups[number], thread_activity.range
+            here = group[on_host[group]]
+            pieces = split_at_steps(segments.begin[here], segments.end[here], thread_activity.steps)
             value = np.where(pieces.value == NOTHING, NOTHING, in_range[pieces.value])
-            parts.append((here[pieces.interval], pieces.begin, pieces.end, number_of[value]))
-            here = own[~on_host[own]]
-            pair = of_thread.get_pairs(lanes.operations.launched[launch[here]])
-            parts.append((here, segments.begin[here], segments.end[here], number_of[in_range[pair]]))
+            parts.append((here[pieces.interval], pieces.begin, pieces.end, names.number(activity.range_names, value)))
+            here = group[~on_host[group]]
+            pair = thread_activity.get_pairs(lanes.operations.launched[launch[here]])
+            named = names.number(activity.range_names, in_range[pair])
+            parts.append((here, segments.begin[here], segments.end[here], named))
     piece, begin, end, named = (np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True))
     if not piece.size:
         return piece, begin, end, named, []
     order = np.lexsort((begin, piece))
     piece, begin, end, named = piece[order], begin[order], end[order], named[order]
-    # Calls within a range cut it too: what is the same goes on.
+    # Calls within a range cut it, too: join pieces of one range again.
     first = np.append(True, (piece[1:] != piece[:-1]) | (named[1:] != named[:-1]))
     starts = np.flatnonzero(first)
     last = np.append(starts[1:], piece.size) - 1
-    return piece[starts], begin[starts], end[last], named[starts], list(numbers)
+    return piece[starts], begin[starts], end[last], named[starts], names.texts

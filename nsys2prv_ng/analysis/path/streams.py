@@ -1,14 +1,14 @@
-"""Loads the operations of a report's streams for the critical path, with what CUDA events made them wait for."""
+"""Loads the operations on a report's streams for the critical path, and finds what CUDA events made them wait for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.columns import NEVER, NONE
-from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches, number_streams
+from nsys2prv_ng.analysis.names import Names
+from nsys2prv_ng.analysis.path.columns import NEVER, NONE, PlaceNumbers
+from nsys2prv_ng.analysis.waits.late_devices import load_device_operations, load_launches
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.opened_events import ABSENT, OpenedEvents, load_opened_events
@@ -24,39 +24,24 @@ _PAGEABLE = 1
 """Value of MEMORY_SOURCE_KIND and MEMORY_DESTINATION_KIND."""
 
 
-class Names:
-    """Names of the operations and calls of a report, once each."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {}
-
-    def number(self, names: Sequence[str], index: IntArray) -> IntArray:
-        """Return indices here for indices into some names."""
-        numbers = np.array([self.index.setdefault(name, len(self.index)) for name in names] or [NONE], np.int64)
-        return numbers[index]
-
-
-def load_operations(
-    report: ReportRecords, store: Store, names: Names, thread_of_place: IntArray, process_of_place: IntArray
-) -> dict[str, IntArray]:
-    """Return the operations of a report, ordered by stream and begin."""
+def load_operations(report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers) -> dict[str, IntArray]:
+    """Return the operations of a report, ordered by stream and start."""
     operations = load_device_operations(report, store)
-    device, stream = number_streams(report)
-    own_stream = stream[operations.place]
-    order = np.lexsort((operations.end, operations.begin, own_stream))
+    stream = numbers.stream[operations.place]
+    order = np.lexsort((operations.end, operations.begin, stream))
     place, begin = operations.place[order], operations.begin[order]
     launches = load_launches(report, store)
     line = launches.find(place, begin)
-    launch = _find_launch(line >= 0, operations.is_node[order], own_stream[order])
+    launch = _find_launch(line >= 0, operations.is_node[order], stream[order])
     kind = operations.kind[order]
     return {
         "begin": begin,
         "end": operations.end[order],
         "place": place,
-        "stream": own_stream[order],
-        "device": device[place],
-        "process": process_of_place[place],
-        "thread": np.append(thread_of_place[launches.thread], NONE)[line],
+        "stream": stream[order],
+        "device": numbers.device[place],
+        "process": numbers.process[place],
+        "thread": np.append(numbers.thread[launches.thread], NONE)[line],
         "launch": launch,
         "launched": np.where(launch >= 0, np.append(launches.sent, NEVER)[np.append(line, NONE)[launch]], NEVER),
         "producer": np.full(begin.size, NONE, np.int64),
@@ -66,7 +51,7 @@ def load_operations(
 
 
 def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntArray]) -> tuple[IntArray, IntArray]:
-    """Return the operations that copy from or to the host, and those of them whose memory on the host is pageable."""
+    """Return (operations that copy from or to the host, the ones among them that use pageable host memory)."""
     events = load_opened_events(report, "memory_operations", store)
     kind = events.get_values(types.MEMORY_OPERATION)
     on_host = [value for value, name in events.get_names(types.MEMORY_OPERATION).items() if "host" in name]
@@ -79,7 +64,10 @@ def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntAr
 
 
 def _find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) -> IntArray:
-    """Return the operation that has the launch of each; a graph has one for the first of its nodes on a stream."""
+    """Return the operation whose launch counts for each operation: itself, or NONE if no launch is known.
+
+    A CUDA graph has a launch for its first node on a stream only: that counts for the nodes after it, too.
+    """
     n = stream.size
     last = np.maximum.accumulate(np.where(has_launch, np.arange(n), NONE)) if n else np.zeros(0, np.int64)
     same = (last >= 0) & (np.append(stream, NONE)[last] == stream)
@@ -87,32 +75,29 @@ def _find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) ->
 
 
 class Streams:
-    """Numbers of the streams and devices of a report by process, context and number, as its calls name them."""
+    """The numbers of a report's streams and devices by process, context and stream id, as calls name them."""
 
-    def __init__(self, report: ReportRecords, process_of_place: IntArray) -> None:
-        device, stream = number_streams(report)
-        places = report.places.all
+    def __init__(self, report: ReportRecords, numbers: PlaceNumbers) -> None:
         keys: dict[tuple[int, int, int], tuple[int, int]] = {}
-        for number, place in enumerate(places):
+        for place, process, stream, device in zip(report.places.all, *(n.tolist() for n in numbers[1:]), strict=True):
             if isinstance(place, Stream):
-                key = int(process_of_place[number]), place.context, place.stream
-                keys[key] = int(stream[number]), int(device[number])
+                keys[process, place.context, place.stream] = stream, device
         self._keys = np.array(list(keys), np.int64).reshape(-1, 3).T
         self._stream, self._device = np.array(list(keys.values()), np.int64).reshape(-1, 2).T
 
     def find(self, process: IntArray, context: IntArray, stream: IntArray) -> IntArray:
-        """Return the number of each stream; NONE for one without operations."""
+        """Return the number of each stream; NONE for a stream without operations."""
         return np.append(self._stream, NONE)[find_rows(list(self._keys), [process, context, stream])]
 
     def find_device(self, process: IntArray, context: IntArray) -> IntArray:
-        """Return the number of the device of each context; NONE for one without operations."""
+        """Return the number of the device of each context; NONE for a context without operations."""
         once = np.flatnonzero(~mark_duplicates(*self._keys[:2]))
         index = find_rows([key[once] for key in self._keys[:2]], [process, context])
         return np.append(self._device[once], NONE)[index]
 
 
 def search_rows(group: IntArray, time: IntArray, wanted: IntArray, wanted_time: IntArray) -> IntArray:
-    """Return how many of some rows, ordered by group and time, are before each wanted group and time."""
+    """Return how many rows, which are ordered by group and time, are before each wanted group and time."""
     groups = np.concatenate([group, wanted])
     times = np.concatenate([time, wanted_time])
     is_wanted = np.arange(groups.size) >= group.size
@@ -126,7 +111,7 @@ def search_rows(group: IntArray, time: IntArray, wanted: IntArray, wanted_time: 
 
 
 class EventLines(NamedTuple):
-    """Records of CUDA events and synchronizations of a report, n lines: time of the call (ns), and ids."""
+    """n records of CUDA events and synchronizations: ids, and the time of the call (ns)."""
 
     process: IntArray
     context: IntArray
@@ -136,7 +121,7 @@ class EventLines(NamedTuple):
 
 
 def read_events(syncs: OpenedEvents, which: IntArray, process_of_place: IntArray) -> EventLines:
-    """Return the ids of some lines."""
+    """Return the ids and times of the lines `which`."""
     columns = (syncs.get_values(t)[which] for t in (types.CUDA_CONTEXT_ID, types.CUDA_STREAM_ID, types.CUDA_EVENT_ID))
     context, stream, event = columns
     waited = syncs.get_values(types.CUDA_STREAM_WAITED_FOR)[which]
@@ -155,26 +140,28 @@ _LAUNCHES, _RECORDS, _WAITS, _ASKS, _ASKS_STREAM = range(5)
 def follow_events(
     syncs: OpenedEvents, streams: Streams, operations: dict[str, IntArray], process_of_place: IntArray
 ) -> IntArray:
-    """Set the producer of each operation, and return the operation that each line of `syncs` waits for by an event.
+    """Set the producer of each operation; return the operation that each line of `syncs` waits for through an event.
 
-    An event comes when all has ended that its stream had before it, also what the stream was made to wait for. A
-    synchronization of a stream waits for that as well, if it ends later than the stream's own operations.
+    An event completes when everything has ended that was in its stream before it, and whatever the stream had to wait
+    for. A stream synchronization also waits for the latter, if it ends later than the stream's own operations.
     """
     synchronization = syncs.get_values(types.CUDA_SYNCHRONIZATION)
     is_record = syncs.get_values(types.CUDA_EVENT_RECORD) != ABSENT
     lines = np.flatnonzero(is_record | np.isin(synchronization, (_STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
     events = read_events(syncs, lines, process_of_place)
     number = streams.find(events.process, events.context, events.stream)
-    # Streams without operations hand on what they wait for.
+    # A stream without operations passes on what it waits for.
     empty, _ = encode_rows(events.process, events.context, events.stream)
     number = np.where(number >= 0, number, int(operations["stream"].max(initial=NONE)) + 1 + empty)
-    step_of = np.array([NONE, _ASKS, _WAITS, _ASKS_STREAM])
-    kind = np.where(is_record[lines], _RECORDS, step_of[np.where(is_record[lines], 0, synchronization[lines])])
+    step_of_synchronization = np.array([NONE, _ASKS, _WAITS, _ASKS_STREAM])
+    kind = np.where(
+        is_record[lines], _RECORDS, step_of_synchronization[np.where(is_record[lines], 0, synchronization[lines])]
+    )
     key, _ = encode_rows(events.process, events.event)
     launched = np.flatnonzero(operations["thread"] >= 0)
     last = np.arange(operations["begin"].size)
     has_launch = np.flatnonzero(operations["launch"] >= 0)
-    last[operations["launch"][has_launch]] = has_launch  # of the nodes of a graph, the last one
+    last[operations["launch"][has_launch]] = has_launch  # for a graph, its last node
     step = np.concatenate([np.full(launched.size, _LAUNCHES), kind])
     time = np.concatenate([operations["launched"][launched], events.time])
     order = np.lexsort((step, time))
@@ -206,9 +193,9 @@ def _follow(
     streams: int,
     events: int,
 ) -> IntArray:
-    """Carry out steps in the order of time; return the operation that each asks for, and set producers.
+    """Replay steps in the order of time: return the operation that each one waits for, and set producers.
 
-    `index`: the operation of a launch, else the event.
+    `index`: the operation for a launch, else the event.
     """
     answer = np.full(step.size, NONE, np.int64)
     given = np.full(streams, NONE, np.int64)  # the last operation of each stream

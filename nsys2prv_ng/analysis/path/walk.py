@@ -1,20 +1,21 @@
-"""Walks the critical path backward: from the end of a window to its begin, over operations, calls and host code.
+"""Walks the critical path backward, from the end of a window to its start, over operations, calls and host code.
 
-At any time the path is on one lane, a stream or a host thread, and goes back to what let the lane go on:
+At any time the path is on one lane (a stream or a host thread). From there it goes back to what let the lane go on:
 
-- An operation began when the latest of these had happened: the operation before it on its stream had ended; those had
-  ended that its stream waited for by a CUDA event; its launch call had begun. Where none of these is near: an operation
-  of its stream that still ran, or one on another stream of the process and device that ended just as it began.
-- A kernel of NCCL that waited for another rank began to move data when the last rank began: the path goes on there.
-- A call that waited for the device returned when the operation had ended that it waited for.
-- A call of MPI that waited for another rank could go on when that had made its own call.
-- A thread that waited for another one follows the one of its process that launches kernels and was active last (as the
-  main thread does in a backward pass of PyTorch). A long time without calls is such a wait where the report would not
-  record it, and the other thread made calls.
-- Host code follows the call before it on its thread; a thread without one was created by another thread.
+- An operation started after the latest of these: the end of the operation before it on its stream; the end of the
+  operations that its stream waited for through CUDA events; the start of its launch call. If none of these is near, it
+  followed an operation of its stream that still ran, or one on another stream of the process and device that ended just
+  as it started.
+- An NCCL kernel that waited for another rank started to move data when the last rank started: the path continues there.
+- A call that waited for the device returned when the operation that it waited for had ended.
+- An MPI call that waited for another rank could continue after that rank had made its own call.
+- A thread that waited for another thread follows the thread of its process that launches kernels and was active last
+  (PyTorch's main thread waits like this in a backward pass). A long time without calls is such a wait if the report
+  would not record the wait and the other thread made calls.
+- Host code follows the call before it on its thread. A thread without an earlier call was created by another thread.
 
-This is the backward replay of Scalasca (CriticalPath.pattern of Scalasca 2.5) for streams and threads. No graph is in
-memory. Time never increases, and each piece of the window belongs to one segment.
+This is Scalasca's backward replay (CriticalPath.pattern of Scalasca 2.5) for streams and threads. It needs no graph in
+memory. Time never increases, and each piece of the window belongs to exactly one segment.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from nsys2prv_ng.analysis.path.columns import (
     SYNC_STREAM,
     SYNC_THREAD,
     UNKNOWN,
-    Lists,
     PathCalls,
+    PathLanes,
+    PathLists,
     PathOperations,
     PathThreads,
     Segments,
@@ -44,12 +46,12 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.runtime.jit import compiled
 
 HANDED_OVER_NS = 20_000
-"""Shortest time without calls in which a thread may have waited for another one: PyTorch's calls follow each other in
-less, and handing a backward pass over takes more."""
+"""Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other
+faster, and handing over a backward pass takes longer."""
 _MOST_STALLED = 1000
-"""Most steps that the walk takes at one time."""
+"""Most steps that the walk takes without going back in time."""
 _SEGMENTS = 1 << 12
-"""Segments that there is room for at first."""
+"""Initial room for segments."""
 
 
 def walk(
@@ -60,21 +62,22 @@ def walk(
     start: Start,
     window: tuple[int, int],
 ) -> Segments:
-    """Return the critical path from the end of a window (ns) back to its begin.
+    """Return the critical path from the end of a window (ns) back to its start.
 
-    `ends`: operations ordered by process and end, and the first of each process among them, one more for the end.
+    `ends`: operations ordered by process and end, and the limits of each process among them (one more than processes).
     The lengths of the segments add up to the window.
     """
-    # Calls may wait for a stream of which no operation is shown.
+    # Calls may wait for a stream without any operation.
     awaited = calls.target[calls.sync == SYNC_STREAM]
     streams = max(int(operations.stream.max(initial=NONE)), int(awaited.max(initial=NONE))) + 1
     stream_first = np.searchsorted(operations.stream, np.arange(streams + 1)).astype(np.int64)
-    lists = Lists(stream_first, *ends, *_list_launching(threads))
-    return Segments(*_walk(operations, calls, threads, lists, start.operation, start.thread, *window))
+    lists = PathLists(stream_first, *ends, *_list_launching(threads))
+    lanes = PathLanes(operations, calls, threads, lists)
+    return Segments(*_walk(lanes, start.operation, start.thread, *window))
 
 
 def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
-    """Return the threads that launch kernels by process, and the first of each process, one more for the end."""
+    """Return (threads that launch kernels, ordered by process; the limits of each process among them)."""
     launching = np.flatnonzero(threads.launches)
     launching = launching[np.argsort(threads.process[launching], kind="stable")]
     processes = np.arange(int(threads.process.max(initial=NONE)) + 2)
@@ -82,16 +85,8 @@ def _list_launching(threads: PathThreads) -> tuple[IntArray, IntArray]:
 
 
 @compiled
-def _walk(
-    operations: PathOperations,
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    operation: int,
-    thread: int,
-    low: int,
-    high: int,
-) -> IntArray:
+def _walk(lanes: PathLanes, operation: int, thread: int, low: int, high: int) -> IntArray:
+    operations, calls, threads, lists = lanes
     segments = np.empty((6, _SEGMENTS), np.int64)
     count = 0
     now = np.int64(high)
@@ -101,7 +96,7 @@ def _walk(
         now = operations.end[k]
     stalled, previous = 0, now
     while now > low and (k >= 0 or t >= 0):
-        # Clocks that are off can send the path round in circles without going back in time.
+        # Wrong clocks can send the path in circles without going back in time.
         stalled = stalled + 1 if now == previous else 0
         previous = now
         if stalled == _MOST_STALLED:
@@ -117,9 +112,9 @@ def _walk(
         else:
             c = find_call(calls, threads, t, now)
             if c >= 0 and calls.end[c] >= now:
-                count, k, t, now = _leave_call(operations, calls, threads, lists, segments, count, c, now, low)
+                count, k, t, now = _leave_call(lanes, segments, count, c, now, low)
             else:
-                count, t, now = _leave_code(calls, threads, lists, segments, count, t, c, now, low)
+                count, t, now = _leave_code(lanes, segments, count, t, c, now, low)
     count = _add(segments, count, low, now, UNKNOWN, k, t, NONE)
     return segments[:, :count].copy()
 
@@ -128,7 +123,7 @@ def _walk(
 def _add(
     segments: IntArray, count: int, begin: int, end: int, kind: int, operation: int, thread: int, call: int
 ) -> int:
-    """Add a segment unless it has no length; return the number of segments."""
+    """Add a segment, unless its length is 0, and return the number of segments."""
     if end <= begin:
         return count
     segments[0, count] = begin
@@ -147,11 +142,11 @@ def _add(
 def _leave_operation(
     operations: PathOperations, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int]:
-    """Go back to the begin of an operation, or of the one that it waited for: (segments, operation, time)."""
+    """Go back to the start of an operation, or of the one that it waited for: (segments, operation, time)."""
     culprit = operations.culprit[k]
     began = operations.begin[k]
     if culprit >= 0:
-        # The one that began last: it moves data from then on, and its own begin has its own cause.
+        # The culprit started last: data move from then on, and its start has a cause of its own.
         began = max(low, min(now, operations.begin[culprit]))
         return _add(segments, count, began, now, MOVING, k, NONE, NONE), culprit, began
     if culprit == LOST:
@@ -165,9 +160,9 @@ def _leave_operation(
 
 @compiled
 def _leave_begin(
-    operations: PathOperations, lists: Lists, segments: IntArray, count: int, k: int, now: int, low: int
+    operations: PathOperations, lists: PathLists, segments: IntArray, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
-    """Go back from the begin of an operation to its cause: (segments, operation, thread, time); NONE for neither."""
+    """Go back from the start of an operation to its cause: (segments, operation, thread, time); NONE if neither."""
     cause, time, kind = find_cause(operations, k, now, lists)
     time = max(low, time)
     count = _add(segments, count, time, now, kind, k, NONE, NONE)
@@ -181,17 +176,10 @@ def _leave_begin(
 
 @compiled
 def _leave_call(
-    operations: PathOperations,
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    segments: IntArray,
-    count: int,
-    c: int,
-    now: int,
-    low: int,
+    lanes: PathLanes, segments: IntArray, count: int, c: int, now: int, low: int
 ) -> tuple[int, int, int, int]:
-    """Go back from within a call to what it waited for, else to its begin: (segments, operation, thread, time)."""
+    """Go back from within a call to what it waited for, else to its start: (segments, operation, thread, time)."""
+    operations, calls, threads, lists = lanes
     t = calls.thread[c]
     if calls.sync[c] == SYNC_THREAD:
         other, time, waits = find_active(calls, threads, lists, t, calls.begin[c], now)
@@ -204,7 +192,7 @@ def _leave_call(
         time = max(low, operations.end[last])
         return _add(segments, count, time, now, CALL, NONE, t, c), last, np.int64(NONE), time
     if culprit >= 0 and calls.culprit_begin[c] <= now:
-        # The call that was late began there: what its thread did before it counts.
+        # The late call started there: what its thread did before counts.
         time = max(low, calls.culprit_begin[c])
         return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), culprit, time
     begin = max(low, calls.begin[c])
@@ -217,17 +205,10 @@ def _leave_call(
 
 @compiled
 def _leave_code(
-    calls: PathCalls,
-    threads: PathThreads,
-    lists: Lists,
-    segments: IntArray,
-    count: int,
-    t: int,
-    c: int,
-    now: int,
-    low: int,
+    lanes: PathLanes, segments: IntArray, count: int, t: int, c: int, now: int, low: int
 ) -> tuple[int, int, int]:
-    """Go back over code to the call c before it, or to another thread: (segments, thread, time)."""
+    """Go back over host code to the call c before it, or to another thread: (segments, thread, time)."""
+    _, calls, threads, lists = lanes
     other, time = np.int64(NONE), np.int64(low)
     if c >= 0:
         time = calls.end[c]

@@ -1,1 +1,1 @@
-"""Waits over ranks: who waits for whom, how certain that is, and why ranks were late."""
+"""Finds how long ranks waited for each other, how certain each wait is, and why ranks were late."""

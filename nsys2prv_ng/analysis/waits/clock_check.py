@@ -1,14 +1,14 @@
-"""Checks the clocks of nodes by the durations of NCCL kernels, which need no clock.
+"""Checks node clocks against the durations of NCCL kernels, which do not depend on any clock.
 
-All ranks leave a collective at about the same time. The rank that came last then has the shortest kernel, and every
-other one waits by as much as its own kernel is longer: that is its wait by durations. Its wait by clocks is the time
-from its own begin to the latest begin. The two agree if clocks do. If the clock of a node is ahead, waits on it are
-longer by durations than by clocks, and more so than on other nodes, by as much as it is ahead of theirs.
+All ranks leave a collective at about the same time. So the rank that came last has the shortest kernel, and every other
+rank waits for as long as its kernel is longer: that is its wait by durations. Its wait by clocks is the time from its
+start to the latest start. The two agree if the clocks do. If the clock of one node is ahead of another's, waits by
+durations exceed waits by clocks on that node by as much more than on the other.
 
-A clock may also be wrong for a part of a run alone, if it drifts or jumps. So each pair of nodes is compared in up to
+A clock may also be wrong for only a part of a run, if it drifts or jumps. So each pair of nodes is compared in up to
 eight parts of its operations, by the median of each part. In real reports of two nodes on one physical clock (1,894
-collectives of four runs), that of any 16 operations in a row is within 25 us. A twentieth of the operations differs by
-0.02 to 0.5 ms, since a rank may leave later than others.
+collectives of four runs), the median of any 16 consecutive operations is within 25 us. One in twenty operations differs
+by 0.02 to 0.5 ms, because a rank may leave later than the others.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from nsys2prv_ng.operations.parts import SYNCHRONISING
 from nsys2prv_ng.text.formatting import format_time
 
 FLOOR_NS = 100_000
-"""Difference that is no error of clocks: four times what is seen in real reports."""
+"""Difference (ns) that is not yet a clock error: four times the largest difference in real reports."""
 
 FEWEST = 16
-"""Fewest operations of two nodes in a part that show something."""
+"""Fewest operations of two nodes in a part that are significant."""
 
 _MOST_PARTS = 8
 
@@ -42,26 +42,26 @@ _MOST_PAIRS = 3
 
 
 class Differences(NamedTuple):
-    """n pairs of nodes: by how much waits by durations exceed those by clocks on one node, more than on the other.
+    """n pairs of nodes: how much more waits by durations exceed waits by clocks on one node than on the other.
 
-    Of the parts of a run, the one in which that is most certain.
+    The values come from the part of the run in which the difference is most certain.
     """
 
     one: IntArray
     other: IntArray
     operations: IntArray
-    """Operations of both nodes, in all parts."""
+    """Operations that both nodes take part in, over all parts."""
     median: IntArray
-    """By how much (ns) the clock of `one` is ahead of that of `other`."""
+    """How far (ns) the clock of `one` is ahead of the clock of `other`."""
     error: FloatArray
-    """Limit of the median's own error (ns), 95 times out of 100."""
+    """Error of the median (ns): half of its 95 % interval."""
 
 
 def check_clocks(job: Job) -> list[str]:
     """Return a warning that names the nodes whose clocks contradict the durations of NCCL kernels; [] if none do.
 
-    Clocks that were fitted may be wrong by their bounds; by UTC or a file, all of a difference is their error. Nothing
-    is checked where no waits between nodes are shown.
+    Fitted clocks may be wrong by up to their bounds. For clocks aligned by UTC or a file, the whole difference is an
+    error. Nothing is checked if no waits between nodes are shown.
     """
     nodes = job.alignment.nodes
     if not job.finds_waits or job.alignment.way == NONE or len(nodes) < 2:
@@ -71,16 +71,14 @@ def check_clocks(job: Job) -> list[str]:
     chosen = (table.kind[leader] == SYNCHRONISING) & ~mark_mpi(table, leader)
     pairs = measure_differences(job.operations.first, chosen, parts.node, parts.begin, parts.end)
     is_fitted = np.array([bool(node.model) for node in nodes])
-    bounds = np.where(is_fitted, get_uncertainty(job).bounds, 0.0)
+    bounds = np.where(is_fitted, get_uncertainty(job), 0.0)
     limit = np.maximum(FLOOR_NS, bounds[pairs.one] + bounds[pairs.other]) + pairs.error
     wrong = np.flatnonzero((pairs.operations >= FEWEST) & (np.abs(pairs.median) > limit))
     wrong = wrong[np.argsort(-np.abs(pairs.median[wrong]), kind="stable")]
     if not wrong.size:
         return []
-    names = [node.name for node in nodes]
-    return [
-        _describe(names, Differences._make([column[wrong] for column in pairs]), uses_collectives(job.alignment.way))
-    ]
+    pairs = Differences._make([column[wrong] for column in pairs])
+    return [_describe_differences([node.name for node in nodes], pairs, uses_collectives(job.alignment.way))]
 
 
 def measure_differences(
@@ -89,8 +87,8 @@ def measure_differences(
     """Compare waits by durations with waits by clocks (ns) between the nodes of operations.
 
     Operation i has the parts first[i] .. first[i + 1] - 1, ordered by node, and counts if `chosen[i]`. On each node,
-    the rank counts with the least difference: the first to leave. Of several nodes, each is compared with the first of
-    the operation.
+    the rank with the smallest difference counts: it is the first to leave. Each other node is compared with the first
+    node of the operation.
     """
     operation = np.repeat(np.arange(chosen.size), np.diff(first))
     duration = end - begin
@@ -103,11 +101,11 @@ def measure_differences(
     which = np.flatnonzero(chosen[operation] & (reference < np.arange(starts.size)))
     reference = reference[which]
     time = np.maximum.reduceat(begin, starts) if starts.size else begin
-    return _summarise(node[which], node[reference], time[which], excess[which] - excess[reference])
+    return _find_largest_medians(node[which], node[reference], time[which], excess[which] - excess[reference])
 
 
-def _summarise(one: IntArray, other: IntArray, time: IntArray, difference: IntArray) -> Differences:
-    """Return the largest median of each pair of nodes in parts of its operations, beyond its error."""
+def _find_largest_medians(one: IntArray, other: IntArray, time: IntArray, difference: IntArray) -> Differences:
+    """Return, for each pair of nodes, the median that exceeds its error most, over the parts of its operations."""
     order = np.lexsort((time, other, one))
     one, other, difference = one[order], other[order], difference[order]
     first = find_starts(one, other)
@@ -126,7 +124,8 @@ def _summarise(one: IntArray, other: IntArray, time: IntArray, difference: IntAr
     return Differences(one[first], other[first], count, median[best], error[best])
 
 
-def _describe(names: Sequence[str], pairs: Differences, is_fitted: bool) -> str:
+def _describe_differences(names: Sequence[str], pairs: Differences, is_fitted: bool) -> str:
+    """Return the warning for some pairs of nodes, the largest difference first."""
     is_ahead = pairs.median > 0
     early, late = np.where(is_ahead, pairs.other, pairs.one), np.where(is_ahead, pairs.one, pairs.other)
     columns = (late, np.abs(pairs.median), early)

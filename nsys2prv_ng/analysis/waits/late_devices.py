@@ -1,4 +1,4 @@
-"""What held a kernel on the device: its launch, and the operations that ended just as it began."""
+"""Finds what held up a kernel on the device: its launch, and the operations that ended just as it started."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.names import number_lines
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
@@ -13,23 +14,23 @@ from nsys2prv_ng.job.opened_events import ABSENT, load_opened_events, load_sourc
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 
 ENDED_BEFORE_NS, ENDED_AFTER_NS = 10_000, 2_000
-"""How long before and after the begin of a kernel the operation ends that it had waited for.
+"""How long (ns) before and after a kernel's start an operation may end that the kernel waited for.
 
-In real reports of H200 (2,000 kernels of NCCL that had been launched before), the gap to the operation before it on the
-stream is 1.2 to 6 us; the one on another stream, for which it waited by an event, ends 1.2 us after to 3 us before.
+In real reports of H200 GPUs (2,000 NCCL kernels that had been launched in advance), the gap to the preceding operation
+on the stream is 1.2 to 6 us. An operation on another stream that the kernel waited for through an event ends between
+3 us before and 1.2 us after the kernel's start.
 """
 
 PROMPT_NS = 20_000
-"""Most time (ns) from a launch call to a kernel that waited for nothing: 8 to 13 us in real reports."""
+"""Longest time (ns) from a launch call to a kernel that waited for nothing: 8 to 13 us in real reports."""
 
 
 class Launches(NamedTuple):
-    """n operations and the first call that launched each: place, begin (ns); place of the thread, begin of the call."""
+    """n operations (place, start in ns) and the first call that launched each (place of the thread, start in ns)."""
 
     place: IntArray
     begin: IntArray
@@ -37,7 +38,7 @@ class Launches(NamedTuple):
     sent: IntArray
 
     def find(self, place: IntArray, begin: IntArray) -> IntArray:
-        """Return the index of the launch of each operation, -1 for none."""
+        """Return the index of each operation's launch; -1 without one."""
         return find_rows([self.place, self.begin], [place, begin])
 
 
@@ -52,9 +53,9 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 
 
 class DeviceOperations(NamedTuple):
-    """n operations on streams: place, begin and end (ns), index of the name, whether it is a node of a CUDA graph.
+    """n operations on streams: place, begin and end (ns), index of the name, whether it is a CUDA graph node.
 
-    `kind`: COMPUTE, COMMUNICATION, MEMORY or, of graphs as a whole, WHOLE_GRAPH.
+    `kind`: COMPUTE, COMMUNICATION, MEMORY, or WHOLE_GRAPH for a graph traced as a whole.
     """
 
     place: IntArray
@@ -66,10 +67,10 @@ class DeviceOperations(NamedTuple):
     names: list[str]
 
 
-_TYPES: dict[str, tuple[tuple[EventType, int], ...]] = {
-    "kernels": ((types.KERNEL, COMPUTE), (types.NCCL_KERNEL, COMMUNICATION)),
-    "memory_operations": ((types.MEMORY_OPERATION, MEMORY),),
-    "cuda_graphs": ((types.GRAPH_LAUNCH, WHOLE_GRAPH),),
+_TYPES = {
+    "kernels": {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMMUNICATION},
+    "memory_operations": {types.MEMORY_OPERATION: MEMORY},
+    "cuda_graphs": {types.GRAPH_LAUNCH: WHOLE_GRAPH},
 }
 
 
@@ -77,42 +78,29 @@ def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperati
     """Return all operations of a report that ran on streams."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
-    for source, event_types in _TYPES.items():
+    for source, kinds in _TYPES.items():
         events = load_opened_events(report, source, store)
-        is_node = (events.get_values(types.GRAPH_NODE_ID) != ABSENT).astype(np.int64)
-        for event_type, kind in event_types:
-            value = events.get_values(event_type)
-            rows = np.flatnonzero(value != ABSENT)
-            known = events.get_names(event_type)
-            index = np.full(max(known, default=0) + 1, -1, np.int64)
-            index[list(known)] = len(names) + np.arange(len(known))
-            names += known.values()
-            columns.append(
-                (
-                    events.place[rows],
-                    events.begin[rows],
-                    events.end[rows],
-                    index[value[rows]],
-                    is_node[rows],
-                    np.full(rows.size, kind, np.int64),
-                )
-            )
-    place, begin, end, name, is_node, kind_of = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return DeviceOperations(place, begin, end, name, is_node > 0, kind_of, names)
+        is_node = events.get_values(types.GRAPH_NODE_ID) != ABSENT
+        numbered = number_lines(events, kinds, names)
+        for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
+            times = events.begin[rows], events.end[rows]
+            columns.append((events.place[rows], *times, name, is_node[rows], np.full(rows.size, kind, np.int64)))
+    place, begin, end, name, is_node, operation_kind = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return DeviceOperations(place, begin, end, name, is_node > 0, operation_kind, names)
 
 
 def find_ended(
     report: ReportRecords, operations: DeviceOperations, place: IntArray, begin: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the operations that ended just as kernels began: (the last on its stream, the last on another stream).
+    """Return the operations that ended just as kernels started: (the last on its stream, the last on another stream).
 
-    `place` and `begin` (ns) of n kernels; indices of operations, -1 for none. Other streams: those of its process and
-    device. Lanes of a stream are one stream.
+    `place` and `begin` (ns): n kernels. The results are indices of operations, -1 without one. Only other streams of
+    the kernel's process and device count. The lanes of a stream are one stream.
     """
     device, stream = number_streams(report)
     order = np.lexsort((operations.end, device[operations.place]))
-    of_device = device[operations.place][order]
-    limits = np.searchsorted(of_device, np.arange(int(device.max(initial=-1)) + 2))
+    by_device = device[operations.place][order]
+    limits = np.searchsorted(by_device, np.arange(int(device.max(initial=-1)) + 2))
     ended = _find_ended(
         limits,
         stream[operations.place][order],
@@ -124,12 +112,15 @@ def find_ended(
         ENDED_BEFORE_NS,
         ENDED_AFTER_NS,
     )
-    own, other = (np.where(index >= 0, np.append(order, -1)[index], -1) for index in ended)
-    return own, other
+    on_stream, on_other = (np.where(index >= 0, np.append(order, -1)[index], -1) for index in ended)
+    return on_stream, on_other
 
 
 def number_streams(report: ReportRecords) -> tuple[IntArray, IntArray]:
-    """Return numbers of the device of a process and of the stream of each place of a report, -1 for other places."""
+    """Return (device, stream) of each place of a report, as numbers; -1 for places that are not streams.
+
+    A device counts once for each process that uses it.
+    """
     places = report.places.all
     device, stream = np.full((2, len(places)), -1, np.int64)
     streams = np.array([number for number, place in enumerate(places) if isinstance(place, Stream)], np.int64)
@@ -146,22 +137,22 @@ def _find_ended(
     stream: IntArray,
     begin: IntArray,
     end: IntArray,
-    device_of: IntArray,
-    stream_of: IntArray,
+    kernel_device: IntArray,
+    kernel_stream: IntArray,
     time: IntArray,
     before: int,
     after: int,
 ) -> tuple[IntArray, IntArray]:
-    """Return what `find_ended` does. Operations are sorted by device and end; device d has limits[d] .. [d + 1] - 1."""
-    own, other = np.full(time.size, -1, np.int64), np.full(time.size, -1, np.int64)
+    """Return the result of `find_ended`. Operations are sorted by device and end: device d has limits[d:d + 2]."""
+    on_stream, on_other = np.full(time.size, -1, np.int64), np.full(time.size, -1, np.int64)
     for i in range(time.size):
-        low, high = limits[device_of[i]], limits[device_of[i] + 1]
+        low, high = limits[kernel_device[i]], limits[kernel_device[i] + 1]
         k = low + np.searchsorted(end[low:high], time[i] - before)
         while k < high and end[k] <= time[i] + after:
             if begin[k] < time[i]:
-                if stream[k] == stream_of[i]:
-                    own[i] = k
+                if stream[k] == kernel_stream[i]:
+                    on_stream[i] = k
                 else:
-                    other[i] = k
+                    on_other[i] = k
             k += 1
-    return own, other
+    return on_stream, on_other

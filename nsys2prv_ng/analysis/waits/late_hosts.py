@@ -1,4 +1,4 @@
-"""What a late host thread was in: the range and the call that cover most of a time, and what each cost others."""
+"""Finds what a late host thread was in: the range and call that cover most of a time, and what each cost others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.host_activity import find_main_threads, load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct_rows
+from nsys2prv_ng.analysis.host_activity import HANDS_OVER, find_main_threads, load_calls, load_thread_ranges
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING, StepFunction, split_at_steps
 from nsys2prv_ng.job.opened_events import load_opened_events
@@ -20,13 +20,13 @@ _EVER = np.iinfo(np.int64).min
 
 
 class ThreadActivity(NamedTuple):
-    """What a thread was in over time, from the beginning of all time: indices into pairs of a range and a call."""
+    """What a thread was in at any time, as a step function of indices into pairs of a range and a call."""
 
     steps: StepFunction
     range: IntArray
-    """Index of the innermost range of each pair, NOTHING for none."""
+    """Index of each pair's innermost range; NOTHING outside of ranges."""
     call: IntArray
-    """Index of the outermost call of each pair, NOTHING for the thread's own code."""
+    """Index of each pair's outermost call; NOTHING in host code between calls."""
 
     def get_pairs(self, time: IntArray) -> IntArray:
         """Return the pair in force at each time (ns)."""
@@ -34,28 +34,24 @@ class ThreadActivity(NamedTuple):
 
 
 class HostActivity(NamedTuple):
-    """What threads of a report were in, by place, and the names of the ranges and calls."""
+    """What threads of a report were in, by their places, and the names of the ranges and calls."""
 
     threads: dict[int, ThreadActivity]
     range_names: list[str]
     call_names: list[str]
 
 
-_HANDS_OVER = ("pthread_cond_*wait", "pthread_join", "sem_wait", "sem_timedwait", "sem_clockwait")
-"""Calls in which a thread waits for another thread."""
-
-
 def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -> HostActivity:
     """Return what some threads (places) were in.
 
-    Ranges are those of `load_thread_ranges`. Where a thread waits for another one, the call of the main thread of its
-    process counts.
+    The ranges come from `load_thread_ranges`. While a thread waits for another one, the call of its process's main
+    thread counts.
     """
     main_threads = find_main_threads(report, threads)
     needed = np.union1d(threads, list(main_threads.values())).astype(np.int64)
     ranges = load_thread_ranges(report, threads, store)
     calls = load_calls(report, load_opened_events(report, "cuda_api", store), needed, store)
-    hands_over = np.isin(np.array([*calls.names, ""]), _HANDS_OVER)
+    hands_over = np.isin(np.array([*calls.names, ""]), HANDS_OVER)
     activities = {}
     for thread in np.unique(threads).tolist():
         main = main_threads.get(thread, thread)
@@ -65,65 +61,57 @@ def load_host_activity(report: ReportRecords, threads: IntArray, store: Store) -
 
 
 def _join_steps(steps: Sequence[StepFunction], hands_over: BoolArray) -> ThreadActivity:
-    """Return one step function of three: range, call and main thread's call.
+    """Join three step functions: range, call, and the main thread's call.
 
-    Before the first step of all, the thread is in neither a range nor a call. `hands_over`: by index of a call, with
-    one more for none.
+    Before the first step, the thread is in neither a range nor a call. `hands_over`: whether the thread waits for
+    another one, by index of the call; the last value is for no call.
     """
     time = np.sort(np.concatenate([[_EVER], *(part.time for part in steps)]), kind="stable")  # three sorted runs
     time = time[np.append(True, time[1:] != time[:-1])]
-    in_range, own_call, main_call = (
+    in_range, thread_call, main_call = (
         np.append(part.value, NOTHING)[np.searchsorted(part.time, time, "right") - 1] for part in steps
     )
-    in_call = np.where(hands_over[own_call], main_call, own_call)
+    in_call = np.where(hands_over[thread_call], main_call, thread_call)
     pair, distinct = find_distinct_rows(in_range, in_call)
     range_of_pair, call_of_pair = np.array(distinct, np.int64).T
     return ThreadActivity(StepFunction(time, pair), range_of_pair, call_of_pair)
 
 
-class LateTimes(NamedTuple):
-    """n times of threads that others waited for, in columns: begin <= end (ns)."""
+def find_main_activity(activity: ThreadActivity, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (range, call) of a thread in each interval, from begin to end (ns).
 
-    begin: IntArray
-    end: IntArray
-
-
-def find_main(activity: ThreadActivity, times: LateTimes) -> tuple[IntArray, IntArray]:
-    """Return (range, call) of a thread for each time: the range that covers most of it, and in it the call that does.
-
-    Where a time has no length, those in force count.
+    They are the range that covers most of the interval, and the call that covers most of that range's part. In an
+    interval of length 0, the range and call at that time count.
     """
-    pair = activity.get_pairs(times.end)
+    pair = activity.get_pairs(end)
     in_range, in_call = activity.range[pair], activity.call[pair]
-    long = np.flatnonzero(times.end > times.begin)
-    pieces = split_at_steps(times.begin[long], times.end[long], activity.steps)
-    of_piece, length = pieces.interval, pieces.end - pieces.begin
+    long = np.flatnonzero(end > begin)
+    pieces = split_at_steps(begin[long], end[long], activity.steps)
+    time, length = pieces.interval, pieces.end - pieces.begin
     piece_range, piece_call = activity.range[pieces.value], activity.call[pieces.value]
-    in_range[long] = _find_longest(of_piece, piece_range, length)
-    kept = np.flatnonzero(piece_range == in_range[long][of_piece])
-    in_call[long] = _find_longest(of_piece[kept], piece_call[kept], length[kept])
+    in_range[long] = _find_longest(time, piece_range, length)
+    kept = np.flatnonzero(piece_range == in_range[long][time])
+    in_call[long] = _find_longest(time[kept], piece_call[kept], length[kept])
     return in_range, in_call
 
 
 def _find_longest(group: IntArray, value: IntArray, length: IntArray) -> IntArray:
-    """Return the value with the largest sum of lengths in each group 0 .. n - 1, the lowest of several."""
+    """Return the value with the largest sum of lengths in each group 0 .. n - 1; on a tie, the lowest value."""
     order = np.lexsort((value, group))
     group, value, length = group[order], value[order], length[order]
     if not group.size:
         return value
-    key = combine_columns(group, value)
-    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    starts = find_starts(group, value)
     total = np.add.reduceat(length, starts)
     group, value = group[starts], value[starts]
     best = np.lexsort((value, -total, group))
-    is_first = np.append(True, group[best][1:] != group[best][:-1])
-    return value[best[is_first]]
+    return value[best[find_starts(group)]]
 
 
 class SortedWaits(NamedTuple):
-    """When others waited for n late kernels or calls: those for i are at first[i] .. first[i + 1] - 1.
+    """When others waited for n late kernels or calls: the waits for i are at first[i] .. first[i + 1] - 1.
 
-    Both columns of times (ns) are sorted for each i by themselves.
+    For each i, the two columns of times (ns) are sorted independently of each other.
     """
 
     first: IntArray
@@ -132,29 +120,22 @@ class SortedWaits(NamedTuple):
 
 
 def sum_costs(activity: ThreadActivity, waits: SortedWaits, late: IntArray, limit: IntArray) -> IntArray:
-    """Return the time (ns) that others waited for each pair of a thread.
+    """Return how long (ns) others waited because of each pair of a thread.
 
-    `late`: the kernels or calls that the thread was late with; `limit`: the time (ns) from which the pair in force
-    then has all the waiting, n each.
+    `late` (n): the kernels or calls that the thread was late with. `limit` (n): the time (ns) from which the pair in
+    force at that time causes all the waiting.
     """
-    at_limit = activity.get_pairs(limit)
     cost = np.zeros(activity.range.size, np.int64)
-    _add_costs(*waits, late, limit, at_limit, *activity.steps, cost)
+    _add_costs(waits, late, limit, activity.get_pairs(limit), activity.steps, cost)
     return cost
 
 
 @compiled
 def _add_costs(
-    first: IntArray,
-    begin: IntArray,
-    until: IntArray,
-    late: IntArray,
-    limit: IntArray,
-    at_limit: IntArray,
-    time: IntArray,
-    pair: IntArray,
-    cost: IntArray,
+    waits: SortedWaits, late: IntArray, limit: IntArray, at_limit: IntArray, steps: StepFunction, cost: IntArray
 ) -> None:
+    first, begin, until = waits
+    time, pair = steps
     for i in range(late.size):
         low, high = first[late[i]], first[late[i] + 1]
         left = np.int64(0)
@@ -177,13 +158,8 @@ def _add_costs(
                 then = min(then, begin[started])
             if ended < high:
                 then = min(then, until[ended])
-            waited = (started - ended) * (then - now)  # by as many ranks
+            waited = (started - ended) * (then - now)  # of all ranks that wait
             cost[pair[step]] += waited
             left -= waited
             now = then
         cost[at_limit[i]] += left
-
-
-def select_times(begin: IntArray, end: IntArray, which: BoolArray) -> LateTimes:
-    """Return times without those that begin after their end: these have no length."""
-    return LateTimes(np.minimum(begin[which], end[which]), end[which])

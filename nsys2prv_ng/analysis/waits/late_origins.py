@@ -1,17 +1,17 @@
-"""Who delayed the ranks that others waited for: the rank that these had waited for themselves, just before.
+"""Finds who delayed the ranks that others waited for: the rank that they had waited for themselves, just before.
 
-Operations of a device that follow each other without a gap pass a delay on. So from a late kernel that the device was
-late with (the operation before it on its stream, or one on another stream, ended just as it began), the way leads back
-over operations that had been launched before and then waited for the one before them, to operations over ranks:
+Operations of a device that follow each other without a gap pass a delay on. If the device was late with a kernel (the
+operation before it on its stream, or one on another stream, ended just as it started), the search goes back over
+operations that were launched in advance and waited for the one before them, until it reaches operations over ranks:
 
-- Where the late rank had waited for another one, and for at least half of its lateness, that one is its origin. What
-  delayed the origin is found likewise, to the end of the chain.
-- Where all ranks that waited for the late one had taken part as well, they went on together: nothing before that
-  explains why it was later than they. Of a message in which the late rank waited, only its other side went on with it.
-- Where the operation is not split, nothing before it is known.
+- If the late rank had waited there for another rank, for at least half of its lateness, that rank is the origin. What
+  delayed the origin is found in the same way, to the end of the chain.
+- If all ranks that waited for the late one also took part in that operation, they went on together: nothing before it
+  explains why one was later than the others. If the late rank waited in a message, only the other side went on with it.
+- If the operation is not split, nothing before it is known.
 
-A wait is known only beyond the uncertainty of the clocks (`Waits`), and so is an origin. Where the host was late, there
-is none: what its thread waited for is not followed.
+A wait is known only beyond the uncertainty of the clocks (`Waits`), and so is an origin. If the host was late, there is
+no origin: the search does not follow what the host thread waited for.
 """
 
 from __future__ import annotations
@@ -22,65 +22,63 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.late_devices import PROMPT_NS, DeviceOperations, Launches, find_ended
 from nsys2prv_ng.analysis.waits.placed_parts import place_parts
-from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, SPLIT
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
 NONE = -1
 _MOST_STEPS = 1000
-"""Most operations over ranks on the way from one late kernel."""
+"""Most operations over ranks to search back over from one late kernel."""
 
 
-class Lists(NamedTuple):
-    """Lists of tasks: those of i are item[first[i]] .. item[first[i + 1] - 1], ascending."""
+class TaskLists(NamedTuple):
+    """Lists of tasks: list i is item[first[i]] .. item[first[i + 1] - 1], ascending."""
 
     first: IntArray
     item: IntArray
 
 
-def make_lists(number: IntArray, item: IntArray, size: int) -> Lists:
-    """Return lists 0 .. size - 1 from pairs of the number of a list and an item; equal pairs count once."""
+def make_lists(number: IntArray, item: IntArray, size: int) -> TaskLists:
+    """Return lists 0 .. size - 1 of pairs (number of the list, item); equal pairs count once."""
     order = np.lexsort((item, number))
     number, item = number[order], item[order]
-    new = np.ones(number.size, np.bool_)
-    new[1:] = (number[1:] != number[:-1]) | (item[1:] != item[:-1])
-    return Lists(np.searchsorted(number[new], np.arange(size + 1)).astype(np.int64), item[new])
+    new = find_starts(number, item)
+    return TaskLists(np.searchsorted(number[new], np.arange(size + 1)).astype(np.int64), item[new])
 
 
 class Partners(NamedTuple):
-    """The tasks in operations over ranks. `collective` and `message`: number of a list for each of the waits, or NONE.
+    """The tasks that take part in operations over ranks.
 
-    Members of a collective are those of its communicator; of a message, the other sides.
+    `collective` and `message`: for each of the waits, the number of its list, or NONE. The list of a collective has the
+    members of its communicator; the list of a message has the other sides.
     """
 
     collective: IntArray
     message: IntArray
-    tasks: Lists
+    tasks: TaskLists
 
 
 def list_partners(job: Job, waits: Waits) -> Partners:
     """Return the tasks that take part in the operations of kernels."""
     operations, task_of_row = job.operations, job.whole.task_of_row.astype(np.int64)
     collective, message = np.full((2, waits.row.size), NONE, np.int64)
-    # In a split operation no member of the communicator is missing: one of each communicator is enough.
-    known = np.flatnonzero((waits.operation >= 0) & np.isin(waits.verdict, (SPLIT, BELOW_UNCERTAINTY)))
+    # A split operation has all members of its communicator: one operation of each communicator is enough.
+    known = np.flatnonzero((waits.operation >= 0) & waits.has_parts)
     groups, number = np.unique(operations.group[waits.operation[known]], return_inverse=True)
     collective[known] = number
     some = np.zeros(groups.size, np.int64)
     some[number] = waits.operation[known]
     first, count = operations.first[some], operations.first[some + 1] - operations.first[some]
-    of_group = np.repeat(np.arange(groups.size), count)
-    at = np.arange(of_group.size) + np.repeat(first - np.cumsum(count) + count, count)
-    row = place_parts(job, operations.part[at]).row
+    group = np.repeat(np.arange(groups.size), count)
+    row = place_parts(job, operations.part[_list_indices(first, count)]).row
     side, partner = _list_message_sides(job, waits)
     sides, number = np.unique(side, return_inverse=True)
     message[sides] = groups.size + np.arange(sides.size)
     lists = make_lists(
-        np.concatenate([of_group[row >= 0], groups.size + number]),
+        np.concatenate([group[row >= 0], groups.size + number]),
         np.concatenate([task_of_row[row[row >= 0]], task_of_row[partner]]),
         groups.size + sides.size,
     )
@@ -88,7 +86,7 @@ def list_partners(job: Job, waits: Waits) -> Partners:
 
 
 def _list_message_sides(job: Job, waits: Waits) -> tuple[IntArray, IntArray]:
-    """Return the indices of kernels that send or receive, and the row of the other side of each message."""
+    """Return, for each message, (index of the kernel that sends or receives, row of the other side)."""
     pairs = [joined.messages["nccl"] for joined in job.joined if "nccl" in joined.messages]
     sides = [(p.send_row, p.send_begin, p.receiver) for p in pairs]
     sides += [(p.receive_row, p.receive_begin, p.sender) for p in pairs]
@@ -101,7 +99,7 @@ _NO_SIDES = np.zeros((3, 0), np.int64)
 
 
 def _find_waits(waits: Waits, among: IntArray, row: IntArray, begin: IntArray) -> IntArray:
-    """Return the index, `among` those of some waits, of what begins on each row at each time (ns); NONE for nothing."""
+    """Return which of the waits `among` starts on each row at each time (ns); NONE without one."""
     among = among[~mark_duplicates(waits.row[among], waits.begin[among])]
     at = find_rows([waits.row[among], waits.begin[among]], [row, begin])
     return np.where(at >= 0, np.append(among, NONE)[at], NONE)
@@ -111,7 +109,7 @@ def _find_waits(waits: Waits, among: IntArray, row: IntArray, begin: IntArray) -
 
 
 class Links:
-    """What held kernels over ranks: the nearest such kernel on the way back, as an index of `Waits`; NONE for none."""
+    """What held up kernels: the nearest kernel over ranks before them, as an index of `Waits`; NONE without one."""
 
     def __init__(self, waits: Waits, late: int) -> None:
         self._waits = waits
@@ -129,18 +127,18 @@ class Links:
         late: IntArray,
         last: IntArray,
     ) -> None:
-        """Add the links of a report in which the device was late with the operations `last`, and kernels `late` so."""
-        own, other = find_ended(report, operations, operations.place, operations.begin)
-        before = np.where(own >= 0, own, other)
+        """Add the links of a report. Its device was late with operations `last`, which held up kernels `late`."""
+        on_stream, on_other = find_ended(report, operations, operations.place, operations.begin)
+        before = np.where(on_stream >= 0, on_stream, on_other)
         launch = launches.find(operations.place, operations.begin)
         sent = np.append(launches.sent, np.iinfo(np.int64).max // 2)[launch]
         before[~(operations.is_node | (operations.begin - sent > PROMPT_NS))] = NONE
         self.connect(rows[operations.place], operations.begin, before, late, last)
 
     def connect(self, row: IntArray, begin: IntArray, before: IntArray, late: IntArray, last: IntArray) -> None:
-        """Add the links of operations: row, begin (ns) and index of the one that each had waited for, NONE for none.
+        """Add the links of operations: row, start (ns) and index of the operation that each had waited for, or NONE.
 
-        `late` kernels were late with the operations `last`.
+        The operations `last` held up the kernels `late`.
         """
         at = _find_waits(self._waits, self._list_on_rows(row), row, begin)
         nearest = _find_nearest(np.argsort(begin, kind="stable"), before, at)
@@ -149,16 +147,20 @@ class Links:
         self.held_by[late] = np.where(at[last] >= 0, at[last], nearest[last])
 
     def _list_on_rows(self, row: IntArray) -> IntArray:
-        """Return the indices of the waits on some rows: waits are ordered by row."""
+        """Return the indices of the waits on some rows. (Waits are ordered by row.)"""
         rows = np.unique(row)
         low, high = (np.searchsorted(self._waits.row, rows, side) for side in ("left", "right"))
-        count = high - low
-        return np.arange(count.sum()) + np.repeat(low - np.cumsum(count) + count, count)
+        return _list_indices(low, high - low)
+
+
+def _list_indices(first: IntArray, count: IntArray) -> IntArray:
+    """Return first[i] .. first[i] + count[i] - 1 for each i, one after the other."""
+    return np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
 
 
 @compiled
 def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray) -> IntArray:
-    """Return `at` of the nearest operation on the way back from each one that has it; NONE if none has."""
+    """Return, for each operation, `at` of the nearest operation before it that has one; NONE if none has."""
     nearest = np.full(before.size, NONE, np.int64)
     for i in by_begin:
         k = before[i]
@@ -171,17 +173,11 @@ def _find_nearest(by_begin: IntArray, before: IntArray, at: IntArray) -> IntArra
 
 
 def trace_origins(
-    job: Job,
-    waits: Waits,
-    instance: IntArray,
-    begin: IntArray,
-    lateness: IntArray,
-    task: IntArray,
-    links: Links | None,
+    job: Job, waits: Waits, instance: IntArray, begin: IntArray, lateness: IntArray, task: IntArray, links: Links | None
 ) -> IntArray:
-    """Return the index of the late kernel at the end of the chain of each late one; NONE without `links`.
+    """Return the index of the late kernel at the end of each late kernel's chain; NONE without one or without `links`.
 
-    Arguments as of `find_origins`.
+    `find_origins` describes the arguments.
     """
     if links is None or (links.held_by < 0).all():
         return np.full(begin.size, NONE, np.int64)
@@ -192,53 +188,34 @@ def trace_origins(
 
 
 class LateOnes(NamedTuple):
-    """n late kernels and calls: begin and lateness (ns), task, and the tasks that waited for each."""
+    """n late kernels and calls: start and lateness (ns), task, and the tasks that waited for each."""
 
     begin: IntArray
     lateness: IntArray
     task: IntArray
-    waiters: Lists
+    waiters: TaskLists
 
 
 def find_origins(waits: Waits, instance: IntArray, late: LateOnes, links: Links, partners: Partners) -> IntArray:
-    """Return the index of the late kernel at the end of the chain of each late one; NONE if no other delayed it.
+    """Return the index of the late kernel at the end of each late kernel's chain; NONE if no other kernel delayed it.
 
-    `instance`: for each of the waits, the index of the late kernel or call that it waited for, NONE for nobody's.
+    `instance`: for each of the waits, the index of the late kernel or call that it waited for; NONE without one.
     """
-    is_known = (waits.verdict == SPLIT) | (waits.verdict == BELOW_UNCERTAINTY)
-    return _find_origins(
-        links.held_by,
-        links.previous,
-        is_known,
-        waits.wait,
-        instance,
-        partners.collective,
-        partners.message,
-        *partners.tasks,
-        late.begin,
-        late.lateness,
-        late.task,
-        *late.waiters,
-    )
+    return _follow_delays(links.held_by, links.previous, waits.has_parts, waits.wait, instance, late, partners)
 
 
 @compiled
-def _find_origins(
+def _follow_delays(
     held_by: IntArray,
     previous: IntArray,
-    is_known: IntArray,
+    is_known: BoolArray,
     wait: IntArray,
     instance: IntArray,
-    collective: IntArray,
-    message: IntArray,
-    first_task: IntArray,
-    tasks: IntArray,
-    begin: IntArray,
-    lateness: IntArray,
-    task: IntArray,
-    first_waiter: IntArray,
-    waiters: IntArray,
+    late: LateOnes,
+    partners: Partners,
 ) -> IntArray:
+    collective, message, (first_task, tasks) = partners
+    begin, lateness, task, (first_waiter, waiters) = late
     origin = np.full(held_by.size, NONE, np.int64)
     for k in range(held_by.size):
         x, amount = k, max(1, lateness[k])
@@ -260,7 +237,7 @@ def _find_origins(
                 continue
             if y < 0 or begin[y] >= begin[x]:
                 break
-            # What delayed the origin counts as far as it did not delay the rank that waited for it in other ways.
+            # What delayed the origin counts, unless it also delayed the rank that waited for the origin in another way.
             origin[k], waiting, amount = y, task[x : x + 1], wait[j]
             x, j = y, held_by[y]
     return origin
@@ -268,7 +245,7 @@ def _find_origins(
 
 @inlined
 def _holds_all(tasks: IntArray, wanted: IntArray) -> bool:
-    """Return whether all wanted tasks are among ascending ones."""
+    """Return whether `tasks`, which are ascending, contain all wanted ones."""
     for item in wanted:
         at = np.searchsorted(tasks, item)
         if at >= tasks.size or tasks[at] != item:

@@ -1,4 +1,4 @@
-"""Where and when ranks took part in operations: rows, nodes, and times on the common clock."""
+"""Places the parts of ranks in operations: rows, nodes, and times on the common clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.operations.matching import PartTable
 
 
 class Parts(NamedTuple):
-    """Parts of ranks in operations, in columns of n: row of the whole tree, node, times (ns, common clock)."""
+    """n parts of ranks in operations, in columns: row of the whole tree, node, times (ns, on the common clock)."""
 
     row: IntArray
     node: IntArray
@@ -26,7 +26,7 @@ def place_collectives(job: Job) -> Parts:
 
 
 def place_parts(job: Job, part: IntArray) -> Parts:
-    """Return the row (-1 for none), node and times of some parts of the table."""
+    """Return row (-1 without one), node and times of the parts of the table with these indices."""
     table = job.operations.table
     report, place = table.report[part], table.place[part].astype(np.int64)
     row, node = np.full(part.size, -1, np.int64), np.zeros(part.size, np.int64)
@@ -46,6 +46,6 @@ def place_parts(job: Job, part: IntArray) -> Parts:
 
 
 def mark_mpi(table: PartTable, part: IntArray) -> BoolArray:
-    """Mark the parts that calls of MPI carry out."""
+    """Mark the parts that MPI calls carry out."""
     is_mpi = np.array([name.startswith("mpi ") for name in table.communicators], np.bool_)
     return np.asarray(is_mpi[table.communicator[part]], np.bool_)

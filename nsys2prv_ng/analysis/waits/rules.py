@@ -1,28 +1,26 @@
-"""The rules by which a part of a rank in an operation is split: who releases whom, and what is not known.
+"""Splits the part of a rank in an operation into waiting and moving: who releases whom, and what is unknown.
 
-Definitions are those of Scalasca 2.5 (MPI.pattern): Wait at NxN, Late Broadcast, Early Reduce, Late Sender and Late
-Receiver. Everything here works on columns, with times on the common clock (ns) and bounds on the clocks' errors.
+The definitions come from Scalasca 2.5 (MPI.pattern): Wait at NxN, Late Broadcast, Early Reduce, Late Sender and Late
+Receiver. Everything here works on columns, with times on the common clock (ns) and bounds on the clocks' errors. Times
+on one node are exact, because it has one clock: in 4,000 collectives of real reports no rank left too early.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.waits.placed_parts import Parts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled, inlined
 
-SAME_CLOCK_NS = 0
-"""Uncertainty (ns) of times on one node: one clock. In 4,000 collectives of real reports no rank left too early."""
-
 SPLIT, BELOW_UNCERTAINTY, MEMBER_MISSING, NOT_SYNCHRONISED, UNKNOWN_ROLES, NO_COMMUNICATOR, NOT_MATCHED, NOT_ALIGNED = (
     range(8)
 )
-"""Verdicts. Of several on a kernel or call the highest counts."""
+"""Verdicts. If a kernel or call gets several, the highest counts."""
 REASONS = {
     MEMBER_MISSING: "no report shows what a member of the operation did",
     NOT_SYNCHRONISED: "the operation did not synchronise its ranks",
@@ -37,17 +35,6 @@ REASONS = {
 NOBODY = -1
 
 
-@dataclass(frozen=True)
-class Uncertainty:
-    """What the clocks of two nodes may be apart (ns): the sum of their bounds; infinite where one is not known."""
-
-    bounds: FloatArray
-
-    def between(self, one: IntArray, other: IntArray) -> FloatArray:
-        apart = self.bounds[one] + self.bounds[other]
-        return np.where(one == other, float(SAME_CLOCK_NS), apart)
-
-
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
@@ -56,17 +43,16 @@ def split_operations(
     first: IntArray,
     kind: IntArray,
     complete: BoolArray,
-    node: IntArray,
-    begin: IntArray,
-    end: IntArray,
+    parts: Parts,
     is_root: BoolArray,
     bounds: FloatArray,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return until (ns), verdict, culprit (index of its part or -1) and margin (ns) of each part.
+    """Return (until (ns), verdict, culprit (index of its part, or -1), margin (ns)) of each part.
 
-    Operation i has the parts first[i] .. first[i + 1] - 1; `kind` and `complete` (no member is missing) are of
-    operations, the other columns of parts; `bounds` are the clocks' errors by node (ns).
+    Operation i has the parts first[i] .. first[i + 1] - 1. `kind` and `complete` (no member is missing) belong to
+    operations, `parts` and `is_root` to parts. `bounds`: the clock error of each node (ns).
     """
+    _, node, begin, end = parts
     until, verdict = begin.copy(), np.zeros(begin.size, np.int64)
     culprit, margin = np.full(begin.size, NOBODY, np.int64), np.zeros(begin.size, np.int64)
     for i in range(first.size - 1):
@@ -77,17 +63,17 @@ def split_operations(
             verdict[low:high] = MEMBER_MISSING
         elif release < 0:
             verdict[low:high] = UNKNOWN_ROLES
-        elif not _has_synchronised(kind[i], root, release, node, begin, end, bounds, low, high):
+        elif not _has_synchronised(kind[i], root, release, parts, bounds, low, high):
             verdict[low:high] = NOT_SYNCHRONISED
         else:
-            lead = _measure_lead(kind[i], root, release, node, begin, bounds, low, high)
+            lead = _measure_lead(kind[i], root, release, parts, bounds, low, high)
             for k in range(low, high):
                 if not _may_wait(kind[i], root, release, k):
                     continue
                 ahead, apart = begin[release] - begin[k], _get_apart(node, bounds, k, release)
                 if node[k] != node[release] and abs(ahead) <= apart:
                     verdict[k] = BELOW_UNCERTAINTY
-                    if kind[i] == SYNCHRONISING:  # Either of them may have been last.
+                    if kind[i] == SYNCHRONISING:  # either of them may have been last
                         verdict[release] = BELOW_UNCERTAINTY
                 elif ahead > 0:
                     until[k] = min(begin[release], end[k])
@@ -98,7 +84,7 @@ def split_operations(
 
 @inlined
 def _find_root(is_root: BoolArray, low: int, high: int) -> int:
-    """Return the index of the only root; -1 if there is none, or several."""
+    """Return the index of the only root; -1 without a root or with several."""
     root = -1
     for k in range(low, high):
         if is_root[k]:
@@ -110,7 +96,7 @@ def _find_root(is_root: BoolArray, low: int, high: int) -> int:
 
 @inlined
 def _find_release(kind: int, root: int, begin: IntArray, low: int, high: int) -> int:
-    """Return the part that releases those that wait: the last of all, the root, or the first of the others; or -1."""
+    """Return the part that releases those that wait: the last of all, the root, or the first of the others; else -1."""
     if kind == FROM_ROOT:
         return root
     release = -1
@@ -130,23 +116,16 @@ def _may_wait(kind: int, root: int, release: int, k: int) -> bool:
 
 @inlined
 def _get_apart(node: IntArray, bounds: FloatArray, one: int, other: int) -> float:
-    """Return what the clocks of two parts may be apart (ns)."""
-    return float(SAME_CLOCK_NS) if node[one] == node[other] else bounds[node[one]] + bounds[node[other]]
+    """Return how far the clocks of two parts may differ (ns)."""
+    return 0.0 if node[one] == node[other] else bounds[node[one]] + bounds[node[other]]
 
 
 @inlined
 def _has_synchronised(
-    kind: int,
-    root: int,
-    release: int,
-    node: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    bounds: FloatArray,
-    low: int,
-    high: int,
+    kind: int, root: int, release: int, parts: Parts, bounds: FloatArray, low: int, high: int
 ) -> bool:
-    """Return whether no part surely ended before what it should have waited for."""
+    """Return whether no part is certain to have ended before what it should have waited for."""
+    _, node, begin, end = parts
     for k in range(low, high):
         if _may_wait(kind, root, release, k) and end[k] < begin[release] - _get_apart(node, bounds, k, release):
             return False
@@ -154,13 +133,13 @@ def _has_synchronised(
 
 
 @inlined
-def _measure_lead(
-    kind: int, root: int, release: int, node: IntArray, begin: IntArray, bounds: FloatArray, low: int, high: int
-) -> int:
-    """Return by how much (ns) the one that releases was late; 0 if that may have been another.
+def _measure_lead(kind: int, root: int, release: int, parts: Parts, bounds: FloatArray, low: int, high: int) -> int:
+    """Return how late (ns) the part that releases was; 0 if another part may have released the others.
 
-    The last of all against the last of the others; a root, or the first to send to it, against the first that waits.
+    Compare the last of all with the last of the others; compare a root, or the first to send to it, with the first part
+    that waits.
     """
+    _, node, begin, _ = parts
     lead = 0
     for k in range(low, high):
         ahead = begin[release] - begin[k]
@@ -191,7 +170,7 @@ class Side(NamedTuple):
 
     @property
     def is_known(self) -> BoolArray:
-        """Mark the messages with the call or kernel in which this side may wait."""
+        """Mark the messages whose call or kernel, in which this side may wait, is known."""
         return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
 
     def take(self, which: BoolArray) -> Side:
@@ -200,14 +179,14 @@ class Side(NamedTuple):
 
 
 def split_side(
-    waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, may_leave: bool
+    waiting: Side, other: Side, node_of_row: IntArray, bounds: FloatArray, *, may_leave: bool
 ) -> tuple[IntArray, IntArray]:
-    """Return wait (ns) and verdict of the kernels and calls of one side, which waits for the other side to arrive.
+    """Return (wait (ns), verdict) of the kernels and calls of one side, which waits for the other side to arrive.
 
-    `may_leave`: it may end before the other side began, as a send of MPI does that was buffered.
+    `may_leave`: the side may end before the other side starts, like a buffered MPI send.
     """
     one_node, other_node = node_of_row[waiting.row], node_of_row[other.poster]
-    apart = uncertainty.between(one_node, other_node)
+    apart = np.where(one_node == other_node, 0.0, bounds[one_node] + bounds[other_node])
     ahead = other.arrived - waiting.begin
     left = waiting.end < other.arrived - apart
     is_unsure = (np.abs(ahead) <= apart) & (one_node != other_node)

@@ -1,10 +1,10 @@
-"""What the clocks of nodes may be apart, by how they were aligned and by what still contradicts them.
+"""Finds how far node clocks may differ, from the way they were aligned and from what still contradicts them.
 
-The bounds of a fit hold where it does. A clock that jumps within a run is wrong by more after the jump: ranks then seem
-to leave operations before others have entered. All ranks leave an operation at about the same time, so that the
-difference of their ends shows how wrong the clocks are. The violation of causality is less, by the time in which data
-moved, and would not do as a bound: with a jump of 1 to 20 ms before the last fifth of a real run of two nodes, 132
-kernels waited for the wrong rank with it, and none with the difference of the ends.
+The bounds of a fit are valid only as long as the fit is. A clock that jumps during a run is wrong by more after the
+jump: ranks then seem to leave operations before others have entered. All ranks leave an operation at about the same
+time, so the difference of their ends shows how wrong the clocks are. The violation of causality is smaller, by the time
+in which data moved, and is not enough as a bound: with a jump of 1 to 20 ms before the last fifth of a real run of two
+nodes, 132 kernels waited for the wrong rank with it, and none with the difference of the ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.placed_parts import place_collectives
-from nsys2prv_ng.analysis.waits.rules import Uncertainty
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
@@ -23,12 +22,13 @@ from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def get_uncertainty(job: Job) -> Uncertainty:
-    """Return the uncertainty of the nodes of a job; the reference node of a fit is exact.
+def get_uncertainty(job: Job) -> FloatArray:
+    """Return the bound (ns) on the clock error of each node: 0 for the reference of a fit, infinite if it is not known.
 
-    Bounds are errors against the reference of a node. Only those against the reference of most nodes are comparable:
-    between sets of nodes that share nothing to align by, any error is possible. Where operations violate causality by
-    more than the bounds, nodes are at least as uncertain as these operations show.
+    The clocks of two nodes differ by at most the sum of their bounds. Bounds are errors against the reference of a
+    node. Only bounds against the reference of most nodes are comparable: between sets of nodes that share nothing to
+    align by, any error is possible. If operations violate causality by more than the bounds, nodes are at least as
+    uncertain as these operations show.
     """
     nodes = job.alignment.nodes
     references = Counter(clock.reference for clock in nodes if clock.reference)
@@ -40,13 +40,13 @@ def get_uncertainty(job: Job) -> Uncertainty:
         if bound is not None and clock.reference == usual:
             bounds[i] = bound
     if not job.alignment.after.broken:
-        return Uncertainty(bounds)
-    errors = np.maximum(_find_errors_of_collectives(job, bounds), _find_errors_of_messages(job, bounds))
-    return Uncertainty(np.where(is_reference, bounds, np.maximum(bounds, errors)))
+        return bounds
+    errors = np.maximum(_find_collective_errors(job, bounds), _find_message_errors(job, bounds))
+    return np.where(is_reference, bounds, np.maximum(bounds, errors))
 
 
-def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
-    """Return the largest error (ns) of each node that violations of causality in collectives show."""
+def _find_collective_errors(job: Job, bounds: FloatArray) -> FloatArray:
+    """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
     kind, is_root = table.kind[operations.part], table.is_root[operations.part]
@@ -56,8 +56,8 @@ def _find_errors_of_collectives(job: Job, bounds: FloatArray) -> FloatArray:
     return measure_errors(operations.first, Entries(parts.node, parts.begin, parts.end, enters, leaves), bounds)
 
 
-def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
-    """Return the same of messages: a receive must not end before its send begins."""
+def _find_message_errors(job: Job, bounds: FloatArray) -> FloatArray:
+    """Return the largest clock error (ns) of each node that messages reveal: no receive ends before its send starts."""
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     errors = np.zeros(bounds.size)
     for joined in job.joined:
@@ -74,7 +74,7 @@ def _find_errors_of_messages(job: Job, bounds: FloatArray) -> FloatArray:
 
 
 class Entries(NamedTuple):
-    """Parts of ranks in operations: node, times (ns), whether others wait for it, whether it waits for others."""
+    """n parts of ranks in operations: node, times (ns), whether others wait for it, and whether it waits for others."""
 
     node: IntArray
     begin: IntArray
@@ -83,25 +83,14 @@ class Entries(NamedTuple):
     leaves: BoolArray
 
 
+@compiled
 def measure_errors(first: IntArray, entries: Entries, bounds: FloatArray) -> FloatArray:
-    """Return the largest error (ns) of each node that violations of causality beyond the bounds show; 0 for none.
+    """Return the largest error (ns) of each node that violations of causality beyond the bounds reveal; 0 without any.
 
     Operation i has the entries first[i] .. first[i + 1] - 1. The error is how much later the first rank left on the
-    node that entered last than on the one that left first, or else the violation.
+    node that entered last than on the node that left first, or the violation if that is larger.
     """
-    return _measure_errors(first, *entries, bounds)
-
-
-@compiled
-def _measure_errors(
-    first: IntArray,
-    node: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    enters: BoolArray,
-    leaves: BoolArray,
-    bounds: FloatArray,
-) -> FloatArray:
+    node, begin, end, enters, leaves = entries
     errors = np.zeros(bounds.size)
     for i in range(first.size - 1):
         late, early = -1, -1

@@ -1,16 +1,16 @@
-"""Splits time in communication into waiting and moving: who waited for whom, and for how long.
+"""Splits time in communication into waiting and moving data: who waited for whom, and for how long.
 
-A rank waits in an operation from its own begin until the last rank that it needs has begun; the rest of its kernel or
+In an operation, a rank waits from its start until the last rank that it needs has started. The rest of its kernel or
 call moves data (Scalasca's wait states; MPI.pattern of Scalasca 2.5):
 
-- in a collective of all ranks, everybody waits for the last to begin;
-- from a root, everybody waits for the root; to a root, the root waits for the first of the others to begin;
-- a receive waits for its send, and a send for its receive if it did not end before that began.
+- In a collective of all ranks, everybody waits for the last rank to start.
+- From a root, everybody waits for the root. To a root, the root waits for the first of the others to start.
+- A receive waits for its send. A send waits for its receive, unless it ended before the receive started.
 
-A wait ends with its own kernel or call at the latest. A kernel or call that carries out several operations waits until
-the last of them is released. Nothing is split where that would be a guess: an operation with a member that no report
-shows, one that did not synchronise (a rank left before another had entered, beyond the uncertainty of their clocks),
-and a wait that is shorter than this uncertainty.
+A wait ends with its kernel or call at the latest. A kernel or call that carries out several operations waits until the
+last of them is released. Nothing is split if that would be a guess: not an operation with a member that no report
+shows, nor one that did not synchronise (a rank left before another had entered, beyond the uncertainty of their
+clocks), nor a wait that is shorter than this uncertainty.
 """
 
 from __future__ import annotations
@@ -22,18 +22,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.placed_parts import Parts, mark_mpi, place_collectives, place_parts
-from nsys2prv_ng.analysis.waits.rules import (
-    BELOW_UNCERTAINTY,
-    MEMBER_MISSING,
-    NO_COMMUNICATOR,
-    NOBODY,
-    NOT_ALIGNED,
-    NOT_MATCHED,
-    NOT_SYNCHRONISED,
-    SPLIT,
-    Side,
-    Uncertainty,
-)
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -43,18 +31,19 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE
 
 _LEAST_CAUSAL = 0.99
-"""Part of the operations of a group without payload that must have synchronised, so that it may be one communicator."""
+"""Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
 
 
 class Waits(NamedTuple):
-    """n kernels and calls that carry out operations over ranks, by row of the whole tree and begin. Times in ns.
+    """n kernels and calls that carry out operations over ranks, by row (of the whole tree) and start. Times in ns.
 
-    While they are collected, their parts in operations, of which a kernel or call may have several, in any order.
+    While they are being collected, a row is a part in one operation, of which a kernel or call may have several, in any
+    order.
 
-    `until` is when waiting ends and moving begins: begin <= until <= end. `verdict` is SPLIT or why there is none: then
-    `until` is the begin, and the kernel or call is one piece. `culprit` is the row of the rank that
-    released it and `culprit_begin` when that had begun; NOBODY where several may have been last. `operation` is the
-    index of the collective (of `Job.operations`) that decided, -1 for a message and for what was not matched.
+    `until` is when waiting ends and moving starts: begin <= until <= end. `verdict` is SPLIT or why the kernel or call
+    is not split: then it is one piece, and `until` is its begin. `culprit` is the row of the rank that released it, and
+    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `operation` is the index (in
+    `Job.operations`) of the collective that decided, -1 for a message and for a kernel or call that was not matched.
     """
 
     row: IntArray
@@ -65,58 +54,62 @@ class Waits(NamedTuple):
     culprit: IntArray
     culprit_begin: IntArray
     margin: IntArray
-    """By how much the culprit began later than the last of the others; for a message, than the other side."""
+    """How much later the culprit started than the last of the others; for a message, than the other side."""
     operation: IntArray
     is_mpi: BoolArray
 
     @property
     def is_split(self) -> BoolArray:
-        return np.asarray(self.verdict == SPLIT, np.bool_)
+        return np.asarray(self.verdict == rules.SPLIT, np.bool_)
 
     @property
     def has_parts(self) -> BoolArray:
         """Mark the kernels and calls whose time is known to be waiting or moving.
 
-        A wait below the uncertainty of the clocks is not split off: all of its kernel or call counts as moving.
+        A wait below the uncertainty of the clocks is not split off: its whole kernel or call counts as moving.
         """
-        return np.asarray((self.verdict == SPLIT) | (self.verdict == BELOW_UNCERTAINTY), np.bool_)
+        return np.asarray((self.verdict == rules.SPLIT) | (self.verdict == rules.BELOW_UNCERTAINTY), np.bool_)
 
     @property
     def wait(self) -> IntArray:
         """Time of waiting (ns)."""
         return self.until - self.begin
 
+    def take(self, which: IntArray | BoolArray) -> Waits:
+        """Return the kernels and calls that indices or a mask select."""
+        return Waits._make([column[which] for column in self])
+
 
 def find_waits(job: Job) -> Waits:
-    """Split the kernels and calls of all operations over ranks; none if the user does not want that."""
+    """Split the kernels and calls of all operations over ranks; return none if the user turned that off."""
     if not job.finds_waits:
         return Waits._make([np.zeros(0, np.bool_ if name == "is_mpi" else np.int64) for name in Waits._fields])
-    uncertainty = get_uncertainty(job)
-    pieces = _join([_split_collectives(job, uncertainty), *_split_messages(job, uncertainty)])
+    bounds = get_uncertainty(job)
+    pieces = _join([_split_collectives(job, bounds), *_split_messages(job, bounds)])
     pieces = _join([pieces, _list_unmatched(job, pieces)])
     if job.alignment.way == NONE and len(job.reports) > 1:
-        pieces = pieces._replace(verdict=np.full(pieces.row.size, NOT_ALIGNED))
+        pieces = pieces._replace(verdict=np.full(pieces.row.size, rules.NOT_ALIGNED))
     return _unite(pieces)
 
 
 def _unite(pieces: Waits) -> Waits:
     """Return each kernel or call once: it waits until the last of its operations is released.
 
-    It is split only if all its operations are; of several reasons, the highest verdict counts. Beside a wait that is
-    sure, one below the uncertainty of the clocks adds nothing.
+    It is split only if all its operations are. If there are several reasons not to, the highest verdict counts. Next to
+    a certain wait, a wait below the uncertainty of the clocks adds nothing.
     """
     order = np.lexsort((pieces.culprit, -pieces.culprit_begin, -pieces.until, pieces.end, pieces.begin, pieces.row))
     starts = find_starts(*(column[order] for column in pieces[:3]))
-    latest = _take(pieces, order[starts])
+    latest = pieces.take(order[starts])
     verdict = pieces.verdict[order]
     worst = np.maximum.reduceat(verdict, starts) if starts.size else verdict
     waits = latest.until > latest.begin
-    worst[(worst == BELOW_UNCERTAINTY) & waits] = SPLIT
-    is_split = worst == SPLIT
+    worst[(worst == rules.BELOW_UNCERTAINTY) & waits] = rules.SPLIT
+    is_split = worst == rules.SPLIT
     return latest._replace(
         until=np.where(is_split, latest.until, latest.begin),
         verdict=worst,
-        culprit=np.where(is_split & waits, latest.culprit, NOBODY),
+        culprit=np.where(is_split & waits, latest.culprit, rules.NOBODY),
     )
 
 
@@ -124,56 +117,48 @@ def _join(parts: Sequence[Waits]) -> Waits:
     return Waits._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
 
-def _take(pieces: Waits, which: IntArray | BoolArray) -> Waits:
-    return Waits._make([column[which] for column in pieces])
-
-
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def _split_collectives(job: Job, uncertainty: Uncertainty) -> Waits:
+def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
     operations, table = job.operations, job.operations.table
     parts = place_collectives(job)
-    leader = operations.leader
-    kind = table.kind[leader].astype(np.int64)
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
-        kind,
+        table.kind[operations.leader].astype(np.int64),
         complete,
-        parts.node,
-        parts.begin,
-        parts.end,
+        parts,
         table.is_root[operations.part],
-        uncertainty.bounds,
+        bounds,
     )
-    doubtful = _find_doubtful_groups(operations, complete, verdict, parts, uncertainty)
+    doubtful = _find_doubtful_groups(operations, complete, verdict, parts, bounds)
     count = np.diff(operations.first)
     number = np.repeat(np.arange(len(operations)), count)
-    verdict = np.where(doubtful[number] & (verdict != MEMBER_MISSING), NO_COMMUNICATOR, verdict)
-    until = np.where(verdict == SPLIT, until, parts.begin)
-    culprit = np.where(verdict == SPLIT, culprit, NOBODY)
-    has_culprit = culprit != NOBODY
+    verdict = np.where(doubtful[number] & (verdict != rules.MEMBER_MISSING), rules.NO_COMMUNICATOR, verdict)
+    until = np.where(verdict == rules.SPLIT, until, parts.begin)
+    culprit = np.where(verdict == rules.SPLIT, culprit, rules.NOBODY)
+    has_culprit = culprit != rules.NOBODY
     pieces = Waits(
         row=parts.row,
         begin=parts.begin,
         end=parts.end,
         until=until,
         verdict=verdict,
-        culprit=np.where(has_culprit, np.append(parts.row, NOBODY)[culprit], NOBODY),
+        culprit=np.where(has_culprit, np.append(parts.row, rules.NOBODY)[culprit], rules.NOBODY),
         culprit_begin=np.where(has_culprit, np.append(parts.begin, 0)[culprit], until),
         margin=np.where(has_culprit, margin, 0),
         operation=number,
         is_mpi=mark_mpi(table, operations.part),
     )
-    return _take(pieces, parts.row >= 0)
+    return pieces.take(parts.row >= 0)
 
 
 def _list_unmatched(job: Job, pieces: Waits) -> Waits:
-    """Return the kernels and calls that no operation has matched, each as a piece.
+    """Return the kernels and calls without a matched operation, each as a piece.
 
-    What is only known to exist (LOOSE) counts where nothing else of its kernel was matched. A communicator of one rank
-    has nobody to wait for.
+    An operation that is only known to exist (LOOSE) counts if nothing else of its kernel was matched. A communicator of
+    one rank has nobody to wait for.
     """
     operations, table = job.operations, job.operations.table
     is_matched = np.zeros(table.begin.size, np.bool_)
@@ -181,7 +166,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     part = np.flatnonzero(~is_matched)
     parts = place_parts(job, part)
     loose = table.kind[part] == LOOSE
-    distinct = _take(pieces, ~mark_duplicates(pieces.row, pieces.begin))
+    distinct = pieces.take(~mark_duplicates(pieces.row, pieces.begin))
     has_piece = find_rows([distinct.row, distinct.begin], [parts.row, parts.begin]) >= 0
     kept = (parts.row >= 0) & ~(loose & has_piece)
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
@@ -191,8 +176,8 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
         begin=parts.begin,
         end=parts.end,
         until=parts.begin,
-        verdict=np.where(alone, SPLIT, NOT_MATCHED),
-        culprit=np.full(part.size, NOBODY),
+        verdict=np.where(alone, rules.SPLIT, rules.NOT_MATCHED),
+        culprit=np.full(part.size, rules.NOBODY),
         culprit_begin=parts.begin,
         margin=np.zeros(part.size, np.int64),
         operation=np.full(part.size, -1),
@@ -203,8 +188,8 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
 def _find_complete(job: Job) -> BoolArray:
     """Mark the operations in which every rank of the communicator has a part.
 
-    Where no call records the number of ranks, they are those that use the communicator in the reports, if no rank of
-    the job lacks a report.
+    If no call records the number of ranks, the ranks that use the communicator in the reports count, provided that no
+    rank of the job lacks a report.
     """
     operations, table = job.operations, job.operations.table
     users = np.zeros(len(table.communicators), np.int64)
@@ -218,33 +203,33 @@ def _find_complete(job: Job) -> BoolArray:
 
 
 def _find_doubtful_groups(
-    operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, uncertainty: Uncertainty
+    operations: Operations, complete: BoolArray, verdict: IntArray, parts: Parts, bounds: FloatArray
 ) -> BoolArray:
-    """Mark the operations of groups without payload that may be those of several communicators.
+    """Mark the operations of groups without payload that may belong to several communicators.
 
-    Kernels of several communicators may follow each other in the same order on all ranks. If they were of one, nobody
-    would leave an operation before all had entered. Between nodes this shows nothing where the clocks' uncertainty is
-    larger than half the median kernel.
+    Kernels of several communicators may follow each other in the same order on all ranks. If they belonged to one,
+    nobody would leave an operation before all had entered. Between nodes, this proves nothing if the uncertainty of the
+    clocks is larger than half of the median kernel.
     """
     if not len(operations):
         return np.zeros(0, np.bool_)
     first, group = operations.first[:-1], operations.group.astype(np.int64)
     groups = int(group.max()) + 1
     by_order = complete & ~operations.table.has_communicator[operations.leader]
-    broken = np.maximum.reduceat(verdict == NOT_SYNCHRONISED, first)
+    broken = np.maximum.reduceat(verdict == rules.NOT_SYNCHRONISED, first)
     total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
     doubtful = bad > (1 - _LEAST_CAUSAL) * total
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
     unsure = np.zeros(groups)
     between = by_order & (low != high)
-    np.maximum.at(unsure, group[between], np.maximum.reduceat(uncertainty.bounds[parts.node], first)[between])
+    np.maximum.at(unsure, group[between], np.maximum.reduceat(bounds[parts.node], first)[between])
     shortest = np.minimum.reduceat(parts.end - parts.begin, first)
     doubtful |= unsure > _find_medians(group[by_order], shortest[by_order], total) / 2
     return np.asarray(by_order & doubtful[group], np.bool_)
 
 
 def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatArray:
-    """Return the median of the values of each group 0 .. n - 1, which has as many as `counts`; 0 for none."""
+    """Return the median of each group's values, for groups 0 .. n - 1 of the sizes `counts`; 0 for an empty group."""
     value = np.append(value[np.lexsort((value, group))], 0)
     first = np.cumsum(counts) - counts
     middle = value[first + np.maximum(counts - 1, 0) // 2] + value[np.where(counts > 0, first + counts // 2, first)]
@@ -254,35 +239,35 @@ def _find_medians(group: IntArray, value: IntArray, counts: IntArray) -> FloatAr
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _split_messages(job: Job, uncertainty: Uncertainty) -> list[Waits]:
+def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
     node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            send = Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
-            receive = Side(
+            send = rules.Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
+            receive = rules.Side(
                 pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
             )
             is_mpi = source == "mpi"
-            pieces.append(_split_side(send, receive, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=is_mpi))
-            pieces.append(_split_side(receive, send, node_of_row, uncertainty, is_mpi=is_mpi, may_leave=False))
+            pieces.append(_split_side(send, receive, node_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
+            pieces.append(_split_side(receive, send, node_of_row, bounds, is_mpi=is_mpi, may_leave=False))
     return pieces
 
 
 def _split_side(
-    waiting: Side, other: Side, node_of_row: IntArray, uncertainty: Uncertainty, *, is_mpi: bool, may_leave: bool
+    waiting: rules.Side, other: rules.Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
-    """Return the kernels and calls of one side of messages, split."""
+    """Split the kernels and calls of one side of messages."""
     known = waiting.is_known
     waiting, other = waiting.take(known), other.take(known)
-    wait, verdict = rules.split_side(waiting, other, node_of_row, uncertainty, may_leave=may_leave)
+    wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
     return Waits(
         row=waiting.row,
         begin=waiting.begin,
         end=waiting.end,
         until=waiting.begin + wait,
         verdict=verdict,
-        culprit=np.where(wait > 0, other.poster, NOBODY),
+        culprit=np.where(wait > 0, other.poster, rules.NOBODY),
         culprit_begin=other.arrived,
         margin=np.where(wait > 0, other.arrived - waiting.begin, 0),
         operation=np.full(wait.size, -1, np.int64),

@@ -157,7 +157,7 @@ def _collect_unknown(job: Job, waits: Waits) -> tuple[Intervals, Intervals]:
 
     Kernels that are not split are among what their GPU does.
     """
-    bounds = np.sort(get_uncertainty(job).bounds)
+    bounds = np.sort(get_uncertainty(job))
     apart = bounds[-2:].sum()
     below = waits.verdict == BELOW_UNCERTAINTY
     length = (waits.end - waits.begin).astype(np.float64)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits.late_devices import _find_ended
-from nsys2prv_ng.analysis.waits.late_hosts import LateTimes, SortedWaits, ThreadActivity, find_main, sum_costs
+from nsys2prv_ng.analysis.waits.late_hosts import SortedWaits, ThreadActivity, find_main_activity, sum_costs
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from tests.examples import examples
 
@@ -34,7 +34,7 @@ def pair_at(steps: list[tuple[int, int]], time: int) -> int:
 def test_main_range_and_call_cover_most(steps: list[tuple[int, int]], times: list[tuple[int, int]]) -> None:
     activity = make_activity(steps)
     begin, length = np.array(times, np.int64).T
-    in_range, in_call = find_main(activity, LateTimes(begin, begin + length))
+    in_range, in_call = find_main_activity(activity, begin, begin + length)
     for i, (low, ns) in enumerate(times):
         pairs = [pair_at(steps, time) for time in range(low, low + ns)] or [pair_at(steps, low)]
         ranges = Counter(int(activity.range[pair]) for pair in pairs)

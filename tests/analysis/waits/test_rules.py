@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.rules import Side, Uncertainty
+from nsys2prv_ng.analysis.waits.placed_parts import Parts
+from nsys2prv_ng.analysis.waits.rules import Side
 from nsys2prv_ng.analysis.waits.uncertainty import get_uncertainty
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job
@@ -119,9 +120,7 @@ def test_operations_by_their_definition(
         first,
         np.array([kind for kind, _, _ in jobs]),
         np.array([complete for _, complete, _ in jobs]),
-        node,
-        begin,
-        end,
+        Parts(node, node, begin, end),
         np.array([row.is_root for row in every]),
         np.array(bounds),
     )
@@ -158,7 +157,7 @@ def test_messages_by_their_definition(
     waiting = Side(row, begin, begin + duration, begin, row)
     other = Side(row + row.size, arrived, arrived + 1, arrived, row + row.size)
     node_of_row = np.concatenate([one_node, other_node])
-    wait, verdict = rules.split_side(waiting, other, node_of_row, Uncertainty(np.array(bounds)), may_leave=may_leave)
+    wait, verdict = rules.split_side(waiting, other, node_of_row, np.array(bounds), may_leave=may_leave)
     for i, (start, length, at, one, two) in enumerate(messages):
         limit = 0 if one == two else bounds[one] + bounds[two]
         if start + length < at - limit:
@@ -180,9 +179,8 @@ def test_nodes_with_different_references_may_be_apart_by_anything() -> None:
     """The reference of each set of nodes is exact for its set alone."""
     sets = [("a", "a", 0.0), ("b", "a", 700.0), ("c", "c", 0.0), ("d", "a", 500.0), ("e", "", None)]
     nodes = [NodeClock(name, model="offset", reference=reference, bound=bound) for name, reference, bound in sets]
-    uncertainty = get_uncertainty(cast(Job, SimpleNamespace(alignment=Alignment("auto", 0, nodes))))
+    bounds = get_uncertainty(cast(Job, SimpleNamespace(alignment=Alignment("auto", 0, nodes))))
     one, other = np.triu_indices(len(sets), 1)
-    between = dict(zip(zip(one.tolist(), other.tolist(), strict=True), uncertainty.between(one, other), strict=True))
+    between = dict(zip(zip(one.tolist(), other.tolist(), strict=True), bounds[one] + bounds[other], strict=True))
     assert (between[0, 1], between[0, 3], between[1, 3]) == (700, 500, 1200)
     assert all(apart == np.inf for pair, apart in between.items() if {2, 4} & set(pair))
-    assert uncertainty.between(np.array([2]), np.array([2])) == 0

@@ -92,7 +92,7 @@ def test_two_nodes_to_the_uncertainty(shared_reports: Path, unpacked: Unpacked, 
     node_of_rank = np.array([0, 0, 1, 1])
     with opened(reports, tmp_path) as job:
         waits = find_waits(job)
-        apart = float(get_uncertainty(job).between(np.array([0]), np.array([1]))[0])
+        apart = float(get_uncertainty(job)[:2].sum())
         assert set(waits.verdict.tolist()) <= {rules.SPLIT, rules.BELOW_UNCERTAINTY}
         blamed = ranks_of(job, waits.culprit)
         for rank, (kernels, at) in enumerate(zip(truth, sorted_by_rank(job, waits), strict=True)):
