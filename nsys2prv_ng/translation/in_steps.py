@@ -24,7 +24,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun, join_first
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
+from nsys2prv_ng.translation.translate import account_for, check_files, write_texts
 from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
 
 _PLAN = "trace.plan"
@@ -35,12 +35,16 @@ class KeptPlan:
     """The plan of a trace, and how it is cut into parts."""
 
     planned: TracePlan
+    output: str
+    """Path of the trace, whose name is also in its texts."""
     ends: list[int]
     """Numbers of slices: part i has slice `ends[i]` to the one before `ends[i + 1]`."""
     asked: int
     """How many parts the user wanted; a short trace has fewer."""
     run: str
-    """Of whose parts the trace is made; a task of an earlier plan may still write others."""
+    """Name of the run that writes the parts of this trace; a task of an earlier plan may still write others."""
+    seconds: float
+    """Time that the plan took."""
 
 
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
@@ -52,11 +56,11 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
     engine = LocalEngine(plan.resources.jobs, folder)
     with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
         planned = plan_trace(job, output, plan)
-    for warning in planned.result.warnings:
+    for warning in planned.facts["warnings"]:
         progress.warn(warning)
-    planned.result.seconds = time.perf_counter() - started
     ends = split_slices(planned.slices, parts)
-    write_kept(folder / _PLAN, KeptPlan(planned, ends, parts, make_run()))
+    kept = KeptPlan(planned, str(output), ends, parts, make_run(), time.perf_counter() - started)
+    write_kept(folder / _PLAN, kept)
     return len(ends) - 1
 
 
@@ -81,18 +85,16 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
     """Put the parts of a trace together, and remove them and their plan. Raises TranslationError."""
     started = time.perf_counter()
     kept = _load_plan(folder)
-    if Path(kept.planned.result.output).name != output.name:
-        raise UsageError(f"{output}: the plan is for {kept.planned.result.output}; name that, or plan again")
+    if Path(kept.output).name != output.name:
+        raise UsageError(f"{output}: the plan is for {kept.output}; name that, or plan again")
     check_files([folder], output, plan)
     paths = [name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
     missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
     if missing:
         listed = join_first(missing, _MOST_LISTED)
         raise TranslationError(f"{folder}: parts that are not written yet: {listed}; write them first", see=("only",))
-    result = kept.planned.result
-    result.output = str(output)
     sizes = [path.stat().st_size for path in paths]
-    result.bytes = sum(json.loads(_name_size(path).read_text()) for path in paths)
+    text_size = sum(json.loads(_name_size(path).read_text()) for path in paths)
     with TraceOutput(output, force=plan.force) as trace:
         write_texts(trace, kept.planned)
         places = trace.reserve(sizes)
@@ -106,7 +108,7 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
             for number, _ in zip(numbers, copied, strict=True):
                 step.update(sizes[number])
     _remove_earlier(folder)
-    return finish_result(result, plan, result.seconds + time.perf_counter() - started)
+    return account_for(kept.planned, output, text_size, kept.seconds + time.perf_counter() - started, plan)
 
 
 _MOST_LISTED = 8

@@ -9,27 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import list_runs
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
-from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.cuda import device_activity
 from nsys2prv_ng.sources.node import gpu_metrics
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
+from nsys2prv_ng.translation.overview_budget import LineSizes
 from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import make_coarse_states
-from nsys2prv_ng.translation.overview_waits import choose_steps, make_long_waits
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.step_records import STEPS
-from nsys2prv_ng.translation.wait_records import GPUS, WAITS
+from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps, store_steps
+from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"
 """Name in the account of the counters, and of the activity of GPUs."""
 NOT_SHOWN = "not shown in an overview"
 IN_STEPS = "shown in steps of time, as overview"
+_STEP_DIGITS = 10
+"""Most digits of the value of a step."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,8 @@ class Overview:
             written = self.written.get(account.name, 0)
             account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
             account.written, account.closed_at_end, account.cut_at_end = written, 0, 0
-        own = self.written[NAME]
-        return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", own, own)]
+        made = self.written[NAME]
+        return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
 
 
 def declare_types(labels: Labels) -> None:
@@ -72,8 +79,8 @@ def make_overview(
     """
     sizes = budget.measure_line_sizes(job)
     percent = budget.MOST_BYTES // 100
-    steps = choose_steps(job, sizes, budget.PARTS_OF_STEPS * percent)
-    long_waits = make_long_waits(job, waits, late, sizes, budget.PARTS_OF_WAITS * percent)
+    steps, step_rows, rows_with_steps = _choose_steps(job, sizes, budget.PARTS_OF_STEPS * percent)
+    long_waits, shortest = _make_long_waits(job, waits, late, sizes, budget.PARTS_OF_WAITS * percent)
     shares = make_shares(job, sizes, budget.PARTS_OF_SHARES * percent)
     metrics = make_metrics(job, sizes, budget.PARTS_OF_METRICS * percent, numbering)
     events = [*steps.runs, *long_waits.runs, *shares.runs, *metrics.runs]
@@ -84,7 +91,7 @@ def make_overview(
         raise TranslationError(
             "an overview of these reports is empty: they have no states, steps, waits, activity or metrics of GPUs"
         )
-    own = [*shares.runs, *metrics.runs, *coarse.runs]
+    in_steps = [*shares.runs, *metrics.runs, *coarse.runs]
     return Overview(
         runs=runs,
         types=frozenset(int(number) for run in runs for number in run.facts.handles),
@@ -95,14 +102,14 @@ def make_overview(
             counter_step_ns=shares.step,
             metric_rows=metrics.rows,
             metric_step_ns=metrics.step,
-            shortest_wait_ns=long_waits.shortest,
-            step_rows=steps.rows,
-            rows_with_steps=steps.of_rows,
+            shortest_wait_ns=shortest,
+            step_rows=step_rows,
+            rows_with_steps=rows_with_steps,
         ),
-        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in own)},
+        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in in_steps)},
         reasons={
             STEPS: "more steps than an overview takes",
-            WAITS: _explain_waits(long_waits.shortest),
+            WAITS: _explain_waits(shortest),
             **dict.fromkeys((device_activity.NAME, GPUS, gpu_metrics.SOURCE.name), IN_STEPS),
         },
     )
@@ -110,3 +117,39 @@ def make_overview(
 
 def _explain_waits(shortest: int) -> str:
     return f"without a wait of {format_time(shortest)} in an overview" if shortest else "did not wait for a rank"
+
+
+def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes, budget: int) -> tuple[Result, int]:
+    """Store when kernels and calls wait: the longest waits that take at most `budget` bytes.
+
+    Return them, and the length (ns) below which waits are dropped, or 0.
+    """
+    shown = select_shown(job, waits, Result())
+    waiting = shown[waits.has_parts[shown] & (waits.until[shown] > waits.begin[shown])]
+    length = waits.until[waiting] - waits.begin[waiting]
+    task = len(str(len(job.whole.model.tasks)))
+    most = budget // (sizes.count_event(1, task, 1) + sizes.count_event(1, 1, 1))
+    shortest = int(np.partition(length, -most - 1)[-most - 1]) + 1 if length.size > most else 0
+    result = Result(records=make_waiting(job, waits, late, waiting[length >= shortest], Labels()))
+    store_derived(JoinResult(accounts={WAITS: result}), job)
+    return result, shortest
+
+
+def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int, int]:
+    """Return the steps of all rows, or of the first rows, whose steps take at most `budget` bytes.
+
+    With them come the number of these rows, and of all rows with steps.
+    """
+    lines = np.zeros(job.tree.model.row_count, np.int64)
+    for run in list_runs(job, STEPS):
+        lines += np.bincount(load_records(run, job.store).place, minlength=lines.size)
+    with_steps = np.flatnonzero(lines)
+    fits = np.cumsum(lines[with_steps]) * sizes.count_event(_STEP_DIGITS) <= budget
+    kept = with_steps[fits]
+    result = next((joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts), Result())
+    if job.steps is not None and kept.size < with_steps.size:
+        # Made again: windows may cut a step into pieces that no longer show which step they belong to.
+        steps = list_steps(job, job.steps)
+        is_kept = np.isin(steps.row, kept)
+        result = store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]
+    return result, kept.size, with_steps.size

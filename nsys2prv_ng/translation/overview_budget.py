@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,16 @@ class LineSizes:
     def count_event(self, *value_digits: int) -> int:
         """Return the bytes of an event with a pair for each of these values."""
         return self.place + self.time + sum(2 + _TYPE_DIGITS + digits for digits in value_digits) + 1
+
+
+class CoarseRows(NamedTuple):
+    """Records in the store, of which some rows are shown in steps of time."""
+
+    runs: list[Run]
+    step: int
+    """Length of a step (ns); 0 if no row is coarse."""
+    rows: int
+    """Number of rows that are coarse."""
 
 
 def measure_line_sizes(job: Job) -> LineSizes:

@@ -8,7 +8,6 @@ more at the end of its last step, since presets end it with its last event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import MOST_BINS, LineSizes, measure_bytes, round_step
+from nsys2prv_ng.translation.overview_budget import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
 
 SHARES = (
@@ -43,15 +42,7 @@ _DIGITS = 5
 _ACTIVITIES = 2 * WHOLE_GRAPH
 
 
-class Counters(NamedTuple):
-    """Counters in the store: runs, how long a step is (ns), and how many rows have some."""
-
-    runs: list[Run]
-    step: int
-    rows: int
-
-
-def make_shares(job: Job, sizes: LineSizes, budget: int) -> Counters:
+def make_shares(job: Job, sizes: LineSizes, budget: int) -> CoarseRows:
     """Store what GPUs do in each step, in at most `budget` bytes."""
     runs = list_activity_runs(job)
     rows = sum(len(_list_rows(run)) for run in runs)
@@ -65,7 +56,7 @@ def make_shares(job: Job, sizes: LineSizes, budget: int) -> Counters:
     return _fit(job, make, bins, budget, rows)
 
 
-def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) -> Counters:
+def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) -> CoarseRows:
     """Store the means of GPUs' metrics in each step, in at most `budget` bytes, under the types of the metrics."""
     sampled = count_sampled(job)
     kinds = {kind.member: kind for _, own in sampled for kind in own}
@@ -88,15 +79,15 @@ def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) 
     return _fit(job, make, bins, budget, len(rows))
 
 
-def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> Counters:
+def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> CoarseRows:
     """Store what `make` makes with a step (ns) of about these bins; the step doubles until the bytes are enough."""
     if not rows:
-        return Counters([], 0, 0)
+        return CoarseRows([], 0, 0)
     step = round_step(job.duration, min(max(1, bins), MOST_BINS))
     while True:
         runs = [run for own in make(step) for run in store_records(own, job.store, on_common_clock=True)]
         if step >= job.duration or measure_bytes(job, runs) <= budget:
-            return Counters(runs, step, rows)
+            return CoarseRows(runs, step, rows)
         step *= 2
 
 
@@ -118,12 +109,11 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
     activity = _sum_values(rows, *get_values(records, types.GPU_ACTIVITY.number), edges, _ACTIVITIES)
     row, time, kernels = get_values(records, types.KERNELS_IN_FLIGHT.number)
     in_flight = _sum_amounts(rows, row, time, kernels, edges)
-    of_waits = {id(own): own for own in (waits.get(int(row)) for row in rows) if own is not None}.values()
-    columns = [get_values(load_records(own, job.store), types.GPU_ACTIVITY_WITH_WAITS.number) for own in of_waits]
     known = np.isin(rows, list(waits))
     waiting = np.zeros_like(activity[:, :, 0])
-    for row, time, value in columns:
-        waiting += _sum_values(rows, row, time, value, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
+    for wait_run in {id(waits[row]): waits[row] for row in rows[known].tolist()}.values():
+        changes = get_values(load_records(wait_run, job.store), types.GPU_ACTIVITY_WITH_WAITS.number)
+        waiting += _sum_values(rows, *changes, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
     bits = np.arange(_ACTIVITIES)
 
     def sum_activity(which: BoolArray) -> IntArray:
@@ -138,16 +128,16 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
         sum_activity(bits & MEMORY > 0),
         sum_activity(bits == IDLE),
     ]
-    of_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
+    in_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
 
     def find_share(part: IntArray) -> FloatArray:
         return np.asarray(np.rint(part / length * 10_000))
 
-    columns_of_bins = [*map(find_share, ns), np.rint(in_flight / length * 100), find_share(of_graphs)]
+    columns_of_bins = [*map(find_share, ns), np.rint(in_flight / length * 100), find_share(in_graphs)]
     values = np.stack(columns_of_bins, axis=2).astype(np.int64)
     is_known = np.ones(values.shape, np.bool_)
     is_known[:, :, SHARES.index(types.GPU_WAITS_EXPOSED)] = known[:, None]
-    is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (of_graphs.sum(axis=1) > 0)[:, None]
+    is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (in_graphs.sum(axis=1) > 0)[:, None]
     return _write_changes(rows, edges, values, is_known, np.array([own.number for own in SHARES]))
 
 

@@ -22,17 +22,8 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import LineSizes, find_most_bins, round_step
+from nsys2prv_ng.translation.overview_budget import CoarseRows, LineSizes, find_most_bins, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
-
-
-class CoarseStates(NamedTuple):
-    """The states of an overview and what GPUs do: runs, the step (ns) of coarse rows, and how many rows these are."""
-
-    runs: list[Run]
-    step: int
-    """0 if no row is coarse."""
-    rows: int
 
 
 class _Part(NamedTuple):
@@ -42,7 +33,7 @@ class _Part(NamedTuple):
     event_type: EventType | None = None
 
 
-def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget: int) -> CoarseStates:
+def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget: int) -> CoarseRows:
     """Store the states of all rows, and the activity of GPUs, in at most `budget` bytes."""
     parts = [_Part(run) for run in states]
     parts += [_Part(run, types.GPU_ACTIVITY) for run in list_activity_runs(job)]
@@ -59,7 +50,7 @@ def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget
     for own_runs, own_coarse in job.engine.map(make, parts):
         runs += own_runs
         coarse.append(own_coarse)
-    return CoarseStates(runs, resolution.step, np.unique(np.concatenate(coarse)).size)
+    return CoarseRows(runs, resolution.step, np.unique(np.concatenate(coarse)).size)
 
 
 class _Resolution(NamedTuple):

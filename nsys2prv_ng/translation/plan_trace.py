@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path
 from nsys2prv_ng.analysis.waits.clock_check import check_clocks
@@ -18,19 +19,17 @@ from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import KeptLabels, Labels, Numbering
+from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
-from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.gather import PlacedRun
-from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.report.diagnostics import ERROR, WARNING
-from nsys2prv_ng.sources.shared.result import Result, StateIntervals
+from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult, Source
 from nsys2prv_ng.translation.overview import declare_types, make_overview
 from nsys2prv_ng.translation.path_records import derive_path
-from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TranslationResult
+from nsys2prv_ng.translation.result import NsysMessages, SourceAccount
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.step_records import derive_steps
@@ -67,8 +66,8 @@ class TracePlan:
     pcf: str
     row: str
     slices: Slices
-    result: TranslationResult
-    """Without the sizes of the files and the time that they take."""
+    facts: dict[str, Any]
+    """Fields of the TranslationResult: all but its output, the sizes of the files and the time that it took."""
 
 
 def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
@@ -84,82 +83,63 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     job = replace(job, joined=[*job.joined, derived.joined, derived_path, derived_steps])
     if plan.overview:
         declare_types(derived.labels)
-    numbering = _number_names(job, derived.labels, kept_labels)
+    assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
+    numbering = Numbering([*(report.labels for report in job.reports), derived.labels], assigned, kept_labels)
     model = job.tree.model
     header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
+    states = make_state_records(job, derived.states)
+    accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
     if plan.overview and not job.is_empty:
-        states = _make_states(job, derived.states)
         overview = make_overview(job, waits, late, states, numbering, len(header.encode()))
-    runs = _list_runs(job, derived.states, numbering) if overview is None else list(map(PlacedRun, overview.runs))
+        accounts = overview.change_accounts(accounts)
+        runs = list(map(PlacedRun, overview.runs))
+    else:
+        runs = [*_list_runs(job, numbering), *map(PlacedRun, states)]
     slices = cut_into_slices(runs, model.number_rows(), job.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
         from nsys2prv_ng.summary.compute.job import compute_summary  # takes a tenth of a second to import
 
         summary = compute_summary(job, waits, late, path)
+    load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
-    warnings += warn_of_load(measure_load(placed.run for placed in runs), plan.paraver_memory)
+    warnings += warn_of_load(load, plan.paraver_memory)
     if job.is_empty:
         warnings.append("the reports contain no events of the selected sources; the trace shows only the capture")
-    accounts = _add_up_accounts(job.reports, job.sources, job.joined)
-    result = TranslationResult(
-        output=str(output),
-        sources=accounts if overview is None else overview.change_accounts(accounts),
-        reports=[report.account() for report in job.reports],
-        skipped=job.skipped,
-        start_utc_ns=job.start_utc,
-        duration_ns=job.duration,
-        nodes=len(model.nodes),
-        tasks=len(model.tasks),
-        rows=model.row_count,
-        states=_count_lines(runs, rec.STATE),
-        events=_count_lines(runs, rec.EVENT),
-        communications=_count_lines(runs, rec.COMMUNICATION),
-        bytes=0,
-        file_bytes=0,
-        seconds=0.0,
-        warnings=warnings,
-        messages=_count_messages(job.reports),
-        clocks=job.alignment,
-        pairs=sum(placed.run.facts.pairs for placed in runs),
-        summary=summary,
-        overview=None if overview is None else overview.facts,
-        gpu_time_ns=find_gpu_time(job),
-    )
+    facts = {
+        "sources": accounts,
+        "reports": [report.account() for report in job.reports],
+        "skipped": job.skipped,
+        "start_utc_ns": job.start_utc,
+        "duration_ns": job.duration,
+        "nodes": len(model.nodes),
+        "tasks": len(model.tasks),
+        "rows": model.row_count,
+        **vars(load),
+        "warnings": warnings,
+        "messages": _count_messages(job.reports),
+        "clocks": job.alignment,
+        "summary": summary,
+        "overview": None if overview is None else overview.facts,
+        "gpu_time_ns": find_gpu_time(job),
+    }
     return TracePlan(
         header=header,
         pcf=format_pcf(numbering, None if overview is None else overview.types),
         row=format_row(model, output.name.removesuffix(".gz").removesuffix(".prv")),
         slices=slices,
-        result=result,
+        facts=facts,
     )
 
 
-def _number_names(job: Job, derived: Labels, kept_labels: KeptLabels | None) -> Numbering:
-    """Return the numbers of all types and names, once all reports are read."""
-    assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
-    return Numbering([*(report.labels for report in job.reports), derived], assigned, kept_labels)
-
-
-def _list_runs(job: Job, waits: StateIntervals, numbering: Numbering) -> list[PlacedRun]:
-    """Return all runs of records: those of the reports, of joins over the reports, and the states."""
-    joined = [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
-    return [*_list_report_runs(job, numbering), *joined, *map(PlacedRun, _make_states(job, waits))]
-
-
-def _make_states(job: Job, waits: StateIntervals) -> list[Run]:
-    limits = job.first, job.last
-    return make_state_records(job.reports, job.tree, job.spans, job.windows, job.store, job.engine, limits, waits)
-
-
-def _list_report_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
-    """Return the runs of all reports, with the maps to the rows, numbers and times of the trace."""
+def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
+    """Return the runs of all reports, with the maps to the rows, numbers and times of the trace, and those of joins."""
     runs = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
         maps = (rows, *numbering.maps(report.labels))
         runs += [PlacedRun(run, 0 if run.on_common_clock else report.clock.offset, maps) for run in report.runs()]
-    return runs
+    return runs + [PlacedRun(run) for part in job.joined for result in part.accounts.values() for run in result.runs]
 
 
 def _list_communicators(job: Job) -> list[Communicator]:
@@ -175,11 +155,6 @@ def _list_communicators(job: Job) -> list[Communicator]:
             if tasks:
                 communicators.append(Communicator(communicator.number, tasks))
     return communicators
-
-
-def _count_lines(runs: Sequence[PlacedRun], kind: int) -> int:
-    """Return the number of lines of a kind of record in the .prv."""
-    return sum(run.run.facts.kinds[kind] for run in runs)
 
 
 def _add_up_accounts(

@@ -98,7 +98,7 @@ _WIDE = 2
 """From how many times the time of the GPUs a trace is printed to be longer than that."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class TranslationResult:
     """What a translation read and wrote. Times are ns, sizes bytes."""
 
@@ -120,16 +120,16 @@ class TranslationResult:
     file_bytes: int
     seconds: float
     warnings: list[str]
-    messages: NsysMessages = field(default_factory=lambda: NsysMessages(0, 0, 0, 0))
-    clocks: Alignment | None = None
-    pairs: int = 0
+    messages: NsysMessages
+    clocks: Alignment
+    pairs: int
     """Number of type:value pairs in the event lines: each is a record of Paraver."""
-    summary: JobSummary | None = None
+    summary: JobSummary | None
     """The first numbers of the job, if they were asked for."""
-    overview: OverviewFacts | None = None
+    overview: OverviewFacts | None
     """How coarse the trace is, if it is an overview."""
-    gpu_time_ns: tuple[int, int] | None = None
-    """Begin of the first and end of the last operation of the GPUs, from time 0 on; None without any."""
+    gpu_time_ns: tuple[int, int] | None
+    """Start of the first GPU operation and end of the last one (ns from time 0); None without GPU operations."""
 
     @property
     def load(self) -> LoadCost:
@@ -161,9 +161,8 @@ class TranslationResult:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as `json.dumps` takes them."""
-        fields = asdict(replace(self, clocks=None, summary=None))
-        for name, part in (("clocks", self.clocks), ("summary", self.summary)):
-            fields[name] = part.to_dict() if part is not None else None
+        summary = None if self.summary is None else self.summary.to_dict()
+        fields = {**asdict(replace(self, summary=None)), "clocks": self.clocks.to_dict(), "summary": summary}
         load = {"paraver_memory": self.paraver_memory, "paraver_seconds": self.paraver_seconds}
         return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields, **load}
 
@@ -210,7 +209,7 @@ class TranslationResult:
         memory = format_memory(self.paraver_memory)
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")
         lines += [f"overview: {line}" for line in (self.overview.list_lines() if self.overview else ())]
-        if self.clocks is not None and (self.clocks.is_corrected or verbose):
+        if self.clocks.is_corrected or verbose:
             lines.append(self.clocks.text())
         if verbose:
             lines += [

@@ -8,6 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.selection import cut_states
 from nsys2prv_ng.job.spill import load_states
@@ -17,59 +18,46 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
-NO_STATES = StateIntervals(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
-def make_state_records(
-    reports: Sequence[ReportRecords],
-    tree: ObjectTree,
-    spans: Sequence[Span],
-    windows: Windows,
-    store: Store,
-    engine: Engine,
-    limits: tuple[int, int],
-    waits: StateIntervals | None = None,
-) -> list[Run]:
+def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
     Host threads are Running wherever no call asks for another state, from their first event to their last, even if
-    these lie outside the windows. `limits`: those of the trace (ns), where calls of idle threads are cut. `waits`: what
-    streams show instead while they wait for a rank, on rows of the trace and on the common clock. `spans`: first and
-    last time (ns) of the events on each place of each report.
-    Of the reports, or groups of reports that share rows, those that are worked on are in memory. A row of folded
-    threads shows the lowest state that any of them has, so that it is Running where one of them runs.
+    these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
+    and on the common clock. A piece of work has in memory the states of one report, or of a group of reports that share
+    rows. A row of folded threads shows the lowest state that any of them has, so that it is
+    Running if one of them runs.
     """
-    size = tree.model.row_count + 1 + max((int(own.max(initial=-1)) for own in tree.folded), default=-1)
-
-    over = NO_STATES if waits is None else waits
+    # Not the job itself: an engine may send all that `store_group` uses to other machines.
+    reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
+    first, last, windows = job.first, job.last, job.windows
+    size = tree.model.row_count + 1 + max((int(folded.max(initial=-1)) for folded in tree.folded), default=-1)
     if windows:
-        over = cut_states(over, windows)
+        waits = cut_states(waits, windows)
         # A window may reach beyond the trace, to which calls of idle threads were cut before.
-        first, last = limits
         windows = [(max(low, first), min(high, last)) for low, high in windows if low < last and high > first]
+    shown = windows or [(first, last)]
 
     def store_group(group: Sequence[int]) -> list[Run]:
-        lanes = [_find_lanes(tree, i) for i in group]
-        asked = [
-            _move_to_rows(reports[i], own, windows or [limits], store) for i, own in zip(group, lanes, strict=True)
-        ]
+        lanes = {i: _find_lanes(tree, i) for i in group}
+        asked = [_move_to_rows(reports[i], lane, shown, store) for i, lane in lanes.items()]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
-        lasting = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
+        lasting = _find_limits([(spans[i], lane) for i, lane in lanes.items()], tree, size)
         rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
-        own = np.flatnonzero(np.isin(over.place, rows[rows >= 0]))
-        flat_waits = flatten(*(column[own] for column in over))
+        waiting = np.isin(waits.place, rows[rows >= 0])
+        flat_waits = flatten(*(column[waiting] for column in waits))
         row_of_lane = np.arange(size)
-        for i, own in zip(group, lanes, strict=True):
-            row_of_lane[own[own >= 0]] = tree.rows[i][own >= 0]
+        for i, lane in lanes.items():
+            row_of_lane[lane[lane >= 0]] = tree.rows[i][lane >= 0]
         flat, running = _make_states(states, flat_waits, lasting)
         return store_records(_make_records(flat, running, row_of_lane, windows), store, on_common_clock=True)
 
-    groups = engine.map(store_group, group_by_shared_rows(tree.rows))
+    groups = job.engine.map(store_group, group_by_shared_rows(tree.rows))
     return [run for runs in groups for run in runs]
 
 

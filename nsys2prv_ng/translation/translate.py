@@ -36,10 +36,10 @@ def translate(
         job = opened.enter_context(open_job(reports, output.parent, plan, progress))
         planned = plan_trace(job, output, plan)
         write_texts(trace, planned)
-        planned.result.bytes = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
-    for warning in planned.result.warnings:
+        size = write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
+    for warning in planned.facts["warnings"]:
         progress.warn(warning)
-    return finish_result(planned.result, plan, time.perf_counter() - started)
+    return account_for(planned, output, size, time.perf_counter() - started, plan)
 
 
 def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
@@ -57,12 +57,16 @@ def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
     trace.write_header(planned.header)
 
 
-def finish_result(result: TranslationResult, plan: TranslationPlan, seconds: float) -> TranslationResult:
-    """Add the size of the file and the time, write the files besides the trace, and return the result."""
-    output = Path(result.output)
-    result.file_bytes = output.stat().st_size if output.is_file() else result.bytes
-    result.seconds = seconds
-    if plan.align_report is not None and result.clocks is not None:
+def account_for(
+    planned: TracePlan, output: Path, size: int, seconds: float, plan: TranslationPlan
+) -> TranslationResult:
+    """Return the result of a trace that is written, and write the files besides the trace.
+
+    `size`: bytes of the text of the .prv.
+    """
+    file_size = output.stat().st_size if output.is_file() else size
+    result = TranslationResult(**planned.facts, output=str(output), bytes=size, file_bytes=file_size, seconds=seconds)
+    if plan.align_report is not None:
         write_atomically(plan.align_report, result.clocks.toml())
     if plan.stats is not None:
         write_atomically(plan.stats, json.dumps(result.to_dict(), indent=2) + "\n")
