@@ -18,7 +18,7 @@ from nsys2prv_ng.inspection.model import (
     Inspection,
     UnreadableReport,
 )
-from nsys2prv_ng.job.read_reports import make_sort_key
+from nsys2prv_ng.job.read_reports import make_sort_key, read_each
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tasks import ReportPlaces
@@ -29,8 +29,7 @@ from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
 from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
-from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun, format_utc
 
@@ -104,13 +103,8 @@ def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[R
         finally:
             tick(1)
 
-    processes = min(jobs, len(exports))
     with progress.step(f"inspecting {count_noun(len(exports), 'report')}", len(exports), "report") as step:
-        if processes > 1:
-            load_numba()
-            answers = run_in_processes(Work(len(exports), read), processes, step.update, lambda _: None)
-        else:
-            answers = [read(index, step.update) for index in range(len(exports))]
+        answers = read_each(Work(len(exports), read), jobs, step.update)
     answer_of_export = dict(zip(order, answers, strict=True))
     return [answer_of_export[index] for index in range(len(exports))]
 

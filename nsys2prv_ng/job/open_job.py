@@ -20,7 +20,7 @@ from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.idle_ends import cut_idle_ends
 from nsys2prv_ng.job.join import join_sources, store_joined
 from nsys2prv_ng.job.one_job import refuse_several_jobs
-from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.job.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
 from nsys2prv_ng.job.placement import (
     AlignedReports,
     Limits,
@@ -143,20 +143,10 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
         aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
         opened.read.clear()  # with the parts of operations, which are matched now
         # A user who gives a single report has chosen it among those of the ranks.
-        yield _place_reports(
-            aligned, options, opened.store, opened.engine, opened.skipped, checks_ranks=count > 1 or opened.is_all
-        )
+        yield _place_reports(aligned, opened, checks_ranks=count > 1 or opened.is_all)
 
 
-def _place_reports(
-    aligned: AlignedReports,
-    options: ReadOptions,
-    store: Store,
-    engine: Engine,
-    skipped: list[SkippedReport],
-    *,
-    checks_ranks: bool,
-) -> Job:
+def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ranks: bool) -> Job:
     """Take aligned reports through the stages of placement and join them.
 
     The stages change the records of the reports in the store, so that their order matters:
@@ -167,7 +157,8 @@ def _place_reports(
        the records are then cut to the chosen windows, which may be those of steps.
     4. What all reports make together, within the same rows and windows.
     """
-    reports, selection = aligned.reports, options.selection
+    reports, store, engine, options = aligned.reports, opened.store, opened.engine, opened.options
+    selection = options.selection
 
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
@@ -205,7 +196,7 @@ def _place_reports(
         store=store,
         sources=options.sources,
         engine=engine,
-        skipped=skipped,
+        skipped=opened.skipped,
         is_empty=is_empty,
         alignment=aligned.alignment,
         whole=whole,

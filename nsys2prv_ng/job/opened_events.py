@@ -9,12 +9,11 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.read_reports import ReportRecords
-from nsys2prv_ng.job.spill import move_to_clock
+from nsys2prv_ng.job.spill import load_on_clock
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie
-from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
 
 ABSENT = np.iinfo(np.int64).min
@@ -84,9 +83,4 @@ def load_opened_events(report: ReportRecords, source: str, store: Store) -> Open
 def load_source_records(report: ReportRecords, source: str, store: Store) -> Records:
     """Return all records of a source of a report, on the common clock, with the report's own places and values."""
     runs = report.results[source].runs if source in report.results else []
-    parts = [load_records(run, store) for run in runs]
-    moved = [
-        part if run.on_common_clock else move_to_clock(part, report.clock)
-        for run, part in zip(runs, parts, strict=True)
-    ]
-    return rec.concatenate(moved)
+    return rec.concatenate([load_on_clock(run, store, report.clock) for run in runs])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class ReadReport:
-    """One report as it was read: its records by source are in a store, with the times of its own clock."""
+class _Report:
+    """One report: its records by source are in a store."""
 
     path: Path
     metadata: Metadata
@@ -48,40 +50,29 @@ class ReadReport:
     """What its events ask for, with its own places and times."""
     diagnostics: Diagnostics
     """What nsys reported about the capture."""
+
+
+@dataclass(frozen=True)
+class ReadReport(_Report):
+    """One report as it was read, with the times of its own clock."""
+
     evidence: dict[str, Evidence]
     """What its events show of its clock, by source; nothing unless it was asked for."""
 
     def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
         """Return the report on a node and, by `clock`, on the common clock, without what sources join."""
-        return ReportRecords(
-            path=self.path,
-            metadata=self.metadata,
-            places=self.places,
-            labels=self.labels,
-            results={name: result.copy_records() for name, result in self.results.items()},
-            states=self.states,
-            diagnostics=self.diagnostics,
-            node=node,
-            clock=clock,
-        )
+        results = {name: result.copy_records() for name, result in self.results.items()}
+        known = {field.name: getattr(self, field.name) for field in fields(_Report)}
+        return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
 
 
 @dataclass(frozen=True)
-class ReportRecords:
-    """One report on its node and on the common clock: its records by source are in a store.
+class ReportRecords(_Report):
+    """One report on its node and on the common clock.
 
     Runs of records that are not `on_common_clock` have the report's own times, to which `clock` is to be applied.
     """
 
-    path: Path
-    metadata: Metadata
-    places: Places
-    labels: Labels
-    results: dict[str, Result]
-    states: StoredColumns | None
-    """What its events ask for, with its own places and times."""
-    diagnostics: Diagnostics
-    """What nsys reported about the capture."""
     node: int
     clock: ClockMap
 
@@ -154,19 +145,25 @@ def read_reports(
             return error
 
     with progress.step(f"reading {count_noun(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
-        if workers > 1:
-            load_numba()
-            answers = run_in_processes(
-                Work(len(exports), read_one), workers, step.update, lambda n: store.use_shelf(n + 1)
-            )
-        else:
-            answers = [read_one(index, step.update) for index in range(len(exports))]
+        work = Work(len(exports), read_one)
+        answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1))
     if errors is not None:
         answered = zip(exports, answers, strict=True)
         errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
     read = [answer for answer in answers if isinstance(answer, ReadReport)]
     refuse_no_reports(read, errors)
     return order_reports(read, progress)
+
+
+def read_each(
+    work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None] = lambda _: None
+) -> list[T]:
+    """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them."""
+    processes = min(processes, work.count)
+    if processes <= 1:
+        return [work.do(index, tick) for index in range(work.count)]
+    load_numba()
+    return run_in_processes(work, processes, tick, started)
 
 
 def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:

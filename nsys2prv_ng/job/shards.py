@@ -17,11 +17,10 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
-from nsys2prv_ng.job.read_reports import ReadReport, read_report
+from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import FolderStore
 from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports
-from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
@@ -117,10 +116,7 @@ def write_shards(
         def write(index: int, tick: Callable[[int], object]) -> Path:
             return write_shard(reports[index], folder, options, tick)
 
-        if len(reports) == 1 or jobs == 1:
-            return [write(index, step.update) for index in range(len(reports))]
-        load_numba()
-        return run_in_processes(Work(len(reports), write), min(jobs, len(reports)), step.update, lambda _: None)
+        return read_each(Work(len(reports), write), jobs, step.update)
 
 
 def find_shards(reports: Sequence[Path]) -> list[Path]:

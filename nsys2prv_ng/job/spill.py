@@ -12,7 +12,7 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime_records
-from nsys2prv_ng.records.runs import load_records, store_records
+from nsys2prv_ng.records.runs import Run, load_records, store_records
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -36,9 +36,7 @@ def load_for_change(result: Result, store: Store, clock: ClockMap | None = None)
     on_own_clock = [run for run in result.runs if not run.on_common_clock]
     common = clock is not None or not on_own_clock
     assert common or len(on_own_clock) == len(result.runs)
-    for run in result.runs:
-        records = load_records(run, store)
-        result.records.append(records if clock is None or run.on_common_clock else move_to_clock(records, clock))
+    result.records += [load_on_clock(run, store, clock) for run in result.runs]
     result.runs = []
     yield
     spill_records(result, store, on_common_clock=common)
@@ -66,8 +64,11 @@ def change_records(
         result.take_records(changed)
 
 
-def move_to_clock(records: Records, clock: ClockMap) -> Records:
-    """Return records with a report's times on the common clock; they may be changed in place."""
+def load_on_clock(run: Run, store: Store, clock: ClockMap | None) -> Records:
+    """Return the records of a run; with its report's `clock` they are on the common clock, without it as stored."""
+    records = load_records(run, store)
+    if clock is None or run.on_common_clock:
+        return records
     if clock.drift:
         return retime_records(records, clock)
     shift_times(records, clock.offset)

@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
+from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay
+from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.write_slices import write_slices
@@ -40,14 +40,6 @@ def translate(
     for warning in planned.facts["warnings"]:
         progress.warn(warning)
     return account_for(planned, output, size, time.perf_counter() - started, plan)
-
-
-def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
-    """Refuse outputs that would replace an input, or another file unasked, before anything is read."""
-    extra = [path for path in (plan.stats, plan.align_report) if path is not None]
-    inputs = [*reports, *(path for path in (plan.labels_from, plan.align) if isinstance(path, Path))]
-    check_reports_stay(reports, list_trace_files(output))
-    check_extra_outputs(extra, [*inputs, *list_trace_files(output)], force=plan.force)
 
 
 def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
