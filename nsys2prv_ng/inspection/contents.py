@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,8 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
+COUNTED_SOURCES = tuple(source for source in SOURCES if source.counted_tables)
+"""The sources that have rows of their own."""
 NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
@@ -81,11 +84,8 @@ class ReportContents:
 
 def read_contents(path: Path) -> ReportContents:
     """Read the contents of an export. Raises ReportError for one that cannot be read."""
-    database = Database(path)
-    try:
+    with closing(Database(path)) as database:
         return _read_contents(database)
-    finally:
-        database.close()
 
 
 def _read_contents(database: Database) -> ReportContents:
@@ -94,10 +94,8 @@ def _read_contents(database: Database) -> ReportContents:
     export_settings = _read_export_settings(database)
     count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
-    sources: dict[str, int] = {}
-    for source in SOURCES:
-        if source.counted_tables:
-            sources[source.name] = 0
+    sources = {source.name: 0 for source in COUNTED_SOURCES}
+    for source in COUNTED_SOURCES:
         for rows in source.counted_tables:
             if rows.count is not None and count_rows(rows.table) and not any(map(database.list_missing, source.tables)):
                 reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
@@ -109,7 +107,7 @@ def _read_contents(database: Database) -> ReportContents:
         for source in SOURCES + DERIVED
         if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
     )
-    tables = {rows.table for source in SOURCES for rows in source.counted_tables} & database.tables
+    tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
     no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
     if sources[nccl.SOURCE.name] and no_payloads:

@@ -31,7 +31,7 @@ from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.text.formatting import count_noun, format_utc
+from nsys2prv_ng.text.formatting import count_noun
 
 
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memory: int = 0) -> Inspection:
@@ -133,14 +133,13 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
         (node, _make_report(path, report, names[node], tree, tree.rows[number].tolist()))
         for number, (path, report, node) in enumerate(zip(paths, reports, nodes, strict=True))
     ]
-    inspected.sort(key=lambda pair: (pair[0], *_make_version_key(pair[1]), pair[1].ranks[:1] or [len(tree.ranks)]))
+
+    def make_key(pair: tuple[int, InspectedReport]) -> tuple[object, ...]:
+        node, report = pair  # the reports of one job have versions and day in common
+        return node, report.nsys_version, report.schema_version, report.day, report.ranks[:1] or [len(tree.ranks)]
+
+    inspected.sort(key=make_key)
     return Inspection([report for _, report in inspected], unreadable, len(tree.model.tasks), warnings)
-
-
-def _make_version_key(report: InspectedReport) -> tuple[str, ...]:
-    """Return the versions and the day, which the reports of one job have in common."""
-    day = "" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
-    return report.nsys_version, report.schema_version, day
 
 
 def _make_report(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from nsys2prv_ng.inspection.contents import Obstacle, UntranslatedRows
+from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.inspection.load_estimate import estimate_load
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
@@ -72,6 +72,11 @@ class InspectedReport:
     def begin_utc(self) -> str | None:
         """UTC of its begin, in ISO 8601."""
         return None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)
+
+    @property
+    def day(self) -> str:
+        """UTC day of its start; empty if that is unknown."""
+        return (self.begin_utc or "").split("T")[0]
 
     @property
     def rows(self) -> int:
@@ -146,8 +151,7 @@ class Inspection:
     @property
     def rows_of_sources(self) -> dict[str, int]:
         """The rows of each source in all readable reports."""
-        counted = [source.name for source in SOURCES if source.counted_tables]
-        return {name: sum(report.sources[name] for report in self.reports) for name in counted}
+        return {source.name: sum(report.sources[source.name] for report in self.reports) for source in COUNTED_SOURCES}
 
     def list_selectable_sources(self) -> list[str]:
         """Return the names of the sources that a trace of all of it has events of, for the option `sources`."""
@@ -162,9 +166,15 @@ class Inspection:
     @property
     def faults(self) -> list[str]:
         """The reasons why a translation would skip some of these reports."""
-        unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
-        obstacles = [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
-        return unreadable + obstacles
+        return self.list_unreadable() + self.list_obstacles()
+
+    def list_unreadable(self) -> list[str]:
+        """Return each report that cannot be read, and why."""
+        return [f"{report.file}: {report.why}" for report in self.unreadable]
+
+    def list_obstacles(self) -> list[str]:
+        """Return each report that cannot be translated with all sources, and why."""
+        return [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
 
     @property
     def sources(self) -> dict[str, InspectedSource]:
@@ -176,8 +186,7 @@ class Inspection:
                 rows=self.rows_of_sources[source.name],
                 reports=sum(report.sources[source.name] > 0 for report in self.reports),
             )
-            for source in SOURCES
-            if source.counted_tables
+            for source in COUNTED_SOURCES
         }
 
     @property

@@ -9,13 +9,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nsys2prv_ng.inspection.contents import COUNTED_SOURCES
 from nsys2prv_ng.inspection.inspect import count_messages
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.paraver.load_cost import format_memory, format_seconds
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.files import get_report_name
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.text.formatting import format_number_ranges, format_utc
+from nsys2prv_ng.text.formatting import format_number_ranges
 from nsys2prv_ng.text.tables import format_table
 
 NARROWEST = 72
@@ -35,12 +36,11 @@ def format_inspection(inspection: Inspection, width: int) -> str:
     parts = []
     if inspection.reports:
         parts += [_format_reports(inspection, width), _format_sources(inspection, width)]
-    unreadable = [f"{report.file}: {report.why}" for report in inspection.unreadable]
     parts += [
-        _format_section("cannot be read:", unreadable, width),
+        _format_section("cannot be read:", inspection.list_unreadable(), width),
         _format_section(
             "cannot be translated without a new export or another choice of sources:",
-            _list_obstacles(inspection),
+            inspection.list_obstacles(),
             width,
         ),
         _format_section("missing from a trace:", _list_untranslated(inspection.reports), width),
@@ -81,15 +81,14 @@ def _format_reports(inspection: Inspection, width: int) -> str:
 
 def _make_head(report: InspectedReport) -> Row:
     """Return node, version and day of a report, which it shares with others of its node."""
-    day = "time of capture unknown" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
     version = f"nsys {escape_text(report.nsys_version)} (schema {escape_text(report.schema_version)})"
-    return f"node {escape_text(report.node)}", version, day
+    return f"node {escape_text(report.node)}", version, report.day or "time of capture unknown"
 
 
 def _make_cells(report: InspectedReport) -> Row:
     """Return the cells of a report below _COLUMNS, without its name."""
     used = [gpu.number for gpu in report.gpus if gpu.used]
-    begin = "-" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns)[11:21]
+    begin = report.begin_utc[11:21] if report.begin_utc else "-"
     tasks, others = len(report.tasks), report.other_processes
     return (
         format_number_ranges(report.ranks) or "-",
@@ -148,9 +147,7 @@ def _format_sources(inspection: Inspection, width: int) -> str:
     several = len(inspection.reports) > 1
     lines: list[Row] = [("source", "rows", "reports", "least", "most", "kind of row")]
     absent = []
-    for source in SOURCES:
-        if not source.counted_tables:
-            continue
+    for source in COUNTED_SOURCES:
         rows = [report.sources[source.name] for report in inspection.reports]
         present = [number for number in rows if number]
         if present:
@@ -181,10 +178,6 @@ def _format_sources(inspection: Inspection, width: int) -> str:
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------
-
-
-def _list_obstacles(inspection: Inspection) -> list[str]:
-    return [f"{report.file}: {obstacle.why}" for report in inspection.reports for obstacle in report.obstacles]
 
 
 def _list_untranslated(reports: Sequence[InspectedReport]) -> list[str]:

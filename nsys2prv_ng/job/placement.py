@@ -122,12 +122,9 @@ def build_object_tree(
 
     Expects the times of the reports without repeated samples: they show which reports are capture ranges of one run.
     """
-    parts = []
-    for report in reports:
-        first, last = report.limits() or (0, 0)
-        parts.append(
-            ReportPlaces(metadata=report.metadata, places=report.places, node=report.node, first=first, last=last)
-        )
+    parts = [
+        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
+    ]
     return build_tree(parts, node_names, fold_threads=fold_threads)
 
 
@@ -189,7 +186,7 @@ def choose_windows(
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
     gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None
-    return find_windows(selection, ranges, steps, gpu_time, *limits)
+    return find_windows(selection, ranges, steps, gpu_time, limits)
 
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:

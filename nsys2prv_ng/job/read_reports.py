@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -188,8 +188,7 @@ def read_report(
     evidence_sources: Sequence[Source],
 ) -> ReadReport:
     """Read an export and put its records into the store. `tick` is called with 1 for each source."""
-    database = Database(path)
-    try:
+    with closing(Database(path)) as database:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
         reader = ReportReader(database, metadata, strings, sources, options)
@@ -206,8 +205,6 @@ def read_report(
         if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
-    finally:
-        database.close()
     _drop_without_row(reader.places, results, store)
     reader.labels.note_used(_find_used_handles(results))
     states = spill_states([states for result in results.values() for states in result.states], store)

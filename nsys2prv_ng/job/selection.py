@@ -68,16 +68,15 @@ def find_windows(
     ranges: Sequence[IntArray],
     steps: Steps | None,
     gpu_time: tuple[int, int] | None,
-    first: int,
-    last: int,
+    limits: tuple[int, int],
 ) -> list[tuple[int, int]]:
     """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError where no time is left.
 
     `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: those of the job, if the user
-    chose some. `gpu_time`: begin of the first and end of the last operation of the chosen GPUs. `first` and `last`:
-    limits of the trace.
+    chose some. `gpu_time`: begin of the first and end of the last operation of the chosen GPUs. `limits`: those of the
+    trace.
     """
-    low, high = _find_span(selection, steps, gpu_time, first, last)
+    low, high = _find_span(selection, steps, gpu_time, limits)
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
@@ -89,7 +88,7 @@ def find_windows(
             parameter="nvtx_range",
             value=text,
         )
-    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
+    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, limits[1])).T
     long = end > begin
     begin, end = begin[long], end[long]
     # A window starts where a range starts after all ranges before it have ended.
@@ -100,9 +99,10 @@ def find_windows(
 
 
 def _find_span(
-    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, first: int, last: int
+    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, limits: tuple[int, int]
 ) -> tuple[int, int]:
     """Return the limits (ns) that the chosen time and steps set together."""
+    first, last = limits
     low, high = selection.window or (None, None)
     low, high = (None if limit is None else first + limit for limit in (low, high))
     if selection.only_gpus:

@@ -19,7 +19,7 @@ from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.job.open_reports import ReadOptions
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.paraver.kept_labels import read_kept_labels
-from nsys2prv_ng.paraver.labels import Numbering
+from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
 from nsys2prv_ng.paraver.pcf_writer import format_pcf
@@ -75,19 +75,20 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
     kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
     waits = find_waits(job)
     late = find_reasons(job, waits, name_hosts=plan.summary)
-    derived = derive_waits(job, waits, late, plan.wait_lines)
+    labels = Labels()
+    derived_waits, waiting = derive_waits(job, waits, late, plan.wait_lines, labels)
     needs_path = job.finds_waits and (plan.summary or not plan.overview)
     path = find_critical_path(job, waits, name_ranges=plan.summary) if needs_path else None
-    derived_path = derive_path(job, path, derived.labels)
-    derived_steps = derive_steps(job, derived.labels)
-    job = replace(job, joined=[*job.joined, derived.joined, derived_path, derived_steps])
+    derived_path = derive_path(job, path, labels)
+    derived_steps = derive_steps(job, labels)
+    job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
     if plan.overview:
-        declare_types(derived.labels)
+        declare_types(labels)
     assigned = {space: values for part in job.joined for space, values in part.assigned.items()}
-    numbering = Numbering([*(report.labels for report in job.reports), derived.labels], assigned, kept_labels)
+    numbering = Numbering([*(report.labels for report in job.reports), labels], assigned, kept_labels)
     model = job.tree.model
     header = format_prv_header(model, job.start_utc, job.duration, _list_communicators(job))
-    states = make_state_records(job, derived.states)
+    states = make_state_records(job, waiting)
     accounts = _add_up_accounts(job.reports, job.sources, job.joined)
     overview = None
     if plan.overview and not job.is_empty:

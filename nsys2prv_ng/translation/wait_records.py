@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
@@ -29,22 +27,14 @@ _SHOWN_BY = {False: "kernels", True: "mpi"}
 """The source of the kernels or calls in which ranks wait, by whether they are MPI's."""
 
 
-class DerivedWaits(NamedTuple):
-    """What a trace shows of waits: records in the store, their types, and the states of streams that wait."""
+def derive_waits(
+    job: Job, waits: Waits, late: LateReasons, shortest_line: int, labels: Labels
+) -> tuple[JoinResult, StateIntervals]:
+    """Make and store the records of waits, and declare their types in `labels`.
 
-    joined: JoinResult
-    labels: Labels
-    states: StateIntervals
-    """On rows of the trace and on the common clock."""
-
-
-def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) -> DerivedWaits:
-    """Make and store the records of waits.
-
-    Lines are drawn for waits of `shortest_line` (ns) and more. A kernel or call counts as read once; it is written if
-    it was split.
+    Waits of `shortest_line` (ns) or more get a line. A kernel or call counts as read once; it is written if it was
+    split. With the records come the states of streams that wait, on rows of the trace and on the common clock.
     """
-    labels = Labels()
     joined = JoinResult()
     shown = select_shown(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
     split = shown[waits.is_split[shown]]
@@ -60,11 +50,8 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     joined.accounts = {name: result for name, result in joined.accounts.items() if result.read}
     waiting = split[~waits.is_mpi[split] & (waits.wait[split] > 0)]
     state = np.full(waiting.size, types.SYNCHRONIZATION, np.int64)
-    return DerivedWaits(
-        joined,
-        labels,
-        StateIntervals(job.new_row[waits.row[waiting]], waits.begin[waiting], waits.until[waiting], state),
-    )
+    rows = job.new_row[waits.row[waiting]]
+    return joined, StateIntervals(rows, waits.begin[waiting], waits.until[waiting], state)
 
 
 def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
@@ -126,7 +113,8 @@ def make_waiting(job: Job, waits: Waits, late: LateReasons, parted: IntArray, la
             continue
         pairs, types_closed = [waiting], [part]
         if is_known:
-            labels.declare(_label_ranks(job))
+            tasks = {number: task.name for number, task in enumerate(job.whole.model.tasks, 1)}
+            labels.declare(replace(types.WAITED_FOR, values=tasks))
             labels.declare(types.WAIT_REASON)
             task = job.whole.task_of_row[waits.culprit[own]] + 1
             pairs += [Pair(rank, task), Pair(reason, late.reason[late.instance[own]])]
@@ -134,11 +122,6 @@ def make_waiting(job: Job, waits: Waits, late: LateReasons, parted: IntArray, la
         row = job.new_row[waits.row[own]]
         records.append(make_intervals(row, waits.begin[own], waits.until[own], pairs, types_closed))
     return records
-
-
-def _label_ranks(job: Job) -> EventType:
-    """Return the type of who is waited for, with the names of the tasks."""
-    return replace(types.WAITED_FOR, values={n: task.name for n, task in enumerate(job.whole.model.tasks, 1)})
 
 
 def _make_lateness(job: Job, waits: Waits, which: IntArray, labels: Labels) -> list[Records]:
