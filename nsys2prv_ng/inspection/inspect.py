@@ -1,4 +1,4 @@
-"""Inspects reports without translating them: their ranks, nodes, GPUs and rows, and what a trace of them would lack."""
+"""Inspects reports without translating them: their ranks, nodes, GPUs and rows, and what their trace would lack."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from nsys2prv_ng.text.formatting import count_noun
 
 
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memory: int = 0) -> Inspection:
-    """Inspect reports, up to `jobs` at once. Reports without an export are exported, and those exports deleted again.
+    """Inspect reports, up to `jobs` at once. Reports without an export are exported temporarily.
 
-    `paraver_memory`: bytes above which a warning says that a trace is too large; 0 is no limit. Raises UsageError for
-    a report that is named twice.
+    `paraver_memory`: memory above which the result warns that a trace is too large (bytes); 0 sets no limit. Raises
+    UsageError if a report is named twice.
     """
     with _provide_exports(reports, progress, jobs) as exports_or_errors:
         exports = {report: export for report, export in exports_or_errors.items() if isinstance(export, Path)}
@@ -64,9 +64,9 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memo
 def _provide_exports(
     reports: Sequence[Path], progress: Progress, jobs: int
 ) -> Iterator[Mapping[Path, Path | TranslationError]]:
-    """Provide the export of each report, or the error why there is none; delete the exports it makes afterwards.
+    """Provide the export of each report, or the error if there is none; finally delete the exports made here.
 
-    They are made in a folder beside the first such report: temporary folders of compute nodes are small.
+    They are made in a folder beside the first such report, because temporary folders of compute nodes are small.
     """
     to_export = [report for report in reports if needs_export(report)]
     if not to_export:
@@ -89,7 +89,7 @@ def _make_temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
-    """Return the contents of each export, or why it cannot be read. Reads up to `jobs` at once, the largest first."""
+    """Return the contents of each export, or its error. Read up to `jobs` exports at once, the largest first."""
     if not exports:
         return []
     sizes = [get_report_size(export) for export in exports]
@@ -135,7 +135,7 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
     ]
 
     def make_key(pair: tuple[int, InspectedReport]) -> tuple[object, ...]:
-        node, report = pair  # the reports of one job have versions and day in common
+        node, report = pair  # the reports of one job share versions and day
         return node, report.nsys_version, report.schema_version, report.day, report.ranks[:1] or [len(tree.ranks)]
 
     inspected.sort(key=make_key)
@@ -145,7 +145,7 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
 def _make_report(
     path: Path, contents: ReportContents, node: str, tree: ObjectTree, rows: Sequence[int]
 ) -> InspectedReport:
-    """Make the report of a file. rows: the row of the trace of each of its places."""
+    """Describe the report in a file. `rows`: row of the trace for each place."""
     metadata, places = contents.metadata, contents.places
     task_of_process: dict[int, int] = {}
     for place, row in zip(places.all, rows, strict=True):
@@ -187,7 +187,7 @@ def _make_report(
 
 
 def _get_window(metadata: Metadata) -> tuple[int, int]:
-    """Return the first and the last time of a capture in ns, UTC where that is known."""
+    """Return the first and last time of a capture (ns), in UTC if that is known."""
     begin = (metadata.utc_of_zero or 0) + metadata.begin
     return begin, begin + metadata.duration
 
@@ -203,7 +203,7 @@ def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
 
 
 def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
-    """Return the messages of all reports, most frequent first, each with the number of reports that have it."""
+    """Return the messages of all reports, most frequent first, each with the number of reports that contain it."""
     count: Counter[tuple[str, str]] = Counter()
     reports_with: Counter[tuple[str, str]] = Counter()
     for report in reports:

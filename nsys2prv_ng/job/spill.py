@@ -1,4 +1,4 @@
-"""Spills the results of sources to a store, and loads them again to change them."""
+"""Spills the results of sources to a store, and loads them to change them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> Non
 
 @contextmanager
 def load_for_change(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
-    """Have the records of a result in memory to change them, and spill them again.
+    """Load the records of a result to change them, and spill them at the end.
 
-    With its report's `clock` they are on the common clock from then on; without it they must all be of one clock.
+    With its report's `clock` they are then on the common clock; without it they must all be on one clock.
     """
     on_own_clock = [run for run in result.runs if not run.on_common_clock]
     common = clock is not None or not on_own_clock
@@ -50,7 +50,7 @@ def change_records(
 ) -> None:
     """Change the records of results, wherever the engine works.
 
-    Each result comes with a clock as `load_for_change` takes it, and with what `change` needs to know besides.
+    Each result comes with a clock for `load_for_change` and with the second argument of `change`.
     """
 
     def change_one(item: tuple[Result, ClockMap | None, T]) -> Result:
@@ -65,7 +65,7 @@ def change_records(
 
 
 def load_on_clock(run: Run, store: Store, clock: ClockMap | None) -> Records:
-    """Return the records of a run; with its report's `clock` they are on the common clock, without it as stored."""
+    """Return the records of a run: on the common clock with its report's `clock`, otherwise as they are stored."""
     records = load_records(run, store)
     if clock is None or run.on_common_clock:
         return records
@@ -76,7 +76,7 @@ def load_on_clock(run: Run, store: Store, clock: ClockMap | None) -> Records:
 
 
 _STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
-"""Types of place, begin, end and state in the store."""
+"""Stored types of place, begin, end and state."""
 
 
 def spill_states(states: Sequence[StateIntervals], store: Store) -> StoredColumns | None:

@@ -1,7 +1,7 @@
-"""Makes a trace of shards in steps that are processes of their own, such as the jobs and arrays of a batch system.
+"""Makes a trace of shards in steps that run as separate processes, such as the jobs and job arrays of a batch system.
 
-The folder of the shards keeps the plan and the parts from one step to the next. Each step may be repeated: what is
-there is not made again.
+The folder of the shards keeps the plan and the parts from one step to the next. A step may be repeated: it does not
+write a part again that is there.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _PLAN = "trace.plan"
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """The plan of a trace, and how it is cut into parts."""
+    """The plan of a trace and its division into parts."""
 
     planned: TracePlan
     output: str
     """Path of the trace, whose name is also in its texts."""
     ends: list[int]
-    """Numbers of slices: part i has slice `ends[i]` to the one before `ends[i + 1]`."""
+    """Slice numbers: part i has the slices from `ends[i]` up to, but not including, `ends[i + 1]`."""
     asked: int
-    """How many parts the user wanted; a short trace has fewer."""
+    """Number of parts that the user asked for; a short trace has fewer."""
     run: str
-    """Name of the run that writes the parts of this trace; a task of an earlier plan may still write others."""
+    """Name of the run that writes the parts of this trace. A task of an earlier plan may still write other parts."""
     seconds: float
-    """Time that the plan took."""
+    """Time that planning took (s)."""
 
 
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
     """Plan the trace of a folder of shards; return the number of its parts. Raises TranslationError."""
     started = time.perf_counter()
     check_files([folder], output, plan)
-    TraceOutput(output, force=plan.force)  # refuses what could not be written
+    TraceOutput(output, force=plan.force)  # refuses an output that could not be written
     _remove_earlier(folder)
     engine = LocalEngine(plan.resources.jobs, folder)
     with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
@@ -66,7 +66,7 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
 
 
 def write_one_part(folder: Path, number: int) -> str:
-    """Write a part of the trace that was planned, unless it is there; return what was done. Raises TranslationError."""
+    """Write a part of the planned trace unless it is there; return a message for the user. Raises TranslationError."""
     kept = _load_plan(folder)
     parts = len(kept.ends) - 1
     if number >= parts:
@@ -83,7 +83,7 @@ def write_one_part(folder: Path, number: int) -> str:
 
 
 def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Progress) -> TranslationResult:
-    """Put the parts of a trace together, and remove them and their plan. Raises TranslationError."""
+    """Join the parts of a trace, then remove the parts and their plan. Raises TranslationError."""
     started = time.perf_counter()
     kept = _load_plan(folder)
     if Path(kept.output).name != output.name:
@@ -116,16 +116,16 @@ _MOST_LISTED = 8
 
 
 def _remove_earlier(folder: Path) -> None:
-    """Remove what was made for a trace from a folder of shards."""
+    """Remove the plan, the parts and the records of a trace from a folder of shards."""
     (folder / _PLAN).unlink(missing_ok=True)
-    # A report may be named like these: its shards stay.
+    # The patterns are exact, because a report may have a similar name, and its shards stay.
     for pattern in (SHELVES_OF_TRACES, PARTS, f"{PARTS}.size", f".{PARTS}.*.tmp"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 
 
 def _name_size(part: Path) -> Path:
-    """Return the path of the file with the bytes of a part's text before it was compressed."""
+    """Return the path of the file that contains the size of a part's text before compression (bytes)."""
     return part.with_name(f"{part.name}.size")
 
 

@@ -1,7 +1,8 @@
-"""Makes the records of an overview: a trace of at most 100 MB of a job of any size, to find a window to open whole.
+"""Makes the records of an overview: a trace of at most 100 MB of a job of any size, to find a window worth opening.
 
-It has the objects, times and labels of the whole trace of the same reports, and holds states, steps, the longest waits,
-what GPUs do, and their metrics. What it does not hold as the whole trace does is counted as dropped.
+An overview has the objects, times and labels of the full trace of the same reports. It contains states, steps, the
+longest waits, GPU activity and GPU metrics. Events of the full trace that it lacks or shows in steps of time count as
+dropped.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps,
 from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"
-"""Name in the account of the counters, and of the activity of GPUs."""
+"""Name in the account of the counters and of GPU activity."""
 NOT_SHOWN = "not shown in an overview"
 IN_STEPS = "shown in steps of time, as overview"
 _STEP_DIGITS = 10
-"""Most digits of the value of a step."""
+"""Maximum number of digits in the value of a step."""
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The records of an overview, and what is left out."""
+    """The records of an overview, and an account of what it omits."""
 
     runs: list[Run]
-    """With rows, numbers and times of the trace."""
+    """They have the rows, type numbers and times of the trace."""
     types: frozenset[int]
-    """Numbers of the event types that it holds."""
+    """Numbers of its event types."""
     facts: OverviewFacts
     written: Mapping[str, int]
-    """Number of events by the name of their account; those of other accounts are dropped."""
+    """Number of written events by account name; events of other accounts are dropped."""
     reasons: Mapping[str, str]
-    """Why the rest of an account is dropped, by its name."""
+    """Reason why the rest of an account is dropped, by account name."""
 
     def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
-        """Return the accounts of the whole trace as those of the overview."""
+        """Turn the accounts of the full trace into the accounts of the overview."""
         for account in accounts:
             written = self.written.get(account.name, 0)
             account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
@@ -64,7 +65,7 @@ class Overview:
 
 
 def declare_types(labels: Labels) -> None:
-    """Declare the types that only overviews have."""
+    """Declare the event types that occur only in overviews."""
     for event_type in SHARES:
         labels.declare(event_type)
 
@@ -74,15 +75,15 @@ def make_overview(
 ) -> Overview:
     """Store the records of the overview of a job.
 
-    `states`: the runs of the states of all rows; `header_bytes`: what precedes the records in the .prv. Raises
-    TranslationError if there is nothing to show.
+    `states`: the runs with the states of all rows. `header_bytes`: size of the .prv header. Raises TranslationError if
+    there is nothing to show.
     """
     sizes = budget.measure_line_sizes(job)
     percent = budget.MOST_BYTES // 100
-    steps, step_rows, rows_with_steps = _choose_steps(job, sizes, budget.PARTS_OF_STEPS * percent)
-    long_waits, shortest = _make_long_waits(job, waits, late, sizes, budget.PARTS_OF_WAITS * percent)
-    shares = make_shares(job, sizes, budget.PARTS_OF_SHARES * percent)
-    metrics = make_metrics(job, sizes, budget.PARTS_OF_METRICS * percent, numbering)
+    steps, step_rows, rows_with_steps = _choose_steps(job, sizes, budget.STEPS_PERCENT * percent)
+    long_waits, shortest = _make_long_waits(job, waits, late, sizes, budget.WAITS_PERCENT * percent)
+    shares = make_shares(job, sizes, budget.SHARES_PERCENT * percent)
+    metrics = make_metrics(job, sizes, budget.METRICS_PERCENT * percent, numbering)
     events = [*steps.runs, *long_waits.runs, *shares.runs, *metrics.runs]
     left = budget.MOST_BYTES - header_bytes - budget.measure_bytes(job, events)
     coarse = make_coarse_states(job, states, sizes, left)
@@ -120,9 +121,9 @@ def _explain_waits(shortest: int) -> str:
 
 
 def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes, budget: int) -> tuple[Result, int]:
-    """Store when kernels and calls wait: the longest waits that take at most `budget` bytes.
+    """Store the longest waits of kernels and calls that take at most `budget` bytes.
 
-    Return them, and the length (ns) below which waits are dropped, or 0.
+    Return their account and the length (ns) below which waits are dropped, 0 if no wait is dropped.
     """
     shown = select_shown(job, waits, Result())
     waiting = shown[waits.has_parts[shown] & (waits.until[shown] > waits.begin[shown])]
@@ -136,9 +137,9 @@ def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes
 
 
 def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int, int]:
-    """Return the steps of all rows, or of the first rows, whose steps take at most `budget` bytes.
+    """Return the steps of all rows, or of as many first rows as fit into `budget` bytes.
 
-    With them come the number of these rows, and of all rows with steps.
+    Return their account, the number of rows whose steps are kept, and the number of all rows with steps.
     """
     lines = np.zeros(job.tree.model.row_count, np.int64)
     for run in list_runs(job, STEPS):
@@ -148,7 +149,7 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
     kept = with_steps[fits]
     result = next((joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts), Result())
     if job.steps is not None and kept.size < with_steps.size:
-        # Made again: windows may cut a step into pieces that no longer show which step they belong to.
+        # Made again, because windows may cut a step into pieces that no longer show their step.
         steps = list_steps(job, job.steps)
         is_kept = np.isin(steps.row, kept)
         result = store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]

@@ -1,7 +1,7 @@
-"""Plans a trace: derives what follows from the whole job, numbers all names, and cuts the lines into slices.
+"""Plans a trace: derives records from the job as a whole, numbers all names, and cuts the lines into slices.
 
-It is the only step that looks at all reports together. What it returns is all that the other steps need besides the
-records in the store.
+This is the only step that looks at all reports together. The other steps need its result and the records in the store,
+nothing else.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from nsys2prv_ng.translation.wait_records import derive_waits
 
 @dataclass(frozen=True)
 class TranslationPlan(ReadOptions):
-    """What a translation reads, and what it writes and replaces."""
+    """What a translation reads, writes and replaces."""
 
     align_report: Path | None = None
-    """File to write the clocks of the nodes to."""
+    """File for the node clocks."""
     wait_lines: int = 100_000
-    """Length (ns) of the shortest wait that gets a line."""
+    """Length of the shortest wait that gets a line (ns)."""
     stats: Path | None = None
-    """File to write the TranslationResult to, as JSON."""
+    """File for the TranslationResult, as JSON."""
     labels_from: Path | None = None
-    """A .pcf whose numbers of types and names are kept."""
+    """A .pcf whose type and value numbers are kept."""
     force: bool = False
-    """Replace files of the same names."""
+    """Replace existing files."""
     paraver_memory: int = 0
-    """Bytes of Paraver's memory above which the trace is too large; 0 is no limit."""
+    """Memory in Paraver above which the trace is too large (bytes); 0 sets no limit."""
     summary: bool = False
-    """Sum up the job as well."""
+    """Also compute the summary of the job."""
     overview: bool = False
-    """Write what shows where to look, of a limited size, instead of all events."""
+    """Write a trace of limited size that shows where to look, instead of all events."""
 
 
 @dataclass(frozen=True)
 class TracePlan:
-    """A trace that is to be written: its texts, its slices, and the account of it."""
+    """A trace that is ready to be written: its texts, its slices and its account."""
 
     header: str
     pcf: str
     row: str
     slices: Slices
     facts: dict[str, Any]
-    """Fields of the TranslationResult: all but its output, the sizes of the files and the time that it took."""
+    """Fields of the TranslationResult, except its output, the file sizes and the time that it took."""
 
 
 def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
-    """Return all that is needed to write the trace of a job."""
+    """Return everything that is needed to write the trace of a job."""
     kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
     waits = find_waits(job)
     late = find_reasons(job, waits, name_hosts=plan.summary)
@@ -135,7 +135,7 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan) -> TracePlan:
 
 
 def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
-    """Return the runs of all reports, with the maps to the rows, numbers and times of the trace, and those of joins."""
+    """Return the runs of all reports, with maps to rows, numbers and times of the trace, and the runs of all joins."""
     runs = []
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
         maps = (rows, *numbering.maps(report.labels))
@@ -144,7 +144,7 @@ def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
 
 
 def _list_communicators(job: Job) -> list[Communicator]:
-    """Return the communicators, with the numbers of those of their tasks that are in the trace."""
+    """Return the communicators that have tasks in the trace, with the numbers of these tasks."""
     number = dict.fromkeys(range(1, len(job.whole.model.tasks) + 1), 0)
     for old, new in enumerate(job.new_row):
         if new >= 0:
@@ -161,7 +161,7 @@ def _list_communicators(job: Job) -> list[Communicator]:
 def _add_up_accounts(
     reports: Sequence[ReportRecords], sources: Sequence[Source], joined: Sequence[JoinResult]
 ) -> list[SourceAccount]:
-    """Return the events of each source over all reports, then those of the joins over the reports."""
+    """Return the account of each source over all reports, then the accounts of the joins over the reports."""
     accounts = [
         _add_up(source.name, source.title, [report.results[source.name] for report in reports])
         for source in sources
@@ -184,7 +184,7 @@ def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
 
 
 def _count_messages(reports: Sequence[ReportRecords]) -> NsysMessages:
-    """Return how much nsys itself complained."""
+    """Count the warnings and errors that nsys reported."""
     counts = [report.diagnostics.counts for report in reports]
     warnings, errors = (sum(count.get(severity, 0) for count in counts) for severity in (WARNING, ERROR))
     lost = sum(message.count for report in reports for message in report.diagnostics.messages if message.is_certain)

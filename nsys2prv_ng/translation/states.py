@@ -1,4 +1,4 @@
-"""Makes the state records of all rows from the states that events ask for."""
+"""Makes the state records of all rows from the states that events request."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Span = tuple[IntArray, IntArray]
 def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
-    Host threads are Running wherever no call asks for another state, from their first event to their last, even if
-    these lie outside the windows. `waits`: what streams show instead while they wait for a rank, on rows of the trace
-    and on the common clock. A piece of work has in memory the states of one report, or of a group of reports that share
-    rows. A row of folded threads shows the lowest state that any of them has, so that it is
-    Running if one of them runs.
+    A host thread is Running from its first event to its last, even if these lie outside the windows, except while a
+    call requests another state. `waits`: the states that streams show instead while they wait for a rank, on rows of
+    the trace and on the common clock. Each piece of work has the states of one report in memory, or of a group of
+    reports that share rows. A row of folded threads shows the lowest state that any of them has, so that it is Running
+    if one of them runs.
     """
     # Not the job itself: an engine may send all that `store_group` uses to other machines.
     reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
@@ -62,13 +62,13 @@ def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
 
 
 def _find_lanes(tree: ObjectTree, report: int) -> IntArray:
-    """Return the row of each place of a report, or a number behind all rows for the place of a folded thread."""
+    """Return the row of each place of a report; the place of a folded thread gets a number above all rows."""
     rows, folded = tree.rows[report], tree.folded[report]
     return np.where((folded >= 0) & (rows >= 0), tree.model.row_count + folded, rows)
 
 
 def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
-    """Return the states that a report's events ask for, on rows of the trace and on the common clock."""
+    """Return the states that the events of a report request, on rows of the trace and on the common clock."""
     states = load_states(report.states, store)
     row = rows[states.place]
     moved = StateIntervals(row, report.clock(states.begin), report.clock(states.end), states.state)
@@ -82,7 +82,7 @@ def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store
 def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size: int) -> Span:
     """Return the first and last time (ns) of the events of each host thread; first > last for other rows.
 
-    `size`: number of rows and of folded threads behind them.
+    `size`: number of rows plus number of folded threads, which follow the rows.
     """
     first = np.full(size, np.iinfo(np.int64).max, np.int64)
     last = np.full(size, np.iinfo(np.int64).min, np.int64)
@@ -97,7 +97,7 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size:
 
 
 def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
-    """Flatten the states, lay waits and profiling over them; return them and the gaps of host threads as Running."""
+    """Flatten the states, lay waits and profiling over them, and return them and the gaps of host threads (Running)."""
     profiling = asked.state == PROFILING
     if profiling.any():
         flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
@@ -108,14 +108,15 @@ def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tupl
 
 
 def _make_records(flat: FlatStates, running: FlatStates, row_of_lane: IntArray, windows: Windows) -> rec.Records:
-    """Return the records of states, which are cut to the windows, and of Running and folded threads, which are not."""
+    """Return the records of states, which are already cut to the windows; Running and folded threads are cut here."""
     lane = np.arange(row_of_lane.size)
     is_folded = row_of_lane != lane
-    folded = [np.concatenate(pair) for pair in zip(*(_select(own, is_folded) for own in (flat, running)), strict=True)]
+    parts = [_select(states, is_folded) for states in (flat, running)]
+    folded = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     united = unite(FlatStates(row_of_lane[folded[0]], *folded[1:]))
-    uncut = [rec.make_states(*own) for own in (_select(running, ~is_folded), united)]
+    uncut = [rec.make_states(*states) for states in (_select(running, ~is_folded), united)]
     if windows:
-        uncut = [clip_to_windows(own, windows)[0] for own in uncut]
+        uncut = [clip_to_windows(records, windows)[0] for records in uncut]
     return rec.concatenate([rec.make_states(*_select(flat, ~is_folded)), *uncut])
 
 
@@ -123,5 +124,5 @@ def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
     """Return the states on some rows or folded threads, given a mask of these."""
     if lanes.all():
         return flat
-    own = lanes[flat.row]
-    return FlatStates(*(column[own] for column in flat))
+    is_selected = lanes[flat.row]
+    return FlatStates(*(column[is_selected] for column in flat))

@@ -1,4 +1,4 @@
-"""Translates the reports of a job into one trace: opens the job, plans the trace, writes its slices and its account."""
+"""Translates the reports of a job into one trace: opens the job, plans the trace, writes its slices and its result."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def translate(
     plan: TranslationPlan = TranslationPlan(),  # noqa: B008 (is frozen)
     progress: Progress = Progress(),  # noqa: B008 (has no state)
 ) -> TranslationResult:
-    """Write the trace of some reports, or of a folder of shards; return what was read, written and dropped.
+    """Write the trace of some reports, or of a folder of shards; return the counts of events read, written and dropped.
 
-    Raises TranslationError (UsageError among them) with one line for the user; nothing is then left under `output`,
+    Raises TranslationError (including UsageError) with one line for the user. Nothing is then left under `output`,
     unless a file besides the trace cannot be written.
     """
     started = time.perf_counter()
@@ -52,7 +52,7 @@ def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
 def account_for(
     planned: TracePlan, output: Path, size: int, seconds: float, plan: TranslationPlan
 ) -> TranslationResult:
-    """Return the result of a trace that is written, and write the files besides the trace.
+    """Write the files besides the trace, and return the result of a trace that has been written.
 
     `size`: bytes of the text of the .prv.
     """
