@@ -28,7 +28,7 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
 from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
-from nsys2prv_ng.report.metadata import PID_MASK, Metadata
+from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun
@@ -157,8 +157,7 @@ def _make_report(
         for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0]))
     ]
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
-    numbers = sorted(metadata.gpus.keys() | used)
-    gpus = [metadata.gpus.get(number) for number in numbers]
+    gpus = [metadata.gpus.get(number) or Gpu(number, "", "") for number in sorted(metadata.gpus.keys() | used)]
     return InspectedReport(
         file=str(path),
         bytes=get_report_size(path),
@@ -171,10 +170,7 @@ def _make_report(
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
         other_processes=len(metadata.processes.keys() - task_of_process.keys()),
-        gpus=[
-            InspectedGpu(number, gpu.name if gpu else "", gpu.uuid if gpu else "", number in used)
-            for number, gpu in zip(numbers, gpus, strict=True)
-        ],
+        gpus=[InspectedGpu(gpu.number, gpu.name, gpu.uuid, gpu.number in used) for gpu in gpus],
         sources=contents.sources,
         derived=list(contents.derived),
         tables=contents.tables,

@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,12 +56,15 @@ class Overview:
 
     def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
         """Turn the accounts of the full trace into the accounts of the overview."""
+        changed = []
         for account in accounts:
-            written = self.written.get(account.name, 0)
-            account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
-            account.written, account.closed_at_end, account.cut_at_end = written, 0, 0
+            written, reason = self.written.get(account.name, 0), self.reasons.get(account.name, NOT_SHOWN)
+            dropped = dict(account.dropped)
+            if account.written != written:
+                dropped[reason] = dropped.get(reason, 0) + account.written - written
+            changed.append(replace(account, written=written, dropped=dropped, closed_at_end=0, cut_at_end=0))
         made = self.written[NAME]
-        return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
+        return [*changed, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
 
 
 def declare_types(labels: Labels) -> None:

@@ -145,17 +145,13 @@ def _list_runs(job: Job, numbering: Numbering) -> list[PlacedRun]:
 
 def _list_communicators(job: Job) -> list[Communicator]:
     """Return the communicators that have tasks in the trace, with the numbers of these tasks."""
-    number = dict.fromkeys(range(1, len(job.whole.model.tasks) + 1), 0)
-    for old, new in enumerate(job.new_row):
-        if new >= 0:
-            number[int(job.whole.task_of_row[old]) + 1] = int(job.tree.task_of_row[new]) + 1
-    communicators = []
-    for part in job.joined:
-        for communicator in part.communicators:
-            tasks = tuple(number[task] for task in communicator.tasks if number[task])
-            if tasks:
-                communicators.append(Communicator(communicator.number, tasks))
-    return communicators
+    number_of_task = [0, *(job.new_task + 1).tolist()]  # tasks count from 1; 0 stands for a task that was not chosen
+    communicators = [
+        Communicator(whole.number, tuple(number_of_task[task] for task in whole.tasks if number_of_task[task]))
+        for part in job.joined
+        for whole in part.communicators
+    ]
+    return [communicator for communicator in communicators if communicator.tasks]
 
 
 def _add_up_accounts(
@@ -171,16 +167,11 @@ def _add_up_accounts(
 
 
 def _add_up(name: str, title: str, results: Sequence[Result]) -> SourceAccount:
-    account = SourceAccount(name, title)
+    whole = Result()
     for result in results:
-        account.read += result.read
-        account.written += result.written
-        account.closed_at_end += result.closed
-        account.cut_at_end += result.cut
-        account.load += measure_load(result.runs)
-        for reason, count in result.dropped.items():
-            account.drop(reason, count)
-    return account
+        whole.add(result)
+    closed, cut = sum(result.closed for result in results), sum(result.cut for result in results)
+    return SourceAccount(name, title, whole.read, whole.written, whole.dropped, closed, cut, measure_load(whole.runs))
 
 
 def _count_messages(reports: Sequence[ReportRecords]) -> NsysMessages:

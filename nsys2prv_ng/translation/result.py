@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RESULT_VERSION = 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class SourceAccount:
     """Events of one source over all reports. Law: read = written + the sum of dropped."""
 
@@ -36,11 +36,6 @@ class SourceAccount:
     """Calls of idle threads that are cut, because the trace ends when everything else has ended."""
     load: LoadCost = field(default_factory=LoadCost)
     """The records of the source in the trace, without states."""
-
-    def drop(self, reason: str, count: int) -> None:
-        """Count dropped events under a reason."""
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
 @dataclass
