@@ -32,7 +32,7 @@ from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 COUNTED_SOURCES = tuple(source for source in SOURCES if source.counted_tables)
-"""The sources that have rows of their own."""
+"""Sources that have their own rows."""
 NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
@@ -69,7 +69,7 @@ class ReportContents:
     places: Places
     """A main thread for each process that would be a task, a stream for each of its devices."""
     sources: dict[str, int]
-    """Number of rows of each source that has rows of its own."""
+    """Number of rows of each source that has its own rows."""
     tables: dict[str, int]
     """Number of rows of each table of the sources in the report."""
     derived: tuple[str, ...]

@@ -53,7 +53,7 @@ def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
     first, last = report.spans()
     used = places & (first <= last)
     times = [int(last[used].max())] if used.any() else []
-    if samples := report.results.get(cpu_samples.SOURCE.name):  # a thread that is sampled runs, whatever it calls
+    if samples := report.results.get(cpu_samples.SOURCE.name):  # a sampled thread is running, even within a call
         times += [report.find_limits(run)[1] for run in samples.runs]
     return max(times, default=None)
 

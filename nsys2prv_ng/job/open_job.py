@@ -74,8 +74,8 @@ class Job:
     """First and last time of the events on each place of each report (ns), before the cut to the windows."""
     selection: Selection
     steps: Steps | None
-    """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or if
-    nobody needs them."""
+    """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or
+    they are not needed."""
     windows: list[tuple[int, int]]
     """The chosen times on the common clock (ns); empty if all time is chosen."""
     first: int
@@ -141,8 +141,8 @@ def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progre
         refuse_absent(opened.read, options.named_sources)
         count = len(opened.read) + len(opened.skipped)
         aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
-        opened.read.clear()  # frees also the parts of operations, which are matched now
-        # A user who gives a single report has chosen it among those of the ranks.
+        opened.read.clear()  # also frees the parts of operations, which are matched now
+        # A user who gives a single report has chosen it among the reports of the ranks.
         yield _place_reports(aligned, opened, checks_ranks=count > 1 or opened.is_all)
 
 

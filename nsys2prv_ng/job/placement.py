@@ -220,7 +220,7 @@ def rewrite_records(
 
     def rewrite(result: Result, known: tuple[str, BoolArray | None]) -> None:
         name, folded = known
-        # Taken apart first, because a window may cut an event into pieces that no longer show their event.
+        # Separated first, because a window may cut an event into pieces that no longer show their event.
         taken = None if folded is None else take_folded(result, folded)
         for part in (result, taken):
             if part is not None and name in selection.shortest:

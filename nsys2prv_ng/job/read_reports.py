@@ -131,8 +131,8 @@ def read_reports(
 ) -> list[ReadReport]:
     """Read every source of every report; return the reports in an order that does not depend on the command line.
 
-    `workers` processes read at the same time, each on its own shelf of the store, from shelf 1 on. `evidence`: the
-    sources whose operations across ranks are collected, chosen or not. Reports that cannot be read are skipped, and
+    `workers` processes read at the same time, each on its own shelf of the store, starting with shelf 1. `evidence`:
+    the sources whose operations across ranks are collected, chosen or not. Reports that cannot be read are skipped, and
     their errors are added to `errors`. Without `errors`, or if no report is left, the first ReportError is raised.
     """
 

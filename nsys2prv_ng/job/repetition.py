@@ -142,8 +142,8 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
 def _list_periods(name: IntArray, fewest: int) -> list[int]:
     """Return possible periods, shortest first: distances between equal words of 1, 4, 16 and more names.
 
-    Longer words are needed if every name occurs several times in a period. If there are many distances, those that
-    cover most names are kept. Words are compared by checksum; a wrong distance only costs time.
+    Longer words are needed if every name occurs several times in a period. If there are many distances, the
+    distances that cover most names are kept. Words are compared by checksum; a wrong distance only costs time.
     """
     distances = np.arange(name.size // fewest + 1)
     weight = np.zeros(distances.size, np.int64)

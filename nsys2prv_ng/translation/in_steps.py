@@ -41,7 +41,7 @@ class KeptPlan:
     ends: list[int]
     """Slice numbers: part i has the slices from `ends[i]` up to, but not including, `ends[i + 1]`."""
     asked: int
-    """Number of parts that the user asked for; a short trace has fewer."""
+    """Number of parts that the user requested; a short trace has fewer."""
     run: str
     """Name of the run that writes the parts of this trace. A task of an earlier plan may still write other parts."""
     seconds: float
@@ -70,7 +70,7 @@ def write_one_part(folder: Path, number: int) -> str:
     kept = _load_plan(folder)
     parts = len(kept.ends) - 1
     if number >= parts:
-        if number < kept.asked:  # a short trace has fewer parts than were asked for
+        if number < kept.asked:  # a short trace has fewer parts than requested
             return f"part {number}: not needed, as {count_noun(parts, 'part')} are enough for this trace"
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
     path = name_part(folder, kept.run, number)

@@ -59,7 +59,7 @@ def measure_line_sizes(job: Job) -> LineSizes:
 
 
 def measure_bytes(job: Job, runs: Iterable[Run]) -> int:
-    """Return the bytes of the lines of runs whose rows, type numbers and times are those of the trace."""
+    """Return the bytes of the lines of runs that have the rows, type numbers and times of the trace."""
     rows = job.tree.model.number_rows()
     return sum(encode(load_records(run, job.store), np.arange(len(run)), rows, job.origin).size for run in runs)
 

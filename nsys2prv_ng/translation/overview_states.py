@@ -77,9 +77,8 @@ def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArra
     order = np.argsort(exact, kind="stable")
     total = int(coarse.sum()) + np.cumsum((exact - coarse)[order])
     largest = exact[order]
-    is_last = np.append(largest[1:] != largest[:-1], True)[
-        : order.size
-    ]  # rows with equally many lines are treated alike
+    # Rows with equally many lines are treated alike.
+    is_last = np.append(largest[1:] != largest[:-1], True)[: order.size]
     fitting = largest[is_last & (total <= most)]
     return _Resolution(step, max(bins, int(fitting.max(initial=0))))
 

@@ -20,8 +20,8 @@ PATH, LINES = "critical_path", "path_lines"
 def derive_path(job: Job, path: CriticalPath | None, labels: Labels) -> JoinResult:
     """Make and store the records of the critical path, if there is one, and declare their type in `labels`.
 
-    An interval covers consecutive segments of the path that are on one row and of one kind, whatever their operations
-    and ranges.
+    An interval covers consecutive segments of the path on one row and of one kind, even if their operations or
+    ranges differ.
     """
     joined = JoinResult()
     if path is None or not path.row.size:

@@ -33,7 +33,7 @@ def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     reports that share rows. A row of folded threads shows the lowest state that any of them has, so that it is Running
     if one of them runs.
     """
-    # Not the job itself: an engine may send all that `store_group` uses to other machines.
+    # `store_group` does not use the job itself: an engine may send everything that it uses to other machines.
     reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
     first, last, windows = job.first, job.last, job.windows
     size = tree.model.row_count + 1 + max((int(folded.max(initial=-1)) for folded in tree.folded), default=-1)

@@ -67,7 +67,7 @@ def store_steps(job: Job, steps: StepsOnRows) -> JoinResult:
 
 
 def _number_values(steps: Steps) -> IntArray:
-    """Return the value of each step: its number plus 1, or its position from 1 on if a number cannot be a value."""
+    """Return the value of each step: its number plus 1; its position, counted from 1, if a number cannot be a value."""
     if steps.number[0] >= 0 and steps.number[-1] < MAX_TYPE:
         return steps.number + 1
     return np.arange(1, steps.number.size + 1)
