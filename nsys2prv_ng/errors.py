@@ -1,4 +1,4 @@
-"""What goes wrong, in a user's words. The command line prints these errors without a traceback."""
+"""Errors in the user's words. The command line prints them without a traceback."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def escape_unprintable(text: str) -> str:
-    """Return text from reports and file names on one line, without what a terminal obeys or no encoding has."""
+    """Return text from reports and file names on one line, without control characters and unencodable characters."""
     return _UNPRINTABLE.sub("?", text)
 
 
 class TranslationError(Exception):
     """The input or the output is at fault: one line that names file, table and remedy. Exit code 1.
 
-    `see` names the keywords of the Python calls that the remedy needs: the command line prints its own options instead.
+    `see` lists the keywords of the Python calls that the remedy needs; the command line prints its options instead.
     """
 
     exit_code = 1
@@ -31,20 +31,20 @@ class TranslationError(Exception):
 
 
 def refer_to(names: Iterable[str]) -> str:
-    """Return what an error says at its end of the keywords or options that its remedy needs."""
+    """Return the end of an error message: the keywords or options that its remedy needs."""
     listed = ", ".join(names)
     return f" (see {listed})" if listed else ""
 
 
 class ReportError(TranslationError):
-    """A report is at fault, and not the machine or the command: the other reports of a job still make a trace."""
+    """A report is at fault, not the machine or the command. The other reports of a job still make a trace."""
 
 
 class UsageError(TranslationError):
-    """The program was asked for something that it cannot do. Exit code 2.
+    """The user asked for something that the program cannot do. Exit code 2.
 
-    `parameter` is the keyword of the Python call that is at fault, and `value` what it was, if the message is about a
-    single one: the command line prints its own option and what was typed instead.
+    If the message is about a single keyword of a Python call, `parameter` is its name and `value` its value; the
+    command line prints its option and the typed text instead.
     """
 
     exit_code = 2

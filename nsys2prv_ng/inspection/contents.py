@@ -1,8 +1,9 @@
-"""Finds out what one report contains without reading events: counts rows, and reads the columns of their processes."""
+"""Finds the contents of one report without reading events: counts rows, and reads the columns of their processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,20 +31,22 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
+COUNTED_SOURCES = tuple(source for source in SOURCES if source.counted_tables)
+"""Sources that have their own rows."""
 NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
 _GRAPH_NODE = GRAPH_COLUMNS[0]
 
 _TIMES = {"start", "timestamp", "rawTimestamp"}
-"""Columns that only tables of events have; the other tables describe something."""
+"""Columns that only event tables have; other tables contain descriptions."""
 _EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _PARTIAL_EXPORT = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
 
 
 @dataclass(frozen=True)
 class UntranslatedRows:
-    """Rows that no trace will show: their number (None if they cannot be counted), and the reason."""
+    """Rows that no trace shows: their number (None if they cannot be counted), and the reason."""
 
     table: str
     rows: int | None
@@ -60,32 +63,29 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class ReportContents:
-    """The content of a report: its rows by source and by table of events, and the processes they belong to."""
+    """The contents of a report: its rows by source and by event table, and the processes that they belong to."""
 
     metadata: Metadata
     places: Places
     """A main thread for each process that would be a task, a stream for each of its devices."""
     sources: dict[str, int]
-    """Number of rows of each source that has rows of its own."""
+    """Number of rows of each source that has its own rows."""
     tables: dict[str, int]
-    """Number of rows of each of the sources' tables that the report has."""
+    """Number of rows of each table of the sources in the report."""
     derived: tuple[str, ...]
-    """Sources that a translation would derive from the rows of others."""
+    """Sources that a translation would derive from the rows of other sources."""
     not_translated: list[UntranslatedRows]
     obstacles: list[Obstacle]
     diagnostics: Diagnostics
     warnings: list[str]
     graphs: list[str]
-    """How CUDA graphs were traced, as in report/graph_tracing.py."""
+    """How CUDA graphs were traced: kinds of report/graph_tracing.py."""
 
 
 def read_contents(path: Path) -> ReportContents:
-    """Read the contents of an export. Raises ReportError for one that cannot be read."""
-    database = Database(path)
-    try:
+    """Read the contents of an export. Raises ReportError if it cannot be read."""
+    with closing(Database(path)) as database:
         return _read_contents(database)
-    finally:
-        database.close()
 
 
 def _read_contents(database: Database) -> ReportContents:
@@ -94,10 +94,8 @@ def _read_contents(database: Database) -> ReportContents:
     export_settings = _read_export_settings(database)
     count_rows = lru_cache(maxsize=None)(database.count_rows)
     places = Places()
-    sources: dict[str, int] = {}
-    for source in SOURCES:
-        if source.counted_tables:
-            sources[source.name] = 0
+    sources = {source.name: 0 for source in COUNTED_SOURCES}
+    for source in COUNTED_SOURCES:
         for rows in source.counted_tables:
             if rows.count is not None and count_rows(rows.table) and not any(map(database.list_missing, source.tables)):
                 reader = ReportReader(database, metadata, strings, (source,), SourceOptions())
@@ -109,7 +107,7 @@ def _read_contents(database: Database) -> ReportContents:
         for source in SOURCES + DERIVED
         if source.made_of and all(any(map(count_rows, group)) for group in source.made_of)
     )
-    tables = {rows.table for source in SOURCES for rows in source.counted_tables} & database.tables
+    tables = {rows.table for source in COUNTED_SOURCES for rows in source.counted_tables} & database.tables
     not_translated = _find_untranslated(database, metadata, strings, count_rows)
     no_payloads = _lacks_payloads(export_settings) and count_rows(SCHEMAS.name) and not count_rows(LINKS.name)
     if sources[nccl.SOURCE.name] and no_payloads:
@@ -135,14 +133,14 @@ def _read_contents(database: Database) -> ReportContents:
 def _count_and_place(
     database: Database, strings: Strings, rows: EventRows, count_rows: Callable[[str], int], places: Places
 ) -> int:
-    """Return the number of rows, and register their processes and devices in `places`."""
+    """Count the rows, and register their processes and devices in `places`."""
     if not count_rows(rows.table) or not rows.process:
         return count_rows(rows.table)
     ids = strings.find_matching_ids(rows.names) if rows.names is not None else None
     if ids == []:
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
-    # Missing columns are no error here: those that a source requires are reported as obstacles.
+    # Missing columns are not an error here: if a source requires them, they are reported as obstacles.
     blocks = database.read_by_block(
         Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _read_block(block, rows, ids)
     )
@@ -152,9 +150,9 @@ def _count_and_place(
 
 
 def _read_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) -> tuple[int, list[tuple[int, ...]]]:
-    """Return the number of rows (with one of the names, if given), and their distinct (process, device) pairs.
+    """Return the number of rows (with one of the names, if given), and the distinct (process, device) pairs.
 
-    The pairs are those of rows that make a task.
+    The pairs come from rows that make a task.
     """
     kept = np.ones(columns.rows, np.bool_)
     if ids is not None:
@@ -169,7 +167,7 @@ def _read_block(columns: Columns, rows: EventRows, ids: Sequence[int] | None) ->
 
 
 def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
-    """Register processes, by their main threads, and their devices in `places`. pairs (n x 2): process, device."""
+    """Register processes, by their main threads, and their devices in `places`. `pairs` (n x 2): process, device."""
     process, device = pairs.T
     if not process.size:
         return
@@ -181,7 +179,7 @@ def _register_places(rows: EventRows, pairs: IntArray, places: Places) -> None:
 
 
 def _list_traced_graphs(database: Database, count_rows: Callable[[str], int]) -> list[str]:
-    """Return how CUDA graphs were traced: kernels with the id of a node, and graphs as a whole."""
+    """Return how CUDA graphs were traced: as kernels with a node id, as whole graphs, or both."""
     table = Table(KERNEL, (), {_GRAPH_NODE: NULL})
     has_nodes = _GRAPH_NODE in database.list_columns(KERNEL) and any(database.read_by_block(table, "", _has_nodes))
     return [kind for kind, is_there in zip(KINDS, (has_nodes, count_rows(GRAPH) > 0), strict=True) if is_there]
@@ -198,7 +196,7 @@ def _has_nodes(block: Columns) -> bool:
 def _find_untranslated(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[UntranslatedRows]:
-    """Return the rows of events that no source reads. Tables that cannot be read do not hinder a translation."""
+    """Return the event rows that no source reads. Such a table does not prevent a translation if it cannot be read."""
     declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
     untranslated = []
     unread = database.tables - declared - {diagnostics.TABLE}
@@ -216,9 +214,9 @@ def _find_untranslated(
 def _find_untranslated_generic(
     database: Database, metadata: Metadata, strings: Strings, count_rows: Callable[[str], int]
 ) -> list[UntranslatedRows]:
-    """Return the generic events that are not values of plugins.
+    """Return the generic events that are not plugin values.
 
-    These are metrics of GPUs, which newer exports have in a table as well, and the events of tracers.
+    These are GPU metrics, which newer exports also have in a table, and tracer events.
     """
     table = gpu_metrics.GENERIC.name
     rows = count_rows(table)
@@ -260,19 +258,19 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
 
 
 def _read_export_settings(database: Database) -> dict[str, str]:
-    """Return the settings of the export that it records itself, by name."""
+    """Return the export settings that the export records, by name."""
     tables = [database.read_objects(table, ["name", "value"]) for table in _EXPORT_TABLES]
     pairs = (pair for columns in tables for pair in zip(columns["name"], columns["value"], strict=True))
     return {str(name): str(value or "") for name, value in pairs}
 
 
 def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:
-    """Return a warning if only a part of the report was exported."""
+    """Return a warning if the export contains only a part of the report."""
     chosen = [f"{part} {settings[name]}" for name, part in _PARTIAL_EXPORT.items() if settings.get(name)]
     return [f"the export holds only a part of the report ({', '.join(chosen)})"] if chosen else []
 
 
 def _lacks_payloads(settings: Mapping[str, str]) -> bool:
-    """Return whether an export was made without NVTX payloads in any form, as far as it records that."""
+    """Return whether an export was made without NVTX payloads in any form, according to its settings."""
     asked = [settings.get(name) for name in ("EXPORT_PARAM_INCLUDE_BLOBS", "EXPORT_PARAM_INCLUDE_JSON")]
     return "false" in asked and "true" not in asked

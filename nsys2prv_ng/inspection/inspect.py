@@ -1,4 +1,4 @@
-"""Inspects reports without translating them: their ranks, nodes, GPUs and rows, and what a trace of them would lack."""
+"""Inspects reports without translating them: their ranks, nodes, GPUs and rows, and what their trace would lack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nsys2prv_ng.inspection.model import (
     Inspection,
     UnreadableReport,
 )
-from nsys2prv_ng.job.read_reports import make_sort_key
+from nsys2prv_ng.job.read_reports import make_sort_key, read_each
 from nsys2prv_ng.objects.missing import find_missing_ranks
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tasks import ReportPlaces
@@ -28,18 +28,17 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.files import export_each, get_report_size, needs_export
 from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
-from nsys2prv_ng.report.metadata import PID_MASK, Metadata
-from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
+from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.text.formatting import count_noun, format_utc
+from nsys2prv_ng.text.formatting import count_noun
 
 
 def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memory: int = 0) -> Inspection:
-    """Inspect reports, up to `jobs` at once. Reports without an export are exported, and those exports deleted again.
+    """Inspect reports, up to `jobs` at once. Reports without an export are exported temporarily.
 
-    `paraver_memory`: bytes above which a warning says that a trace is too large; 0 is no limit. Raises UsageError for
-    a report that is named twice.
+    `paraver_memory`: memory above which the result warns that a trace is too large (bytes); 0 sets no limit. Raises
+    UsageError if a report is named twice.
     """
     with _provide_exports(reports, progress, jobs) as exports_or_errors:
         exports = {report: export for report, export in exports_or_errors.items() if isinstance(export, Path)}
@@ -65,9 +64,9 @@ def inspect(reports: Sequence[Path], progress: Progress, jobs: int, paraver_memo
 def _provide_exports(
     reports: Sequence[Path], progress: Progress, jobs: int
 ) -> Iterator[Mapping[Path, Path | TranslationError]]:
-    """Provide the export of each report, or the error why there is none; delete the exports it makes afterwards.
+    """Provide the export of each report, or the error if there is none; finally delete the exports made here.
 
-    They are made in a folder beside the first such report: temporary folders of compute nodes are small.
+    They are made in a folder beside the first such report, because temporary folders of compute nodes are small.
     """
     to_export = [report for report in reports if needs_export(report)]
     if not to_export:
@@ -90,7 +89,7 @@ def _make_temporary_folder(parent: Path) -> Iterator[Path]:
 
 
 def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[ReportContents | ReportError]:
-    """Return the contents of each export, or why it cannot be read. Reads up to `jobs` at once, the largest first."""
+    """Return the contents of each export, or its error. Read up to `jobs` exports at once, the largest first."""
     if not exports:
         return []
     sizes = [get_report_size(export) for export in exports]
@@ -104,13 +103,8 @@ def _read_each(exports: Sequence[Path], progress: Progress, jobs: int) -> list[R
         finally:
             tick(1)
 
-    processes = min(jobs, len(exports))
     with progress.step(f"inspecting {count_noun(len(exports), 'report')}", len(exports), "report") as step:
-        if processes > 1:
-            load_numba()
-            answers = run_in_processes(Work(len(exports), read), processes, step.update, lambda _: None)
-        else:
-            answers = [read(index, step.update) for index in range(len(exports))]
+        answers = read_each(Work(len(exports), read), jobs, step.update)
     answer_of_export = dict(zip(order, answers, strict=True))
     return [answer_of_export[index] for index in range(len(exports))]
 
@@ -139,20 +133,19 @@ def _combine(contents: Mapping[Path, ReportContents], unreadable: list[Unreadabl
         (node, _make_report(path, report, names[node], tree, tree.rows[number].tolist()))
         for number, (path, report, node) in enumerate(zip(paths, reports, nodes, strict=True))
     ]
-    inspected.sort(key=lambda pair: (pair[0], *_make_version_key(pair[1]), pair[1].ranks[:1] or [len(tree.ranks)]))
+
+    def make_key(pair: tuple[int, InspectedReport]) -> tuple[object, ...]:
+        node, report = pair  # the reports of one job share versions and day
+        return node, report.nsys_version, report.schema_version, report.day, report.ranks[:1] or [len(tree.ranks)]
+
+    inspected.sort(key=make_key)
     return Inspection([report for _, report in inspected], unreadable, len(tree.model.tasks), warnings)
-
-
-def _make_version_key(report: InspectedReport) -> tuple[str, ...]:
-    """Return the versions and the day, which the reports of one job have in common."""
-    day = "" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
-    return report.nsys_version, report.schema_version, day
 
 
 def _make_report(
     path: Path, contents: ReportContents, node: str, tree: ObjectTree, rows: Sequence[int]
 ) -> InspectedReport:
-    """Make the report of a file. rows: the row of the trace of each of its places."""
+    """Describe the report in a file. `rows`: row of the trace for each place."""
     metadata, places = contents.metadata, contents.places
     task_of_process: dict[int, int] = {}
     for place, row in zip(places.all, rows, strict=True):
@@ -164,8 +157,7 @@ def _make_report(
         for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0]))
     ]
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
-    numbers = sorted(metadata.gpus.keys() | used)
-    gpus = [metadata.gpus.get(number) for number in numbers]
+    gpus = [metadata.gpus.get(number) or Gpu(number, "", "") for number in sorted(metadata.gpus.keys() | used)]
     return InspectedReport(
         file=str(path),
         bytes=get_report_size(path),
@@ -178,10 +170,7 @@ def _make_report(
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
         other_processes=len(metadata.processes.keys() - task_of_process.keys()),
-        gpus=[
-            InspectedGpu(number, gpu.name if gpu else "", gpu.uuid if gpu else "", number in used)
-            for number, gpu in zip(numbers, gpus, strict=True)
-        ],
+        gpus=[InspectedGpu(gpu.number, gpu.name, gpu.uuid, gpu.number in used) for gpu in gpus],
         sources=contents.sources,
         derived=list(contents.derived),
         tables=contents.tables,
@@ -194,7 +183,7 @@ def _make_report(
 
 
 def _get_window(metadata: Metadata) -> tuple[int, int]:
-    """Return the first and the last time of a capture in ns, UTC where that is known."""
+    """Return the first and last time of a capture (ns), in UTC if that is known."""
     begin = (metadata.utc_of_zero or 0) + metadata.begin
     return begin, begin + metadata.duration
 
@@ -210,7 +199,7 @@ def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
 
 
 def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
-    """Return the messages of all reports, most frequent first, each with the number of reports that have it."""
+    """Return the messages of all reports, most frequent first, each with the number of reports that contain it."""
     count: Counter[tuple[str, str]] = Counter()
     reports_with: Counter[tuple[str, str]] = Counter()
     for report in reports:

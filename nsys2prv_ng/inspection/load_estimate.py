@@ -1,8 +1,8 @@
 """Estimates what a trace of some reports would cost Paraver, from the number of rows of each source.
 
-The records of a row are rounded means over the reports of 23 jobs (benchmarks/paraver_estimate.py); what is derived
-from an operation, a call or a range counts with it: its state, the line from its launch, activity of the GPU, waits,
-the critical path. docs/development/performance.md has the estimates beside what the traces cost.
+The records of a row are rounded means over the reports of 23 jobs (benchmarks/paraver_estimate.py). They include the
+records that are derived from an operation, call or range: its state, the line from its launch, GPU activity, waits and
+the critical path. docs/development/performance.md compares the estimates with the measured costs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LAUNCHED = ("kernels", "memory_operations")
 
 
 def estimate_load(rows: Mapping[str, int]) -> LoadCost:
-    """Return the records of a trace of all sources, by the number of rows of each."""
+    """Estimate the records of a trace of all sources, from the number of rows of each source."""
     return sum((_find_cost(source) * number for source, number in rows.items()), LoadCost())
 
 
 def estimate_details(rows: Mapping[str, int]) -> dict[str, LoadCost]:
-    """Return the records of each source; lines from launches are part of no other."""
+    """Estimate the records of each source. Lines from launches count as a source, not with the launched operations."""
     details = {source: _find_cost(source) * number for source, number in rows.items()}
     lines = sum(details[source].communications for source in _LAUNCHED if source in details)
     launched = {source: replace(details[source], communications=0) for source in _LAUNCHED if source in details}

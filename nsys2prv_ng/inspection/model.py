@@ -1,14 +1,14 @@
-"""What reports contain, for programs and for the text. Times are ns, sizes bytes.
+"""The contents of reports, for programs and for the text. Times are in ns, sizes in bytes.
 
-The fields are the keys of the JSON that `nsys2prv-ng inspect --json` prints. Programs rely on them: a key that changes,
-or its meaning, needs another INSPECTION_VERSION.
+The fields are the keys of the JSON that `nsys2prv-ng inspect --json` prints. Programs rely on them: a change of a key
+or of its meaning needs a new INSPECTION_VERSION.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from nsys2prv_ng.inspection.contents import Obstacle, UntranslatedRows
+from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.inspection.load_estimate import estimate_load
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.report.diagnostics import Message
@@ -20,7 +20,7 @@ INSPECTION_VERSION = 1
 
 @dataclass(frozen=True)
 class InspectedTask:
-    """A process that would be a task: its name in the trace, its pid and own name, and its rank if it is one."""
+    """A process that would be a task: its task name, its pid, its process name, and its rank if it has one."""
 
     name: str
     pid: int
@@ -30,7 +30,7 @@ class InspectedTask:
 
 @dataclass(frozen=True)
 class InspectedGpu:
-    """A GPU of the host; `used` if the report has operations on it."""
+    """A GPU of the host; `used` if the report contains operations on it."""
 
     number: int
     name: str
@@ -57,36 +57,41 @@ class InspectedReport:
     sources: dict[str, int]
     """Number of rows by source."""
     derived: list[str]
-    """Sources that a translation would derive from these."""
+    """Sources that a translation would derive from these rows."""
     tables: dict[str, int]
     """Number of rows by table."""
     not_translated: list[UntranslatedRows]
     obstacles: list[Obstacle]
     diagnostics: dict[str, int]
-    """Number of messages from nsys by severity."""
+    """Number of nsys messages by severity."""
     messages: list[Message]
     """The messages that are warnings or errors."""
     warnings: list[str]
 
     @property
     def begin_utc(self) -> str | None:
-        """UTC of its begin, in ISO 8601."""
+        """UTC of its start, in ISO 8601."""
         return None if self.begin_utc_ns is None else format_utc(self.begin_utc_ns)
 
     @property
+    def day(self) -> str:
+        """UTC day of its start; empty if that is unknown."""
+        return (self.begin_utc or "").split("T")[0]
+
+    @property
     def rows(self) -> int:
-        """Number of rows in all tables of events that sources read."""
+        """Number of rows in all event tables that sources read."""
         return sum(self.tables.values())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report as JSON has it."""
+        """Return the report as in the JSON."""
         messages = [{**asdict(message), "reports_lost_data": message.reports_lost_data} for message in self.messages]
         return {**asdict(self), "begin_utc": self.begin_utc, "rows": self.rows, "messages": messages}
 
 
 @dataclass(frozen=True)
 class UnreadableReport:
-    """A report that cannot be read, as the user named it, and the reason."""
+    """A report that cannot be read, named as the user did, and the reason."""
 
     file: str
     why: str
@@ -94,7 +99,7 @@ class UnreadableReport:
 
 @dataclass(frozen=True)
 class InspectedSource:
-    """A source of events: its title, what a row of it is, its rows, and the number of reports that have any."""
+    """A source: its title, what its rows are, their number, and the number of reports that contain any."""
 
     title: str
     row: str
@@ -104,7 +109,7 @@ class InspectedSource:
 
 @dataclass(frozen=True)
 class InspectionTotals:
-    """Numbers of readable reports, of unreadable ones, of all tasks; the bytes and rows of the readable ones."""
+    """Numbers of readable and unreadable reports and of tasks; bytes and rows of the readable reports."""
 
     reports: int
     unreadable: int
@@ -115,19 +120,19 @@ class InspectionTotals:
 
 @dataclass(frozen=True)
 class TraceEstimate:
-    """What a trace of all of it would be."""
+    """Estimated size of a trace of all sources."""
 
     trace_bytes: int
     """Length of the text of the .prv."""
     paraver_memory: int
     """Memory that Paraver needs for it, in bytes."""
     paraver_seconds: float
-    """Time that Paraver needs to load it; its order of magnitude is right."""
+    """Time that Paraver needs to load it; only its order of magnitude is right."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Readable reports in the order of their nodes and ranks, unreadable ones, and warnings about all together."""
+    """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 
     reports: list[InspectedReport]
     unreadable: list[UnreadableReport]
@@ -137,7 +142,7 @@ class Inspection:
 
     @property
     def nodes(self) -> dict[str, list[InspectedReport]]:
-        """The reports of each node, which share a clock."""
+        """The reports of each node. They share a clock."""
         reports_of_node: dict[str, list[InspectedReport]] = {}
         for report in self.reports:
             reports_of_node.setdefault(report.node, []).append(report)
@@ -146,29 +151,34 @@ class Inspection:
     @property
     def rows_of_sources(self) -> dict[str, int]:
         """The rows of each source in all readable reports."""
-        counted = [source.name for source in SOURCES if source.counted_tables]
-        return {name: sum(report.sources[name] for report in self.reports) for name in counted}
+        return {source.name: sum(report.sources[source.name] for report in self.reports) for source in COUNTED_SOURCES}
 
     def list_selectable_sources(self) -> list[str]:
-        """Return the names of the sources that a trace of all of it has events of, for the option `sources`."""
+        """Return the names of the sources that have events in a full trace, for the option `sources`."""
         derived = {name for report in self.reports for name in report.derived}
         return [s.name for s in SOURCES if s.name in derived or self.rows_of_sources.get(s.name)]
 
     @property
     def load(self) -> LoadCost:
-        """An estimate of what a trace of all of it costs Paraver."""
+        """Estimated load cost of a full trace in Paraver."""
         return estimate_load(self.rows_of_sources)
 
     @property
     def faults(self) -> list[str]:
         """The reasons why a translation would skip some of these reports."""
-        unreadable = [f"{report.file}: {report.why}" for report in self.unreadable]
-        obstacles = [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
-        return unreadable + obstacles
+        return self.list_unreadable() + self.list_obstacles()
+
+    def list_unreadable(self) -> list[str]:
+        """Return each report that cannot be read, and why."""
+        return [f"{report.file}: {report.why}" for report in self.unreadable]
+
+    def list_obstacles(self) -> list[str]:
+        """Return each report that cannot be translated with all sources, and why."""
+        return [f"{report.file}: {obstacle.why}" for report in self.reports for obstacle in report.obstacles]
 
     @property
     def sources(self) -> dict[str, InspectedSource]:
-        """The sources that have rows of their own, by name."""
+        """The sources with their own rows, by name."""
         return {
             source.name: InspectedSource(
                 title=source.title,
@@ -176,13 +186,12 @@ class Inspection:
                 rows=self.rows_of_sources[source.name],
                 reports=sum(report.sources[source.name] > 0 for report in self.reports),
             )
-            for source in SOURCES
-            if source.counted_tables
+            for source in COUNTED_SOURCES
         }
 
     @property
     def totals(self) -> InspectionTotals:
-        """Numbers of all reports."""
+        """Totals over all reports."""
         return InspectionTotals(
             reports=len(self.reports),
             unreadable=len(self.unreadable),
@@ -193,11 +202,11 @@ class Inspection:
 
     @property
     def estimate(self) -> TraceEstimate:
-        """An estimate of a trace of all of it."""
+        """Estimated size of a full trace."""
         return TraceEstimate(self.load.text_bytes, self.load.memory, self.load.seconds)
 
     def to_dict(self) -> dict[str, object]:
-        """Return all of it as JSON has it."""
+        """Return the inspection as in the JSON."""
         return {
             "version": INSPECTION_VERSION,
             "reports": [report.to_dict() for report in self.reports],

@@ -1,6 +1,6 @@
-"""Prints an inspection as tables: a row for each report, by node; rows by source; what a trace would lack.
+"""Formats an inspection as tables: one row for each report, by node; rows by source; what a trace would lack.
 
-Texts from reports and names of files can hold anything: characters that a terminal does not show are escaped.
+Texts from reports and file names can contain anything. Characters that a terminal does not show are escaped.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nsys2prv_ng.inspection.contents import COUNTED_SOURCES
 from nsys2prv_ng.inspection.inspect import count_messages
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
 from nsys2prv_ng.paraver.load_cost import format_memory, format_seconds
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.files import get_report_name
 from nsys2prv_ng.sources import DERIVED, SOURCES
-from nsys2prv_ng.text.formatting import format_number_ranges, format_utc
+from nsys2prv_ng.text.formatting import format_number_ranges
 from nsys2prv_ng.text.tables import format_table
 
 NARROWEST = 72
@@ -30,17 +31,16 @@ Row = tuple[str, ...]
 
 
 def format_inspection(inspection: Inspection, width: int) -> str:
-    """Return tables of at most `width` characters, at least 72, unless their numbers and names need more."""
+    """Return tables that are at most `width` (but at least 72) characters wide, unless numbers and names need more."""
     width = max(width, NARROWEST)
     parts = []
     if inspection.reports:
         parts += [_format_reports(inspection, width), _format_sources(inspection, width)]
-    unreadable = [f"{report.file}: {report.why}" for report in inspection.unreadable]
     parts += [
-        _format_section("cannot be read:", unreadable, width),
+        _format_section("cannot be read:", inspection.list_unreadable(), width),
         _format_section(
             "cannot be translated without a new export or another choice of sources:",
-            _list_obstacles(inspection),
+            inspection.list_obstacles(),
             width,
         ),
         _format_section("missing from a trace:", _list_untranslated(inspection.reports), width),
@@ -51,7 +51,7 @@ def format_inspection(inspection: Inspection, width: int) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return a text on one line with everything visible: control and invalid characters are escaped."""
+    """Return a text as one line of visible characters: control and invalid characters are escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -59,7 +59,7 @@ def escape_text(text: str) -> str:
 
 
 def _format_reports(inspection: Inspection, width: int) -> str:
-    """Return a row for each report, below a line for its node, version and day."""
+    """Return one row for each report, below a line with its node, version and day."""
     reports = inspection.reports
     names = _choose_names(reports)
     rows = [(names[report.file], *_make_cells(report)) for report in reports]
@@ -81,15 +81,14 @@ def _format_reports(inspection: Inspection, width: int) -> str:
 
 def _make_head(report: InspectedReport) -> Row:
     """Return node, version and day of a report, which it shares with others of its node."""
-    day = "time of capture unknown" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns).split("T")[0]
     version = f"nsys {escape_text(report.nsys_version)} (schema {escape_text(report.schema_version)})"
-    return f"node {escape_text(report.node)}", version, day
+    return f"node {escape_text(report.node)}", version, report.day or "time of capture unknown"
 
 
 def _make_cells(report: InspectedReport) -> Row:
-    """Return the cells of a report below _COLUMNS, without its name."""
+    """Return the cells of a report under _COLUMNS, without its name."""
     used = [gpu.number for gpu in report.gpus if gpu.used]
-    begin = "-" if report.begin_utc_ns is None else format_utc(report.begin_utc_ns)[11:21]
+    begin = report.begin_utc[11:21] if report.begin_utc else "-"
     tasks, others = len(report.tasks), report.other_processes
     return (
         format_number_ranges(report.ranks) or "-",
@@ -114,7 +113,7 @@ def _format_gpus(reports: Sequence[InspectedReport], width: int) -> list[str]:
 
 
 def _format_tasks(report: InspectedReport, width: int) -> list[str]:
-    """Return the names of the tasks in lines; none if the row of the report shows the only task by its rank."""
+    """Return lines with the names of the tasks; none if the row of the report shows its only task as a rank."""
     if len(report.tasks) == len(report.ranks) == 1 or not report.tasks:
         return []
     names = [task.name if task.rank is None else f"{task.name} ({task.process} {task.pid})" for task in report.tasks]
@@ -124,7 +123,7 @@ def _format_tasks(report: InspectedReport, width: int) -> list[str]:
 
 
 def _choose_names(reports: Sequence[InspectedReport]) -> dict[str, str]:
-    """Return the names of reports by file: without folder and ending where they stay distinct."""
+    """Return the names of reports by file, without folder and ending if they stay distinct."""
     for name in (lambda file: get_report_name(Path(file)), lambda file: Path(file).name, str):
         names = {report.file: escape_text(name(report.file)) for report in reports}
         if len(set(names.values())) == len(names):
@@ -144,13 +143,11 @@ def _format_rows(reports: Iterable[InspectedReport]) -> str:
 
 
 def _format_sources(inspection: Inspection, width: int) -> str:
-    """Return the rows by source over all reports, with the least and the most in a report that has any."""
+    """Return the rows by source over all reports, with the minimum and maximum over the reports that have any."""
     several = len(inspection.reports) > 1
     lines: list[Row] = [("source", "rows", "reports", "least", "most", "kind of row")]
     absent = []
-    for source in SOURCES:
-        if not source.counted_tables:
-            continue
+    for source in COUNTED_SOURCES:
         rows = [report.sources[source.name] for report in inspection.reports]
         present = [number for number in rows if number]
         if present:
@@ -183,12 +180,8 @@ def _format_sources(inspection: Inspection, width: int) -> str:
 # ---- lists -----------------------------------------------------------------------------------------------------------
 
 
-def _list_obstacles(inspection: Inspection) -> list[str]:
-    return [f"{report.file}: {obstacle.why}" for report in inspection.reports for obstacle in report.obstacles]
-
-
 def _list_untranslated(reports: Sequence[InspectedReport]) -> list[str]:
-    """Return a text for each table and reason, with the rows of all reports."""
+    """Return one text for each table and reason, with the rows of all reports."""
     rows_of_reports: dict[tuple[str, str], list[int | None]] = {}
     for report in reports:
         for untranslated in report.not_translated:
@@ -202,7 +195,7 @@ def _list_untranslated(reports: Sequence[InspectedReport]) -> list[str]:
 
 
 def _format_messages(reports: Sequence[InspectedReport], width: int) -> str:
-    """Return the number of nsys's messages by severity, then the warnings and errors by what they say of lost data."""
+    """Return the number of nsys messages by severity, then the warnings and errors, grouped by lost data."""
     severities = (*SEVERITIES.values(), UNKNOWN)
     counts = {name: sum(report.diagnostics.get(name, 0) for report in reports) for name in severities}
     if not any(counts.values()):
@@ -218,7 +211,7 @@ def _format_messages(reports: Sequence[InspectedReport], width: int) -> str:
 
 
 def _list_warnings(inspection: Inspection) -> list[str]:
-    """Return the warnings about single reports, each text once, then those about all together."""
+    """Return the warnings about single reports, each text once, then the warnings about all reports together."""
     reports = inspection.reports
     files_of_warning: dict[str, list[str]] = {}
     for report in reports:
@@ -241,7 +234,7 @@ def _format_share(number: int, reports: Sequence[InspectedReport]) -> str:
 
 
 def _format_section(title: str, texts: Sequence[str], width: int) -> str:
-    """Return a title and a paragraph for each text; "" if there are no texts."""
+    """Return a title and a paragraph for each text; "" without texts."""
     if not texts:
         return ""
     lines = [title]
@@ -251,5 +244,5 @@ def _format_section(title: str, texts: Sequence[str], width: int) -> str:
 
 
 def _wrap(text: str, width: int, indent: str = _INDENT) -> list[str]:
-    """Return the lines of a paragraph; names of files stay whole."""
+    """Return the lines of a paragraph; file names are not broken."""
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + _INDENT, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""Accounts of the reports of a job: those that were read, and those that were skipped."""
+"""Accounts of the reports of a job: reports that were read, and reports that were skipped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class ReportAccount:
     nsys_version: str
     schema_version: str
     offset_ns: int
-    """Added to its times (ns), before the times of the trace are counted from 0."""
+    """Offset that was added to its times (ns), before time 0 of the trace was subtracted."""
     warnings: list[str]
 
 
 @dataclass
 class SkippedReport:
-    """A report that could not be read: its name as the user gave it, or that of its export, and why."""
+    """A report that could not be read: its name as the user gave it, or the name of its export, and the reason."""
 
     file: str
     why: str

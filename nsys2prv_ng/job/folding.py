@@ -1,4 +1,4 @@
-"""Drops the events of threads that share a row: calls of several threads do not nest, so that no row can show them."""
+"""Drops the events of threads that share a row: calls of different threads do not nest, so no row can show them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ON_FOLDED_THREAD = "on a folded thread"
 
 
 def has_folded_events(result: Result, folded: BoolArray) -> bool:
-    """Return whether events of a result are on folded threads. `folded`: mask by place."""
+    """Return whether a result has events on folded threads. `folded`: mask by place."""
     places = np.flatnonzero(folded)
     return any(run.facts.has_events_on(places) for run in result.runs)
 
 
 def take_folded(result: Result, folded: BoolArray) -> Result:
-    """Move the records on folded threads to a result of their own; return it. `folded`: mask by place."""
+    """Move the records on folded threads to a new result, and return it. `folded`: mask by place."""
     taken = Result()
     for i, records in enumerate(result.records):
         is_folded = folded[records.place]
@@ -27,7 +27,7 @@ def take_folded(result: Result, folded: BoolArray) -> Result:
 
 
 def drop_folded(result: Result, taken: Result) -> None:
-    """Count the events of `taken` as dropped: those that it still holds are on folded threads."""
+    """Count the events of `taken` as dropped: its remaining events are on folded threads."""
     for reason, count in taken.dropped.items():
         result.drop(reason, count)
     result.drop(ON_FOLDED_THREAD, taken.written)

@@ -1,7 +1,7 @@
-"""Ends a trace with what a job did, not with the calls in which its idle threads were when all else had ended.
+"""Ends a trace with the work of a job, not with calls of idle threads that last longer than everything else.
 
-Such a thread waits in a call of the operating system, often for seconds. nsys waits for the call's end too, so that a
-trace would be mostly empty.
+Such a thread waits in an OS runtime call, often for seconds. nsys waits for the end of the call too, so the trace would
+be mostly empty.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from nsys2prv_ng.sources.host import cpu_samples
 from nsys2prv_ng.sources.shared.result import Result
 
 _WORTH = 0.1
-"""By which part of the other rows' time idle threads must outlast them, so that something is cut."""
+"""Calls are cut if idle threads outlast the other rows by more than this share of the other rows' time."""
 AFTER_ALL_ELSE = "on an idle thread after all else has ended"
 
 
 def cut_idle_ends(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine) -> None:
-    """Cut what idle threads did when the last event of all other rows has ended, if that is worth it (see _WORTH).
+    """Cut the events of idle threads after the last event of all other rows, if that is worth it (see _WORTH).
 
-    Expects only records of wanted rows, each result all on one clock. Leaves the results that it changed on the common
+    Expects only records on chosen rows, all records of a result on one clock. Leaves the changed results on the common
     clock.
     """
     idle = [(rows >= 0) & tree.is_idle[rows] for rows in tree.rows]
     last = max(
-        (last for report, own in zip(reports, idle, strict=True) if (last := _find_last(report, ~own)) is not None),
+        (last for report, mask in zip(reports, idle, strict=True) if (last := _find_last(report, ~mask)) is not None),
         default=None,
     )
     first, end = measure_limits(reports)
     if last is None or end - last <= _WORTH * (last - first):
         return
     changes = [
-        (result, report.clock, (report.clock, own, last))
-        for report, own in zip(reports, idle, strict=True)
+        (result, report.clock, (report.clock, mask, last))
+        for report, mask in zip(reports, idle, strict=True)
         for result in report.results.values()
-        if _ends_later(report, result, own, last)
+        if _ends_later(report, result, mask, last)
     ]
     change_records(changes, lambda result, known: _cut(result, *known), store, engine)
 
 
 def _find_last(report: ReportRecords, places: BoolArray) -> int | None:
-    """Return the last time (ns, common clock) of the events on some places, and of samples of any; None without any."""
+    """Return the last time of events on some places and samples on any place (ns, common clock); None without any."""
     first, last = report.spans()
     used = places & (first <= last)
     times = [int(last[used].max())] if used.any() else []
-    if samples := report.results.get(cpu_samples.SOURCE.name):  # a thread that is sampled runs, whatever it calls
+    if samples := report.results.get(cpu_samples.SOURCE.name):  # a sampled thread is running, even within a call
         times += [report.find_limits(run)[1] for run in samples.runs]
     return max(times, default=None)
 
@@ -63,14 +63,14 @@ def _ends_later(report: ReportRecords, result: Result, places: BoolArray, last: 
     for place, _, end in map(report.find_spans, result.runs):
         if (places[place] & (end > last)).any():
             return True
-    return any((places[own.place] & (report.clock(own.begin) > last)).any() for own in result.unended)
+    return any((places[part.place] & (report.clock(part.begin) > last)).any() for part in result.unended)
 
 
 def _cut(result: Result, clock: ClockMap, places: BoolArray, last: int) -> None:
-    """Cut the intervals on some places that end after `last` (ns), and drop what begins after it."""
+    """Cut the intervals on some places that end after `last` (ns), and drop events that start after it."""
     before = result.written
     for i, records in enumerate(result.records):
         result.records[i], shortened = clip_ends(records, places, last)
         result.cut += shortened
     result.drop(AFTER_ALL_ELSE, before - result.written)
-    result.drop_unended(lambda own: places[own.place] & (clock(own.begin) > last), AFTER_ALL_ELSE)
+    result.drop_unended(lambda part: places[part.place] & (clock(part.begin) > last), AFTER_ALL_ELSE)

@@ -1,4 +1,4 @@
-"""What sources make of all reports together: made on the rows of the whole tree, stored on those of the chosen one."""
+"""Joins the reports by source: results are made on rows of the whole tree and stored on rows of the chosen tree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Source
 
 
 class JoinPart(NamedTuple):
-    """What a source left of a report for its join."""
+    """Input of a source's join from one report."""
 
     data: object
     columns: StoredColumns | None
@@ -35,9 +35,9 @@ def join_sources(
     windows: Sequence[tuple[int, int]],
     store: Store,
 ) -> list[JoinResult]:
-    """Return what sources make of all reports together, with the rows of `tree`, not yet cut to `windows` (ns).
+    """Return the results that sources make from all reports together, on rows of `tree`, not yet cut to `windows` (ns).
 
-    `parts`: what each source left of each report. `kept`: whether the user wants each row.
+    `parts`: input from each report, by source. `kept`: mask of the rows that the user chose.
     """
     joined = []
     for source in sources:
@@ -70,9 +70,9 @@ def store_joined(
     store: Store,
     engine: Engine,
 ) -> None:
-    """Store the records of a join: moved to the rows of the trace by `new_row`, and cut to its time.
+    """Store the records of a join, moved to the rows of the trace by `new_row` and cut to its time.
 
-    `engine`: makes results in parts.
+    `engine`: makes partial results.
     """
 
     def store_result(result: Result) -> Result:
@@ -82,7 +82,7 @@ def store_joined(
         if len(windows) > 1:
             cut_result(result, windows)
         spill_records(result, store, on_common_clock=True)
-        # Only a chosen time ends within what was joined, or calls that are not shown themselves, as damage makes them.
+        # Joined records exceed the limits only if time was chosen, or if damage hides the calls that they belong to.
         if any(run.facts.first < windows[0][0] or run.facts.last > windows[-1][1] for run in result.runs):
             with load_for_change(result, store):
                 cut_result(result, windows)

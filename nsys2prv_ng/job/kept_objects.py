@@ -1,7 +1,7 @@
-"""Keeps what one process found out in a file for others: shards, and the plan of a trace.
+"""Keeps the results of one process in a file for other processes: shards, and the plan of a trace.
 
-The files are pickled. They may come from other people: only classes of this package, arrays, tables and paths are made
-of them.
+The files are pickled and may come from other people. Loading one creates only classes of this package, arrays, tables
+and paths.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAGIC = f"nsys2prv-ng {__version__} keeps\n".encode()
 
 
 def write_kept(path: Path, value: object) -> None:
-    """Write a file that appears whole or not at all. Raises TranslationError."""
+    """Write a file that appears complete or not at all. Raises TranslationError."""
     with open_atomically(path) as file:
         file.write(_MAGIC)
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -33,14 +33,14 @@ def write_kept(path: Path, value: object) -> None:
 
 
 def load_kept(path: Path, kind: type[T]) -> T:
-    """Return what a file keeps. Raises ReportError for what is damaged, of another version, or of another kind."""
+    """Return the object in a file. Raises ReportError if it is damaged, of another version, or of another kind."""
     try:
         with path.open("rb") as file:
             magic = file.readline(200)
             value = _Unpickler(file).load() if magic == _MAGIC else None
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception:  # unpickling what is damaged raises anything
+    except Exception:  # unpickling damaged data raises anything
         raise ReportError(f"{path}: is damaged; make it again") from None
     if magic != _MAGIC:
         what = "another version of nsys2prv-ng" if magic.startswith(b"nsys2prv-ng ") else "something else"
@@ -51,7 +51,7 @@ def load_kept(path: Path, kind: type[T]) -> T:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes tables as their columns: what pandas makes of them changes with its version."""
+    """Writes tables as columns, because the pickle format of pandas changes with its version."""
 
     def persistent_id(self, value: object) -> dict[str, IntArray] | None:
         if not isinstance(value, pd.DataFrame):
@@ -60,7 +60,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Makes instances of the classes of this package, arrays, tables and paths, and nothing else."""
+    """Creates instances of classes of this package, arrays, tables and paths, and nothing else."""
 
     _ROOMS = (
         "clock",
@@ -95,12 +95,12 @@ class _Unpickler(pickle.Unpickler):
         return pd.DataFrame(columns)
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class that manifests hold. Raises UnpicklingError for any other."""
+        """Return a class that a file may contain. Raises UnpicklingError for any other class."""
         package, _, rest = module.partition(".")
-        is_own = package == "nsys2prv_ng" and rest.partition(".")[0] in self._ROOMS
-        found = super().find_class(module, name) if is_own or (module, name) in self._OTHERS else None
+        is_ours = package == "nsys2prv_ng" and rest.partition(".")[0] in self._ROOMS
+        found = super().find_class(module, name) if is_ours or (module, name) in self._OTHERS else None
         # A name with dots, or one that the module imports, may lead to a class of another package.
         is_made_here = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name)
-        if found is None or (is_own and not is_made_here):
+        if found is None or (is_ours and not is_made_here):
             raise pickle.UnpicklingError(f"{module}.{name} is nothing that is kept")
         return found

@@ -1,4 +1,4 @@
-"""Refuses reports that are not of one job, which would make a trace of runs that never met."""
+"""Refuses reports that are not from one job: their trace would combine unrelated runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 
 _CLOCK_ERROR = 10 * 10**9
-"""Clocks that are set at all, and that nothing else aligns, differ by less (ns)."""
+"""Clocks that are set, even if nothing else aligns them, differ by less than this (ns)."""
 
 
 def refuse_several_jobs(reports: Sequence[ReportRecords], tree: ObjectTree) -> None:
-    """Raise UsageError for reports with two processes of one rank, and for reports that share no time.
+    """Raise UsageError if two processes have the same rank, or if reports share no time.
 
-    Capture ranges of one run share none either, but a process. Expects all records, on the common clock.
+    Capture ranges of one run share no time either, but they share a process. Expects all records, on the common clock.
     """
     if tree.claimed_ranks:
         rank = min(tree.claimed_ranks)
-        own = np.flatnonzero([known == rank for known in tree.ranks])
+        tasks = np.flatnonzero([known == rank for known in tree.ranks])
         files = [
             report.path.name
             for report, rows in zip(reports, tree.rows, strict=True)
-            if np.isin(tree.task_of_row[rows[rows >= 0]], own).any()
+            if np.isin(tree.task_of_row[rows[rows >= 0]], tasks).any()
         ]
         where = f" ({', '.join(files[:2])})" if len(files) > 1 else ""
         _refuse(f"{tree.claimed_ranks[rank]} processes are rank {rank}{where}")

@@ -1,6 +1,6 @@
-"""Opens the reports of a job: their records on one clock and on the rows of one tree, cut to what the user chose.
+"""Opens the reports of a job: their records on one clock and on the rows of one tree, cut to the user's selection.
 
-All that looks at the reports of a job starts here: its translation, and its summary without a trace.
+Everything that looks at the reports of a job starts here: its translation, and its summary without a trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nsys2prv_ng.job.accounts import SkippedReport
 from nsys2prv_ng.job.idle_ends import cut_idle_ends
 from nsys2prv_ng.job.join import join_sources, store_joined
 from nsys2prv_ng.job.one_job import refuse_several_jobs
-from nsys2prv_ng.job.open_reports import ReadOptions, choose_evidence, open_reports, refuse_absent
+from nsys2prv_ng.job.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
 from nsys2prv_ng.job.placement import (
     AlignedReports,
     Limits,
@@ -52,61 +52,61 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Source
 
 @dataclass(frozen=True)
 class Job:
-    """The reports of a job. Their records, and those made of all reports together, are in the store."""
+    """The reports of a job. Their records, and the records made from all reports together, are in the store."""
 
     reports: list[ReportRecords]
     store: Store
     sources: tuple[Source, ...]
-    """What was read of each report."""
+    """Sources that were read from each report."""
     engine: Engine
-    """Works on the reports. Each piece has at most one report's records in memory."""
+    """The engine that works on the reports. Each piece of work has at most one report's records in memory."""
     skipped: list[SkippedReport]
     is_empty: bool
-    """Whether the reports hold no event: the records are then those of the captures."""
+    """Whether the reports contain no events: the records then show the captures."""
     alignment: Alignment
     whole: ObjectTree
     """All objects, with the rows of all places of `reports`."""
     tree: ObjectTree
     """The objects that the user chose."""
     new_row: IntArray
-    """Row of the chosen tree by row of the whole one; -1 for rows that the user did not choose."""
+    """Row of the chosen tree by row of the whole tree; -1 for rows that the user did not choose."""
     spans: list[tuple[IntArray, IntArray]]
-    """First and last time (ns) of the events on each place of each report, before they were cut to the windows."""
+    """First and last time of the events on each place of each report (ns), before the cut to the windows."""
     selection: Selection
     steps: Steps | None
-    """The steps of the program, on rows of the whole tree and whatever time the user chose; None if nothing shows any,
-    or if nobody asks for them."""
+    """The steps of the program, on rows of the whole tree and not cut to the chosen time; None if there are none or
+    they are not needed."""
     windows: list[tuple[int, int]]
-    """The chosen times on the common clock (ns); none for all time."""
+    """The chosen times on the common clock (ns); empty if all time is chosen."""
     first: int
     last: int
     """Limits of the records on the common clock (ns)."""
     zero: int
-    """Time from which the option `time` counts (ns, common clock): the first record, whatever time was chosen."""
+    """Time from which the option `time` counts (ns, common clock): the first record, before any cut."""
     finds_waits: bool
-    """Whether the user wants to know who waits for whom."""
+    """Whether the user wants to know which ranks wait for which."""
     operations: Operations
-    """Collectives over the ranks of all reports; none unless they were wanted."""
+    """Collectives across the ranks of all reports; empty unless requested."""
     offsets: list[int]
-    """Offset (ns) of the times of each report to those of the operations, which no clock has corrected."""
+    """Offset from the times of each report to the times of the operations (ns), which no clock has corrected."""
     lacks_ranks: bool
     """Whether some rank of the job has no report."""
     joined: list[JoinResult]
-    """What sources made of all reports together, stored on rows of the chosen tree."""
+    """Results that sources made from all reports together, stored on rows of the chosen tree."""
     warnings: tuple[str, ...]
 
     @property
     def origin(self) -> int:
         """Time 0 of the trace on the common clock (ns).
 
-        At time 0 Paraver takes only the last of several events of a type and row, so that ranges which a window cut
-        would lose the ranges around them: the trace of a window begins a ns before it.
+        If several events of a type and row are at time 0, Paraver takes only the last one. Ranges that a window cut
+        would lose the ranges around them, so the trace of a window starts 1 ns before it.
         """
         return self.first - 1 if self.windows else self.first
 
     @cached_property
     def new_task(self) -> IntArray:
-        """Task of the chosen tree by task of the whole one; -1 for tasks without a chosen row."""
+        """Task of the chosen tree by task of the whole tree; -1 for tasks without a chosen row."""
         tasks = np.full(len(self.whole.model.tasks), -1, np.int64)
         shown = np.flatnonzero(self.new_row >= 0)
         tasks[self.whole.task_of_row[shown]] = self.tree.task_of_row[self.new_row[shown]]
@@ -114,7 +114,7 @@ class Job:
 
     @cached_property
     def hides_nccl(self) -> bool:
-        """Whether kernels of NCCL may be in CUDA graphs that were traced as a whole."""
+        """Whether NCCL kernels may be in CUDA graphs that were traced as a whole."""
         return may_hide_nccl(report.metadata for report in self.reports)
 
     @property
@@ -130,44 +130,35 @@ class Job:
 
 @contextmanager
 def open_job(reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress) -> Iterator[Job]:
-    """Read reports and place what they hold; the records are there while the context is open.
+    """Read reports and place their records, which exist while the context is open.
 
-    `reports`: or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their reports, and
-    the file of records that do not fit into memory, unless the options name another folder for it. Raises
-    TranslationError (UsageError among them).
+    `reports`: reports, or one folder of shards (job/shards.py). `folder` takes exports that cannot be beside their
+    reports, and the file of records that do not fit into memory, unless the options name another folder for it. Raises
+    TranslationError (including UsageError).
     """
     with open_reports(reports, folder, options, progress) as opened:
         options = opened.options
         refuse_absent(opened.read, options.named_sources)
         count = len(opened.read) + len(opened.skipped)
         aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
-        opened.read.clear()  # with the parts of operations, which are matched now
-        # A user who gives a single report has chosen it among those of the ranks.
-        yield _place_reports(
-            aligned, options, opened.store, opened.engine, opened.skipped, checks_ranks=count > 1 or opened.is_all
-        )
+        opened.read.clear()  # also frees the parts of operations, which are matched now
+        # A user who gives a single report has chosen it among the reports of the ranks.
+        yield _place_reports(aligned, opened, checks_ranks=count > 1 or opened.is_all)
 
 
-def _place_reports(
-    aligned: AlignedReports,
-    options: ReadOptions,
-    store: Store,
-    engine: Engine,
-    skipped: list[SkippedReport],
-    *,
-    checks_ranks: bool,
-) -> Job:
+def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ranks: bool) -> Job:
     """Take aligned reports through the stages of placement and join them.
 
-    The stages change the records of the reports in the store, so that their order matters:
+    The stages change the records of the reports in the store, so their order matters:
 
-    1. What there is: captures where there are no events, and each sample of a part of a node once.
-    2. Where: rows for all places, and only the records on rows that the user wants.
-    3. When: what idle threads do after all else does not count; the limits of the other records end what has no end;
-       the records are then cut to the chosen windows, which may be those of steps.
-    4. What all reports make together, within the same rows and windows.
+    1. What: captures if there are no events, and each sample of a part of a node once.
+    2. Where: rows for all places, and only the records on rows that the user chose.
+    3. When: calls of idle threads end with everything else; intervals without an end last until the limits of the other
+       records; the records are then cut to the chosen windows, which may be windows of steps.
+    4. Joins: what all reports make together, within the same rows and windows.
     """
-    reports, selection = aligned.reports, options.selection
+    reports, store, engine, options = aligned.reports, opened.store, opened.engine, opened.options
+    selection = options.selection
 
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
@@ -182,7 +173,7 @@ def _place_reports(
     limits = measure_limits(reports)
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
-        # A range without an end is no step.
+        # A range without an end is not a step.
         steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
     close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
@@ -205,7 +196,7 @@ def _place_reports(
         store=store,
         sources=options.sources,
         engine=engine,
-        skipped=skipped,
+        skipped=opened.skipped,
         is_empty=is_empty,
         alignment=aligned.alignment,
         whole=whole,
@@ -228,19 +219,19 @@ def _place_reports(
 
 
 def find_gpu_time(job: Job) -> tuple[int, int] | None:
-    """Return when the GPUs work, in ns from time 0 of the trace; None if they do not."""
+    """Return when the GPUs work, in ns from time 0 of the trace; None if they do not work."""
     found = measure_gpu_time(job.reports, job.tree)
     return None if found is None else (found[0] - job.origin, found[1] - job.origin)
 
 
 def store_derived(joined: JoinResult, job: Job) -> None:
-    """Store the records of what was derived from a job, which are on its rows, cut to its time."""
+    """Store records that were derived from a job and are on its rows, cut to its time."""
     windows = job.windows or [(job.first, job.last)]
     store_joined(joined, np.arange(job.tree.model.row_count), windows, job.store, job.engine)
 
 
 def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:
-    """Return warnings of the objects, of the clocks, of ranks without a report, of graphs, and of data nsys lost."""
+    """Return warnings about objects, clocks, ranks without a report, CUDA graphs, and data that nsys lost."""
     reports = aligned.reports
     metadata = [report.metadata for report in reports]
     return (

@@ -1,4 +1,4 @@
-"""Reads the reports of a job wherever its engine works, or takes them from a folder of shards."""
+"""Reads the reports of a job wherever its engine works, or loads them from a folder of shards."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ from nsys2prv_ng.text.formatting import count_noun
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read of reports, with what of the machine, and how to place it in time."""
+    """What to read from reports, which resources to use, and how to place the records in time."""
 
     sources: tuple[Source, ...] = SOURCES + DERIVED
     named_sources: tuple[str, ...] = ()
-    """Those that the user named: each must have events in some report."""
+    """Sources that the user named: each must have events in some report."""
     source_options: SourceOptions = field(default_factory=SourceOptions)
     selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"
-    """One of clock.alignment.WAYS, or a file that `align_report` was written to."""
+    """One of clock.alignment.WAYS, or a file that was written as `align_report`."""
     find_waits: bool = True
-    """Match operations over ranks even where no clock needs them."""
+    """Match operations across ranks even if no clock needs them."""
     strict: bool = False
-    """End with an error if one of several reports cannot be read, instead of skipping it."""
+    """Raise an error if one of several reports cannot be read, instead of skipping it."""
     several_jobs: bool = False
-    """Take reports that cannot be of one job."""
+    """Accept reports that look like different jobs."""
     resources: Resources = field(default_factory=Resources)
     engine: Engine | None = None
-    """Works on the reports; None for this machine's processes and threads."""
+    """The engine that works on the reports; None for processes and threads of this machine."""
 
 
 @dataclass(frozen=True)
 class OpenedReports:
-    """Reports that were read, with the store that has their records and the engine that works on them."""
+    """Reports that were read, the store with their records, and the engine that works on them."""
 
     read: list[ReadReport]
-    """In an order that does not depend on the command line's."""
+    """In an order that does not depend on the order on the command line."""
     store: Store
     engine: Engine
     skipped: list[SkippedReport]
     options: ReadOptions
-    """Those of the user, or those by which shards were read."""
+    """Options of the user, or the options with which the shards were read."""
     is_all: bool = False
-    """Whether these are all reports that the user has, and not some that were chosen."""
+    """Whether these are all reports of the user, not a choice of them."""
 
 
 @contextmanager
 def open_reports(
     reports: Sequence[Path], folder: Path, options: ReadOptions, progress: Progress
 ) -> Iterator[OpenedReports]:
-    """Read reports, or load shards; the records are there while the context is open. Raises as `open_job` does."""
+    """Read reports, or load shards; the records exist while the context is open. Raises the errors of `open_job`."""
     refuse_twice(reports)
     refuse_missing(reports)
     errors: dict[Path, ReportError] | None = None if options.strict or len(reports) == 1 else {}
@@ -105,7 +105,7 @@ def _read_here(
     workers = resources.count_processes(list(sizes.values()))
     with LocalStore(resources.folder or folder, resources.memory, workers + 1 if workers > 1 else 1) as store:
         read = read_reports(
-            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large one is read alone at the end
+            sorted(exports, key=sizes.__getitem__, reverse=True),  # so that no large report is read alone at the end
             options.sources,
             options.source_options,
             store,
@@ -122,7 +122,7 @@ def _read_here(
 def _open_shards(
     manifests: Sequence[Path], shards: Path, folder: Path, options: ReadOptions, progress: Progress
 ) -> Iterator[OpenedReports]:
-    """Load the shards of a folder, which stays as it is unless an engine works in it."""
+    """Load the shards of a folder, which does not change unless an engine works in it."""
     loaded = load_shards(manifests)
     how = loaded[0].options
     if options.selection.nvtx_range:
@@ -155,7 +155,7 @@ def _write_shards(
     progress: Progress,
     errors: dict[Path, ReportError] | None,
 ) -> list[Path]:
-    """Have an engine read reports into a folder; return the manifests. Reports that cannot be read go to `errors`."""
+    """Have an engine read reports into a folder; return the manifests. Add reports that cannot be read to `errors`."""
     how = WhatToRead(tuple(source.name for source in options.sources), options.source_options, options.find_waits)
 
     def write(report: Path) -> Path | ReportError:
@@ -167,7 +167,7 @@ def _write_shards(
             return error
 
     made = []
-    # A worker may be in another folder.
+    # A worker may run in another folder.
     given = sorted(map(Path.absolute, reports), key=lambda report: (-get_report_size(report), str(report)))
     with progress.step(f"reading {count_noun(len(given), 'report')}", len(given), "report") as step:
         for report, answer in zip(given, engine.map(write, given), strict=True):
@@ -181,14 +181,14 @@ def _write_shards(
 
 
 def choose_evidence(options: ReadOptions, *, reports: int) -> tuple[Source, ...]:
-    """Return the sources whose operations over ranks are wanted: for clocks also those that the user did not choose."""
+    """Return the sources whose operations across ranks are needed. For clocks, these include sources not chosen."""
     if uses_collectives(options.align) and reports > 1:
         return WITH_EVIDENCE
     return tuple(source for source in WITH_EVIDENCE if options.find_waits and source in options.sources)
 
 
 def refuse_absent(read: Sequence[ReadReport], named: Sequence[str]) -> None:
-    """Raise UsageError for sources that the user named and that no report has events of."""
+    """Raise UsageError if the user named a source of which no report has events."""
     joined = [source.name for source in SOURCES if source.accounted_in_join]
     absent = [name for name in named if name not in joined and not any(report.results[name].read for report in read)]
     if absent:
@@ -197,7 +197,7 @@ def refuse_absent(read: Sequence[ReadReport], named: Sequence[str]) -> None:
 
 
 def report_skipped(errors: Mapping[Path, ReportError], progress: Progress) -> list[SkippedReport]:
-    """Warn of the reports that are skipped, in an order that does not depend on the command line's."""
+    """Warn about skipped reports, in an order that does not depend on the command line."""
     for path in sorted(errors):
         progress.warn(f"skipped, as it cannot be read: {errors[path]}")
     return [

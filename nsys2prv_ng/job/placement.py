@@ -1,8 +1,8 @@
 """Stages that place the records of reports: on one clock, on the rows of one tree, in the time that the user chose.
 
-Each stage takes what the stages before it returned. The records are in a store, and only a few of them fit into memory,
-so that most stages change the results of the reports in place; the docstring of each stage says what it expects of
-them and what it leaves. `open_job` calls the stages in order.
+Each stage takes the results of the stages before it. The records are in a store, and only a few of them fit into
+memory, so most stages change the results of the reports in place. The docstring of each stage states what it expects
+of them and what it leaves. `open_job` calls the stages in order.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class AlignedReports(NamedTuple):
     node_names: list[str]
     alignment: Alignment
     operations: Operations
-    """The collectives of all reports, as far as they were read."""
+    """The collectives of all reports, if they were read."""
     offsets: list[int]
-    """Offset (ns) of the times of each report to those of the operations."""
+    """Offset from the times of each report to the times of the operations (ns)."""
     join_parts: list[dict[str, JoinPart]]
-    """What sources left of each report for their joins, by source."""
+    """Input of the joins from each report, by source."""
 
 
 class Limits(NamedTuple):
@@ -65,10 +65,10 @@ class Limits(NamedTuple):
 
 
 def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequence[Source]) -> AlignedReports:
-    """Find the node of each report and its map to the common clock, by the evidence of some sources.
+    """Find the node of each report and its map to the common clock, from the evidence of some sources.
 
-    Expects reports as they were read. Leaves their records as they are: a clock without drift is applied when records
-    are written, one with drift by `rewrite_records`.
+    Expects reports as they were read. Does not change their records: a clock without drift is applied when records are
+    written, a clock with drift by `rewrite_records`.
     """
     nodes, names = assign_nodes([report.metadata for report in read])
     shown = leave_graphs_unmatched(
@@ -78,8 +78,8 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
         ]
     )
     clocks = [
-        ReportClock(node, report.metadata.utc_of_zero, own, report.metadata.clock, report.metadata.schema_version)
-        for report, node, own in zip(read, nodes, shown, strict=True)
+        ReportClock(node, report.metadata.utc_of_zero, part, report.metadata.clock, report.metadata.schema_version)
+        for report, node, part in zip(read, nodes, shown, strict=True)
     ]
     operations, matches = match_reports_on_utc(clocks)
     alignment, maps = align_clocks(way, clocks, names, matches)
@@ -92,9 +92,10 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
 
 
 def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:
-    """Add an interval for the capture on each node where no source found anything, since Paraver loads no empty trace.
+    """Add an interval for the capture on each node if there are no records, because Paraver loads no empty trace.
 
-    Expects all records that the sources made, none dropped. Leaves at least one record. Returns whether there was none.
+    Expects all records that the sources made, none dropped. Leaves at least one record. Returns whether there were no
+    records.
     """
     if any(report.limits() for report in reports):
         return False
@@ -120,24 +121,21 @@ def build_object_tree(
 ) -> ObjectTree:
     """Make rows for the places of all reports; `fold_threads` gives the idle threads of a task one row.
 
-    Expects the times of the reports without repeated samples: they show which reports are capture ranges of one run.
+    Expects records without repeated samples: their times show which reports are capture ranges of one run.
     """
-    parts = []
-    for report in reports:
-        first, last = report.limits() or (0, 0)
-        parts.append(
-            ReportPlaces(metadata=report.metadata, places=report.places, node=report.node, first=first, last=last)
-        )
+    parts = [
+        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
+    ]
     return build_tree(parts, node_names, fold_threads=fold_threads)
 
 
 def drop_unselected_rows(
     reports: Sequence[ReportRecords], tree: ObjectTree, kept: BoolArray, store: Store, engine: Engine
 ) -> None:
-    """Drop what is on rows that the user does not want: those where `kept` is false.
+    """Drop records on rows that the user did not choose (`kept` is false).
 
-    Expects the records of a result to be all of one clock. Leaves the records that set the limits of the trace.
-    Raises UsageError if there are none.
+    Expects all records of a result on one clock. Leaves the records that set the limits of the trace. Raises UsageError
+    if there are none.
     """
 
     changes = [
@@ -157,7 +155,7 @@ def drop_unselected_rows(
 def measure_limits(reports: Sequence[ReportRecords]) -> Limits:
     """Return the first and last time of all records.
 
-    Expects that only records of wanted rows are left. Raises TranslationError for a range that Paraver cannot hold.
+    Expects that only records on chosen rows are left. Raises TranslationError if Paraver cannot show so long a time.
     """
     limits = [limit for report in reports if (limit := report.limits())]
     first, last = min(limit[0] for limit in limits), max(limit[1] for limit in limits)
@@ -168,9 +166,9 @@ def measure_limits(reports: Sequence[ReportRecords]) -> Limits:
 
 
 def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> None:
-    """End the intervals without an end with the trace, at `last` (ns).
+    """End intervals without an end at the end of the trace, `last` (ns).
 
-    Leaves no unended intervals: they are records on the common clock.
+    Leaves no unended intervals: they become records on the common clock.
     """
     for report in reports:
         for result in report.results.values():
@@ -184,16 +182,16 @@ def close_unended(reports: Sequence[ReportRecords], last: int, store: Store) -> 
 def choose_windows(
     reports: Sequence[ReportRecords], tree: ObjectTree, selection: Selection, steps: Steps | None, limits: Limits
 ) -> list[tuple[int, int]]:
-    """Return the windows of the chosen time on the common clock (ns); none if all time is wanted."""
+    """Return the windows of the chosen time on the common clock (ns); none if all time is chosen."""
     if not selection.restricts_time:
         return []
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
     gpu_time = measure_gpu_time(reports, tree) if selection.only_gpus else None
-    return find_windows(selection, ranges, steps, gpu_time, *limits)
+    return find_windows(selection, ranges, steps, gpu_time, limits)
 
 
 def measure_gpu_time(reports: Sequence[ReportRecords], tree: ObjectTree) -> tuple[int, int] | None:
-    """Return the begin of the first and the end of the last operation of the GPUs (ns); None if there is none."""
+    """Return the start of the first and the end of the last GPU operation (ns); None if there are none."""
     times: list[int] = []
     for report, rows in zip(reports, tree.rows, strict=True):
         is_gpu = (rows >= 0) & (tree.gpu_of_row[rows] >= 0)
@@ -212,17 +210,17 @@ def rewrite_records(
     store: Store,
     engine: Engine,
 ) -> None:
-    """Change the records that cannot be changed one by one as they are written.
+    """Change the records that cannot be changed one by one while they are written.
 
-    It puts them on a clock that drifts, drops what is too short for the user, cuts them to the windows, and then drops
-    the events of folded threads. Expects no unended intervals, and the limits, and the first and last time of the
-    events on each place, to be known: the trace begins, ends and has states as if what is dropped here were there.
-    Raises UsageError if no record is left, unless there were some on folded threads.
+    Put them on a clock that drifts, drop intervals shorter than the user's minimum, cut records to the windows, and
+    drop the events of folded threads. Expects no unended intervals. Expects that the limits of the trace and the first
+    and last time of the events on each place are known: the start, end and states of the trace do not change with what
+    is dropped here. Raises UsageError if no record is left, unless there were records on folded threads.
     """
 
     def rewrite(result: Result, known: tuple[str, BoolArray | None]) -> None:
         name, folded = known
-        # On their own, as a window may cut an event into pieces, of which nobody knows which event they are of.
+        # Separated first, because a window may cut an event into pieces that no longer show their event.
         taken = None if folded is None else take_folded(result, folded)
         for part in (result, taken):
             if part is not None and name in selection.shortest:

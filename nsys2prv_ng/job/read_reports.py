@@ -1,12 +1,12 @@
-"""Reads reports: every source of every report, and what the reports show of their clocks."""
+"""Reads reports: every source of every report, and the evidence of their clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from nsys2prv_ng.sources.shared.source import EventRows, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class ReadReport:
-    """One report as it was read: its records by source are in a store, with the times of its own clock."""
+class _Report:
+    """One report: its records by source are in a store."""
 
     path: Path
     metadata: Metadata
@@ -45,43 +47,32 @@ class ReadReport:
     labels: Labels
     results: dict[str, Result]
     states: StoredColumns | None
-    """What its events ask for, with its own places and times."""
+    """States that its events request, with its own places and times."""
     diagnostics: Diagnostics
-    """What nsys reported about the capture."""
+    """Messages from nsys about the capture."""
+
+
+@dataclass(frozen=True)
+class ReadReport(_Report):
+    """One report as it was read, with the times of its own clock."""
+
     evidence: dict[str, Evidence]
-    """What its events show of its clock, by source; nothing unless it was asked for."""
+    """Evidence of its clock in its events, by source; empty unless it was requested."""
 
     def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
-        """Return the report on a node and, by `clock`, on the common clock, without what sources join."""
-        return ReportRecords(
-            path=self.path,
-            metadata=self.metadata,
-            places=self.places,
-            labels=self.labels,
-            results={name: result.copy_records() for name, result in self.results.items()},
-            states=self.states,
-            diagnostics=self.diagnostics,
-            node=node,
-            clock=clock,
-        )
+        """Return the report on a node and, through `clock`, on the common clock, without the data that sources join."""
+        results = {name: result.copy_records() for name, result in self.results.items()}
+        known = {field.name: getattr(self, field.name) for field in fields(_Report)}
+        return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
 
 
 @dataclass(frozen=True)
-class ReportRecords:
-    """One report on its node and on the common clock: its records by source are in a store.
+class ReportRecords(_Report):
+    """One report on its node and on the common clock.
 
-    Runs of records that are not `on_common_clock` have the report's own times, to which `clock` is to be applied.
+    Runs of records that are not `on_common_clock` have the report's own times, to which `clock` must be applied.
     """
 
-    path: Path
-    metadata: Metadata
-    places: Places
-    labels: Labels
-    results: dict[str, Result]
-    states: StoredColumns | None
-    """What its events ask for, with its own places and times."""
-    diagnostics: Diagnostics
-    """What nsys reported about the capture."""
     node: int
     clock: ClockMap
 
@@ -90,14 +81,14 @@ class ReportRecords:
             yield from result.runs
 
     def limits(self) -> tuple[int, int] | None:
-        """Return the first and last time on the common clock (ns), unended intervals by their begin; None if empty."""
+        """Return the first and last time (ns, common clock); None if empty. Unended intervals count by their start."""
         limits = [self.find_limits(run) for run in self.runs()]
         for result in self.results.values():
             limits += [(self.clock.at(int(u.begin.min())), self.clock.at(int(u.begin.max()))) for u in result.unended]
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
 
     def spans(self) -> tuple[IntArray, IntArray]:
-        """Return first and last time (ns) of the events of each place (common clock); first > last if it has none."""
+        """Return the first and last time of each place's events (ns, common clock); first > last without events."""
         first = np.full(len(self.places.all), np.iinfo(np.int64).max, np.int64)
         last = np.full(len(self.places.all), np.iinfo(np.int64).min, np.int64)
         for place, begin, end in map(self.find_spans, self.runs()):
@@ -110,7 +101,7 @@ class ReportRecords:
         return (low, high) if run.on_common_clock else (self.clock.at(low), self.clock.at(high))
 
     def find_spans(self, run: Run) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the places that have events in a run, and the first and last time of these (ns, common clock)."""
+        """Return the places with events in a run, and the first and last time of their events (ns, common clock)."""
         place = np.flatnonzero(run.facts.place_first <= run.facts.place_last)
         first, last = run.facts.place_first[place], run.facts.place_last[place]
         return (place, first, last) if run.on_common_clock else (place, self.clock(first), self.clock(last))
@@ -138,11 +129,11 @@ def read_reports(
     evidence: Sequence[Source] = (),
     errors: dict[Path, ReportError] | None = None,
 ) -> list[ReadReport]:
-    """Read every source of every report, in an order of reports that does not depend on the command line's.
+    """Read every source of every report; return the reports in an order that does not depend on the command line.
 
-    `workers` processes read at the same time, each with a shelf of its own in the store, from 1 on.
-    `evidence`: the sources of operations over ranks to collect, chosen or not. Reports that cannot be read are skipped,
-    with their errors in `errors`; without it, or if no report is left, the ReportError of the first is raised.
+    `workers` processes read at the same time, each on its own shelf of the store, starting with shelf 1. `evidence`:
+    the sources whose operations across ranks are collected, chosen or not. Reports that cannot be read are skipped, and
+    their errors are added to `errors`. Without `errors`, or if no report is left, the first ReportError is raised.
     """
 
     def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
@@ -154,13 +145,8 @@ def read_reports(
             return error
 
     with progress.step(f"reading {count_noun(len(exports), 'report')}", len(exports) * len(sources), "source") as step:
-        if workers > 1:
-            load_numba()
-            answers = run_in_processes(
-                Work(len(exports), read_one), workers, step.update, lambda n: store.use_shelf(n + 1)
-            )
-        else:
-            answers = [read_one(index, step.update) for index in range(len(exports))]
+        work = Work(len(exports), read_one)
+        answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1))
     if errors is not None:
         answered = zip(exports, answers, strict=True)
         errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
@@ -169,8 +155,19 @@ def read_reports(
     return order_reports(read, progress)
 
 
+def read_each(
+    work: Work[T], processes: int, tick: Callable[[int], object], started: Callable[[int], None] = lambda _: None
+) -> list[T]:
+    """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them."""
+    processes = min(processes, work.count)
+    if processes <= 1:
+        return [work.do(index, tick) for index in range(work.count)]
+    load_numba()
+    return run_in_processes(work, processes, tick, started)
+
+
 def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:
-    """Return reports in an order that depends on nothing but them, and print what they warn of, each text once."""
+    """Return reports in an order that depends only on the reports; print their warnings, each text once."""
     read.sort(key=lambda report: make_sort_key(report.path, report.metadata))
     paths_of_warning: dict[str, list[Path]] = {}
     for report in read:
@@ -191,8 +188,7 @@ def read_report(
     evidence_sources: Sequence[Source],
 ) -> ReadReport:
     """Read an export and put its records into the store. `tick` is called with 1 for each source."""
-    database = Database(path)
-    try:
+    with closing(Database(path)) as database:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
         reader = ReportReader(database, metadata, strings, sources, options)
@@ -209,8 +205,6 @@ def read_report(
         if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
-    finally:
-        database.close()
     _drop_without_row(reader.places, results, store)
     reader.labels.note_used(_find_used_handles(results))
     states = spill_states([states for result in results.values() for states in result.states], store)
@@ -229,18 +223,18 @@ def read_report(
 
 
 def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
-    """Return what reports are ordered by: their content, then their names, the same for any kind of export."""
+    """Return the sort key of a report: its content, then its name. It is the same for any kind of export."""
     return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
 
 
 def _collect_evidence(
     reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]
 ) -> dict[str, Evidence]:
-    """Return what a report shows of its clock, by the sources that were chosen and those that were not."""
+    """Return the evidence of a report's clock by source, including sources that were not chosen."""
     evidence = {}
     for source in sources:
         result = results.get(source.name)
-        if result is None:  # its places are not those of the trace
+        if result is None:  # its places are not in the trace
             result = source.read(reader.apart(source))
             parts = result.evidence.collectives
             result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
@@ -250,9 +244,9 @@ def _collect_evidence(
 
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:
-    """Note threads that made calls which the user did not choose: what was observed of them is shown all the same.
+    """Note threads whose calls are of sources that the user did not choose: observations of these threads are shown.
 
-    Where nothing was observed, such calls make no task: only which threads are idle depends on them.
+    If nothing was observed, such calls make no task: they only decide which threads are idle.
     """
     shows_observed = bool(reader.places.only_observed)
     others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.counted_tables)
@@ -263,7 +257,7 @@ def _note_other_calls(database: Database, reader: ReportReader) -> None:
         def find_callers(columns: Columns, rows: EventRows = rows) -> IntArray:
             return np.unique(columns[rows.process][rows.make_task(columns)])
 
-        with suppress(ReportError):  # what was not chosen may be damaged
+        with suppress(ReportError):  # a source that was not chosen may be damaged
             table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
             for threads in database.read_by_block(table, "", find_callers):
                 if shows_observed:
@@ -273,10 +267,10 @@ def _note_other_calls(database: Database, reader: ReportReader) -> None:
 
 
 def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:
-    """Drop what was observed of threads that made no call: they have no row.
+    """Drop observations of threads that made no call: these threads have no row.
 
-    It is a part of reading because it may drop everything that a report holds, and because it moves the limits of the
-    report: both must be final before any stage of the job asks for them.
+    This is a part of reading because it may drop everything in a report, and because it moves the limits of the report.
+    Both must be final before any stage of the job uses them.
     """
     if not places.only_observed:
         return
@@ -294,7 +288,7 @@ def _drop_without_row(places: Places, results: dict[str, Result], store: Store) 
 
 
 def _find_used_handles(results: dict[str, Result]) -> set[int]:
-    """Return the handles of the types of all events, also of those that the end of the trace will close."""
+    """Return the handles of the types of all events, including intervals that the end of the trace will close."""
     used = {int(handle) for result in results.values() for run in result.runs for handle in run.facts.handles}
     for result in results.values():
         for unended in result.unended:

@@ -1,7 +1,7 @@
-"""Drops samples of a part of a node that another report has too, such as those of a network card.
+"""Drops samples of a part of a node, such as a network card, that another report contains too.
 
-The nsys of each rank samples the card at times of its own, with the same period. The trace has one series for each part
-and metric. The values of a report that began later fill the series where it has none, and are dropped elsewhere.
+The nsys of each rank samples the card with the same period, but at different times. The trace has one series for each
+part and metric. The values of a report that started later fill gaps in the series, and are dropped elsewhere.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from nsys2prv_ng.sources.shared.result import Result
 REPEATED = "duplicate sample: another report of this node covers that time"
 
 MOST_PERIODS = 2
-"""Neighbouring values of a series that are farther apart have a gap between them."""
+"""If neighbouring values of a series are more periods apart than this, there is a gap between them."""
 
 _Series = dict[tuple[NodePart, EventType], IntArray]
-"""Times (ns, on the common clock, sorted) of the values that the trace has of each metric of each part."""
+"""Times (ns, on the common clock, sorted) of the values in the trace, by part and metric."""
 
 
 def drop_repeated_samples(reports: Sequence[ReportRecords], store: Store, engine: Engine) -> None:
-    """Drop values that repeat those of reports which began before, by metric and part of the node.
+    """Drop values that repeat values of reports which started earlier, by metric and part of the node.
 
-    Expects all records with the times of their reports. `mark_repeated` defines what repeats. One result is in memory
-    of each node that is worked on.
+    Expects all records with the times of their reports. `mark_repeated` defines which values repeat others. For each
+    node in progress, one result is in memory.
     """
 
     def drop_on_node(sharing: list[tuple[int, BoolArray]]) -> list[tuple[int, str, Result]]:
@@ -69,16 +69,16 @@ def mark_repeated(series: IntArray, times: IntArray) -> BoolArray:
 
 
 def measure_period(times: IntArray) -> float:
-    """Return the median of the time (ns) from one to the next; 0 for a single time."""
+    """Return the median difference between consecutive times (ns); 0 for a single time."""
     between = np.diff(times)
     between = between[between > 0]
     return float(np.median(between)) if between.size else 0.0
 
 
 def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tuple[int, BoolArray]]]:
-    """Yield for each node the reports that sampled a part which others sampled too, and a mask of such parts by place.
+    """Yield for each node the reports that sampled the same parts as others, each with a mask of such parts by place.
 
-    Reports are given by their numbers, and are in the order in which they began to sample these parts.
+    Reports are given by number, in the order in which they started to sample these parts.
     """
     sampled: dict[tuple[int, NodePart], list[tuple[int, int]]] = {}
     spans = {}
@@ -100,13 +100,13 @@ def _find_sharing_reports(reports: Sequence[ReportRecords]) -> Iterator[list[tup
 
 
 def _drop_repeated(report: ReportRecords, result: Result, is_shared: BoolArray, series: _Series, store: Store) -> None:
-    """Drop the values of shared parts that the series have already, and add the rest to the series."""
+    """Drop the values of shared parts that the series contain already, and add the rest to the series."""
     records = rec.concatenate([load_records(run, store) for run in result.runs])
     kept = _add_to_series(report, records, is_shared, series)
     if kept.all():
         return
     before = result.written
-    # Lines without values stay. (Communications are no such lines.)
+    # Lines without values stay. (Communications are not such lines.)
     first = np.concatenate([[0], np.cumsum(kept)])[records.first]
     lines = np.flatnonzero((np.diff(first) > 0) | (np.diff(records.first) == 0))
     left = records.take(lines)
@@ -127,7 +127,7 @@ def _drop_repeated(report: ReportRecords, result: Result, is_shared: BoolArray, 
 
 
 def _add_to_series(report: ReportRecords, records: Records, is_shared: BoolArray, series: _Series) -> BoolArray:
-    """Add the values of shared parts to the series, except those that the series have; return a mask of those kept."""
+    """Add the values of shared parts to the series unless these contain them; return a mask of the values to keep."""
     types = report.labels.types
     is_metric = np.array([event_type.family == NODE_METRICS for event_type in types], np.bool_)
     line = np.repeat(np.arange(len(records)), np.diff(records.first))

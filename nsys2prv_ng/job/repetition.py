@@ -1,11 +1,11 @@
-"""Finds what a program repeats: the longest stretch of a stream whose kernels come again and again in the same order.
+"""Finds what a program repeats: the longest stretch of a stream whose kernels repeat in the same order.
 
-A stretch has a period of p kernels if each has the name of the one p kernels before. A repetition begins where the
-stream is idle longest, by the median over all periods, and ends where the next one begins; the last one, after which
-the stream may be idle for any time, does not count. Every name in a period counts: kernels of evaluation, or shapes
-that change, end the stretch, so that nothing is taken for a repetition that is not one. The stretch must hold half of
-the kernels of its stream, and half of the time from the first to the last kernel of its task: a loop in a small part of
-a program is not what the program repeats.
+A stretch has a period of p kernels if each kernel has the name of the kernel p kernels before it. A repetition starts
+where the stream is idle longest (median over all periods) and ends where the next repetition starts. The last one does
+not count, because the stream may be idle for any time after it. Every name in a period counts: evaluation kernels, or
+shapes that change, end the stretch, so that nothing counts as a repetition by mistake. The stretch must contain half of
+the kernels of its stream and cover half of the time from the first to the last kernel of its task: a loop in a small
+part of a program is not what the program repeats.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 
 _MOST_STREAMS = 4
-"""Streams of a task to look at, those with most kernels first."""
+"""Maximum number of streams of a task to examine, streams with most kernels first."""
 _MOST_PERIODS = 32
-"""Periods to try."""
+"""Maximum number of periods to try."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, with bits by chance: products with it differ in all bits, modulo 2**64."""
+"""Odd, with random bits: products with it differ in all bits, modulo 2**64."""
 _LEAST_PART = 0.5
-"""Part of the kernels of a stream, and of the time of its task, that the stretch must hold."""
+"""Minimum share of a stream's kernels, and of its task's time, in the stretch."""
 
 
 class Stretch(NamedTuple):
-    """The part of a stream that repeats: index of its first kernel and of the one after its last, and the period."""
+    """The part of a stream that repeats: index of its first kernel, index after its last kernel, and period."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ class Stretch(NamedTuple):
 
 
 _Streams = dict[int, list[tuple[IntArray, IntArray, IntArray]]]
-"""By task: name, begin and end (ns) of the kernels of each stream, in the order of their begins."""
+"""By task: name, begin and end (ns) of the kernels of each stream, sorted by begin."""
 
 
 def find_repetitions(
@@ -53,17 +53,17 @@ def find_repetitions(
     """Return the repetitions of each task with kernels: task, its first thread's row (-1 without one), number (from 1),
     begin and end (ns).
 
-    None unless all tasks have the same number of them, `fewest` or more, and those of one number overlap in time. The
-    kernels of the reports of one task are in memory for each that is worked on.
+    Return None unless all tasks have equally many repetitions, `fewest` or more, and repetitions of equal number
+    overlap in time. Each piece of work has the kernels of one task in memory.
     """
 
     def find(group: Sequence[int]) -> dict[int, tuple[IntArray, IntArray] | None]:
         streams = _load_streams([(reports[index], tree.rows[index]) for index in group], tree, store)
-        return {task: _find_in_task(of_task, fewest) for task, of_task in streams.items()}
+        return {task: _find_in_task(task_streams, fewest) for task, task_streams in streams.items()}
 
     threads = _find_first_threads(reports, tree)
     parts = []
-    for found in engine.map(find, group_reports_by_task([own.places for own in reports], tree)):
+    for found in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
         for task, limits in found.items():
             if limits is None:
                 return None
@@ -81,7 +81,7 @@ def find_repetitions(
 
 
 def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: ObjectTree, store: Store) -> _Streams:
-    """Return the streams of the tasks of some reports, each with its rows; those with most kernels first."""
+    """Return the streams of the tasks of some reports, streams with most kernels first. Each report has its rows."""
     streams: _Streams = {}
     for report, rows in reports:
         events = load_opened_events(report, "kernels", store)
@@ -89,15 +89,15 @@ def _load_streams(reports: Sequence[tuple[ReportRecords, IntArray]], tree: Objec
         name = np.where(kernels == ABSENT, np.where(nccl == ABSENT, ABSENT, -1 - nccl), kernels)
         lines = np.flatnonzero(name != ABSENT)
         for place in np.unique(events.place[lines]).tolist():
-            own = lines[events.place[lines] == place]
-            own = own[np.argsort(events.begin[own], kind="stable")]
+            on_stream = lines[events.place[lines] == place]
+            on_stream = on_stream[np.argsort(events.begin[on_stream], kind="stable")]
             task = int(tree.task_of_row[rows[place]])
-            streams.setdefault(task, []).append((name[own], events.begin[own], events.end[own]))
-    return {task: sorted(own, key=lambda stream: -stream[0].size) for task, own in streams.items()}
+            streams.setdefault(task, []).append((name[on_stream], events.begin[on_stream], events.end[on_stream]))
+    return {task: sorted(found, key=lambda stream: -stream[0].size) for task, found in streams.items()}
 
 
 def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> dict[int, int]:
-    """Return the first row of a thread of each task that has one: the main thread, where it has a row."""
+    """Return the row of the first thread of each task: the main thread, if it has a row."""
     first: dict[int, int] = {}
     for report, rows in zip(reports, tree.rows, strict=True):
         for place, row in zip(report.places.all, rows.tolist(), strict=True):
@@ -110,7 +110,7 @@ def _find_first_threads(reports: Sequence[ReportRecords], tree: ObjectTree) -> d
 def _find_in_task(
     streams: Sequence[tuple[IntArray, IntArray, IntArray]], fewest: int
 ) -> tuple[IntArray, IntArray] | None:
-    """Return begin and end (ns) of the repetitions on the first of a task's streams that has some."""
+    """Return begin and end (ns) of the repetitions on the first stream of a task that has any."""
     kernels = max(end.max() for _, _, end in streams) - min(begin[0] for _, begin, _ in streams)
     for name, begin, end in streams[:_MOST_STREAMS]:
         stretch = find_stretch(name, fewest)
@@ -123,7 +123,7 @@ def _find_in_task(
 
 
 def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
-    """Return the longest stretch of names (n) that repeats `fewest` times or more, of the shortest period."""
+    """Return the longest stretch of names (n) that repeats `fewest` times or more, with the shortest period."""
     best: Stretch | None = None
     for period in _list_periods(name, fewest):
         differs = np.concatenate([[-1], np.flatnonzero(name[:-period] != name[period:]), [name.size - period]])
@@ -132,16 +132,18 @@ def find_stretch(name: IntArray, fewest: int) -> Stretch | None:
         size = stretch.last - stretch.first
         if size < max(fewest * period, _LEAST_PART * name.size) or (best and size <= best.last - best.first):
             continue
-        if np.unique(name[stretch.first : stretch.first + period]).size > 1:  # a kernel alone is no step of a program
+        if (
+            np.unique(name[stretch.first : stretch.first + period]).size > 1
+        ):  # one kernel alone is not a step of a program
             best = stretch
     return best
 
 
 def _list_periods(name: IntArray, fewest: int) -> list[int]:
-    """Return possible periods, the shortest first: distances between equal words of one name, 4, 16 and so on.
+    """Return possible periods, shortest first: distances between equal words of 1, 4, 16 and more names.
 
-    Longer words are needed where every name comes several times in a period. Of many distances, those that most
-    words have, by the names within them. Words are compared by checksums: a wrong distance costs a look at it.
+    Longer words are needed if every name occurs several times in a period. If there are many distances, the
+    distances that cover most names are kept. Words are compared by checksum; a wrong distance only costs time.
     """
     distances = np.arange(name.size // fewest + 1)
     weight = np.zeros(distances.size, np.int64)
@@ -160,7 +162,7 @@ def _list_periods(name: IntArray, fewest: int) -> list[int]:
 
 
 def _choose_first(stretch: Stretch, begin: IntArray, end: IntArray) -> int:
-    """Return the kernel with which the first repetition begins: the one that the stream is idle longest before."""
+    """Return the kernel that starts the first repetition: the kernel before which the stream is idle longest."""
     periods = (stretch.last - stretch.first) // stretch.period
     at = stretch.first + np.arange(stretch.period)[:, None] + stretch.period * np.arange(1, periods)
     return stretch.first + int(np.argmax(np.median(begin[at] - end[at - 1], axis=1)))

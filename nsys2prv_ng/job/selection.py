@@ -1,4 +1,4 @@
-"""Restricts a job to what the user selected: a time, ranks, GPUs, intervals of some length."""
+"""Restricts a job to the user's selection: a time, ranks, GPUs, intervals of a minimum length."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Window = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user selected; None and empty values restrict nothing.
+    """The user's selection; None and empty values restrict nothing.
 
-    `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last operation of the GPUs.
-    `step`: the NVTX ranges that are the steps of the program, if these are not to be found. `steps`: first and last
-    step, by number. `needs_steps`: skipping the warm-up where no steps are found is an error; otherwise it then
-    restricts nothing. `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times).
-    `shortest`: by source, the length (ns) below which intervals go. `folds_threads`: the idle threads of a task share a
+    `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last GPU operation. `step`:
+    name of the NVTX ranges that are the steps of the program; if empty, the steps are found. `steps`: first and last
+    step, by number. `needs_steps`: if no steps are found, skipping the warm-up is an error; otherwise it then restricts
+    nothing. `nvtx_range`: only while such a range is open on any rank (the NVTX source finds its times). `shortest`:
+    the length (ns) below which intervals are dropped, by source. `folds_threads`: the idle threads of a task share a
     row.
     """
 
@@ -53,11 +53,11 @@ class Selection:
         return self.steps is not None or self.skips_warmup
 
 
-# ---- on what was read ------------------------------------------------------------------------------------------------
+# ---- on records ------------------------------------------------------------------------------------------------------
 
 
 def drop_short(result: Result, shortest: int) -> None:
-    """Drop intervals that last less than `shortest` (ns); nesting and states stay as they were."""
+    """Drop intervals shorter than `shortest` (ns); the nesting of the others, and states, stay as they are."""
     before = result.written
     result.records = [drop_short_intervals(records, shortest) for records in result.records]
     result.drop("shorter than the selected minimum", before - result.written)
@@ -68,16 +68,15 @@ def find_windows(
     ranges: Sequence[IntArray],
     steps: Steps | None,
     gpu_time: tuple[int, int] | None,
-    first: int,
-    last: int,
+    limits: tuple[int, int],
 ) -> list[tuple[int, int]]:
-    """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError where no time is left.
+    """Return the times to show on the common clock (ns), sorted and apart. Raises UsageError if no time is left.
 
-    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: those of the job, if the user
-    chose some. `gpu_time`: begin of the first and end of the last operation of the chosen GPUs. `first` and `last`:
-    limits of the trace.
+    `ranges`: begin and end of the chosen NVTX ranges, n x 2 for each report. `steps`: the steps of the job, if the user
+    chose some. `gpu_time`: start of the first and end of the last operation of the chosen GPUs. `limits`: first and
+    last time of the trace.
     """
-    low, high = _find_span(selection, steps, gpu_time, first, last)
+    low, high = _find_span(selection, steps, gpu_time, limits)
     if not selection.nvtx_range:
         return [(low, high)]
     every = np.concatenate([*ranges, np.zeros((0, 2), np.int64)])
@@ -89,10 +88,10 @@ def find_windows(
             parameter="nvtx_range",
             value=text,
         )
-    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, last)).T
+    begin, end = np.clip(every[np.argsort(every[:, 0], kind="stable")], low, min(high, limits[1])).T
     long = end > begin
     begin, end = begin[long], end[long]
-    # A window starts where a range starts after all ranges before it have ended.
+    # A window starts if a range starts after all earlier ranges have ended.
     open_until = np.maximum.accumulate(end)
     starts = np.flatnonzero(np.concatenate([[True], begin[1:] > open_until[:-1]])) if begin.size else begin
     ends = np.append(starts[1:] - 1, begin.size - 1) if begin.size else begin
@@ -100,22 +99,23 @@ def find_windows(
 
 
 def _find_span(
-    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, first: int, last: int
+    selection: Selection, steps: Steps | None, gpu_time: tuple[int, int] | None, limits: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the limits (ns) that the chosen time and steps set together."""
+    """Return the limits (ns) that the chosen time and the chosen steps set together."""
+    first, last = limits
     low, high = selection.window or (None, None)
     low, high = (None if limit is None else first + limit for limit in (low, high))
     if selection.only_gpus:
         if gpu_time is None:
             raise UsageError("no operation of a GPU was read", parameter="time", value="gpu")
-        # As with steps, a ns longer at both limits, so that its first and last operation are not taken for cut.
+        # As for steps, 1 ns longer at both ends, so that the first and last operation do not count as cut.
         low, high = gpu_time[0] - 1, gpu_time[1] + 1
     if low is not None and low >= last:
         length = (last - first) / 1e9
         after = (low - first) / 1e9
         raise UsageError(f"starts {after:g} s into a trace that lasts {length:g} s", parameter="time")
     if selection.restricts_steps:
-        begin, end = _find_span_of_steps(selection, steps)
+        begin, end = _find_step_span(selection, steps)
         begin, end = begin if low is None else max(low, begin), end if high is None else min(high, end)
         if begin < end:
             low, high = begin, end
@@ -124,11 +124,11 @@ def _find_span(
     return first if low is None else low, last if high is None else high
 
 
-def _find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int, int]:
-    """Return the time (ns) of the chosen steps: from the first begin on any rank to the last end.
+def _find_step_span(selection: Selection, steps: Steps | None) -> tuple[int, int]:
+    """Return the time (ns) of the chosen steps: from the first start on any rank to the last end.
 
-    It is a ns longer at both limits, so that the ranges of these steps are not taken for cut. Raises UsageError where
-    there are no such steps.
+    It is 1 ns longer at both ends, so that the ranges of these steps do not count as cut. Raises UsageError if there
+    are no such steps.
     """
     parameter = "skip_warmup" if selection.steps is None else "steps"
     if steps is None:
@@ -146,12 +146,12 @@ def _find_span_of_steps(selection: Selection, steps: Steps | None) -> tuple[int,
     if not chosen.any():
         held = f"the steps of this job are {number[0]} to {number[-1]}, and {number[steps.warmup]} is the first after"
         raise UsageError(f"there is no such step; {held} the warm-up", parameter=parameter)
-    own = chosen[steps.step]
-    return int(steps.begin[own].min()) - 1, int(steps.end[own].max()) + 1
+    is_span_chosen = chosen[steps.step]
+    return int(steps.begin[is_span_chosen].min()) - 1, int(steps.end[is_span_chosen].max()) + 1
 
 
 def cut_result(result: Result, windows: Sequence[tuple[int, int]]) -> None:
-    """Cut records to windows; what lies outside is counted as dropped."""
+    """Cut records to windows; events outside count as dropped."""
     before = result.written
     parts: list[Records] = []
     for records in result.records:
@@ -168,13 +168,13 @@ def cut_states(states: StateIntervals, windows: Sequence[tuple[int, int]]) -> St
     return StateIntervals(states.place[index], begin, end, states.state[index])
 
 
-# ---- on the objects --------------------------------------------------------------------------------------------------
+# ---- on objects ------------------------------------------------------------------------------------------------------
 
 
 def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
     """Mark the rows of the chosen ranks and GPUs. Raises UsageError if there are none.
 
-    The children of a rank, and the nodes that it ran on, belong to it.
+    The child processes of a rank, and the nodes that it ran on, belong to it.
     """
     kept = np.ones(tree.model.row_count, np.bool_)
     if selection.ranks is not None:
@@ -197,7 +197,7 @@ def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
 
 
 def prune_tree(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]:
-    """Return the tree with the rows of a mask only, and the new row of each old one (-1 for a row that is not kept)."""
+    """Return the tree with only the rows of a mask, and the new row of each old row (-1 for a row that is not kept)."""
     new_row = np.where(kept, np.cumsum(kept) - 1, -1)
     tasks = [i for i in range(len(tree.model.tasks)) if kept[tree.task_of_row == i].any()]
     nodes = sorted({tree.model.tasks[i].node for i in tasks})

@@ -1,8 +1,8 @@
-"""Shards: reports that were read into a folder, once and for all, by any number of processes and machines.
+"""Writes and loads shards: reports that were read into a folder once, by any number of processes and machines.
 
-A shard is a file of columns, and a manifest that says what is where in it and what else the report holds. The manifest
-appears last and as a whole, so that a shard is there or is not. Its name follows from the report, from what was to be
-read of it and from the version of this program: what has been read is not read again.
+A shard is a file of columns and a manifest. The manifest describes the layout of that file and contains everything else
+from the report. It appears last and complete, so a shard either exists or does not. Its name follows from the report,
+from the options for reading and from the version of this program, so no report is read twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from pathlib import Path
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.job.kept_objects import load_kept, write_kept
-from nsys2prv_ng.job.read_reports import ReadReport, read_report
+from nsys2prv_ng.job.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import FolderStore
 from nsys2prv_ng.report.files import get_report_name, get_report_size, locate_exports
-from nsys2prv_ng.runtime.jit import load_numba
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
@@ -31,17 +30,17 @@ from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
 _SAMPLES, _BLOCK = 64, 1 << 12
-"""Blocks of a report, and bytes of each, that tell it from others."""
+"""Number of blocks, and bytes of each, that identify a report."""
 
 
 @dataclass(frozen=True)
 class WhatToRead:
-    """What is read of each report of a job."""
+    """What is read from each report of a job."""
 
     sources: tuple[str, ...]
     source_options: SourceOptions
     finds_waits: bool
-    """Whether the user wants to know who waits for whom."""
+    """Whether the user wants to know which ranks wait for which."""
 
     @property
     def read_sources(self) -> tuple[Source, ...]:
@@ -50,12 +49,12 @@ class WhatToRead:
 
 @dataclass(frozen=True)
 class Shard:
-    """A report that was read, and how."""
+    """A report that was read, and the options for reading it."""
 
     report: ReadReport
     options: WhatToRead
     origin: Path
-    """The report's path without links, and without the ending, which differs between its exports."""
+    """The report's path with links resolved, and without the ending, which differs between its exports."""
     columns: str
     """Name of its file of columns; empty if it has none."""
     size: int
@@ -65,9 +64,9 @@ class Shard:
 def write_shard(
     report: Path, folder: Path, options: WhatToRead, tick: Callable[[int], object] = lambda _: None
 ) -> Path:
-    """Read a report into a folder unless that was done before; return the path of its manifest.
+    """Read a report into a folder unless its shard is there; return the path of its manifest.
 
-    `tick` is called with 1 for each source. Raises TranslationError (ReportError among them).
+    `tick` is called with 1 for each source. Raises TranslationError (including ReportError).
     """
     key = _make_key(report, options)
     manifest = folder / f"{key}{ENDING}"
@@ -90,7 +89,7 @@ def write_shard(
 
 
 def _is_sound(manifest: Path) -> bool:
-    """Return whether a shard is there as a whole, as far as that can be seen without reading all of it."""
+    """Return whether a shard looks complete, without reading all of it."""
     try:
         shard = load_kept(manifest, Shard)
         return not shard.columns or (manifest.parent / shard.columns).stat().st_size == shard.size
@@ -101,9 +100,9 @@ def _is_sound(manifest: Path) -> bool:
 def write_shards(
     reports: Sequence[Path], folder: Path, options: WhatToRead, progress: Progress, jobs: int
 ) -> list[Path]:
-    """Read reports into a folder, `jobs` at a time; return their manifests. Raises as `write_shard` does.
+    """Read reports into a folder, up to `jobs` at once; return their manifests. Raises the errors of `write_shard`.
 
-    Raises UsageError for a folder with reports that were read with other options.
+    Raises UsageError if the folder contains reports that were read with other options.
     """
     for manifest in find_shards([folder]):
         with suppress(ReportError):
@@ -117,14 +116,11 @@ def write_shards(
         def write(index: int, tick: Callable[[int], object]) -> Path:
             return write_shard(reports[index], folder, options, tick)
 
-        if len(reports) == 1 or jobs == 1:
-            return [write(index, step.update) for index in range(len(reports))]
-        load_numba()
-        return run_in_processes(Work(len(reports), write), min(jobs, len(reports)), step.update, lambda _: None)
+        return read_each(Work(len(reports), write), jobs, step.update)
 
 
 def find_shards(reports: Sequence[Path]) -> list[Path]:
-    """Return the manifests of a folder, if this is what was given instead of reports; none if reports were given.
+    """Return the manifests of a folder that was given instead of reports; none if reports were given.
 
     Raises UsageError for reports beside such a folder.
     """
@@ -135,7 +131,7 @@ def find_shards(reports: Sequence[Path]) -> list[Path]:
 
 
 def load_shards(manifests: Sequence[Path]) -> list[Shard]:
-    """Return shards. Raises TranslationError where one is damaged, of a report that another has too, or read unlike."""
+    """Load shards. Raises TranslationError if one is damaged, of the same report as another, or has other options."""
     shards = [load_kept(manifest, Shard) for manifest in manifests]
     known: dict[Path, Path] = {}
     for shard, manifest in zip(shards, manifests, strict=True):
@@ -169,7 +165,7 @@ def _list_files(report: Path) -> list[Path]:
 
 
 def _sample_content(report: Path) -> str:
-    """Return a hash of some blocks of a report: reports of several folders may agree in name, size and time."""
+    """Return a hash of some blocks of a report: reports in different folders may agree in name, size and time."""
     sampled = hashlib.sha256()
     for path in _list_files(report) or [report]:
         try:
@@ -178,6 +174,6 @@ def _sample_content(report: Path) -> str:
                 for number in range(_SAMPLES):
                     file.seek(max(0, size - _BLOCK) * number // (_SAMPLES - 1))
                     sampled.update(file.read(_BLOCK))
-        except OSError:  # reading it reports why
+        except OSError:  # reading the report shows why
             continue
     return sampled.hexdigest()

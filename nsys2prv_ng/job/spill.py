@@ -1,4 +1,4 @@
-"""Spills the results of sources to a store, and loads them again to change them."""
+"""Spills the results of sources to a store, and loads them to change them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.retime import retime_records
-from nsys2prv_ng.records.runs import load_records, store_records
+from nsys2prv_ng.records.runs import Run, load_records, store_records
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import Result, StateIntervals
@@ -29,16 +29,14 @@ def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> Non
 
 @contextmanager
 def load_for_change(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
-    """Have the records of a result in memory to change them, and spill them again.
+    """Load the records of a result to change them, and spill them at the end.
 
-    With its report's `clock` they are on the common clock from then on; without it they must all be of one clock.
+    With its report's `clock` they are then on the common clock; without it they must all be on one clock.
     """
     on_own_clock = [run for run in result.runs if not run.on_common_clock]
     common = clock is not None or not on_own_clock
     assert common or len(on_own_clock) == len(result.runs)
-    for run in result.runs:
-        records = load_records(run, store)
-        result.records.append(records if clock is None or run.on_common_clock else move_to_clock(records, clock))
+    result.records += [load_on_clock(run, store, clock) for run in result.runs]
     result.runs = []
     yield
     spill_records(result, store, on_common_clock=common)
@@ -52,7 +50,7 @@ def change_records(
 ) -> None:
     """Change the records of results, wherever the engine works.
 
-    Each result comes with a clock as `load_for_change` takes it, and with what `change` needs to know besides.
+    Each result comes with a clock for `load_for_change` and with the second argument of `change`.
     """
 
     def change_one(item: tuple[Result, ClockMap | None, T]) -> Result:
@@ -66,8 +64,11 @@ def change_records(
         result.take_records(changed)
 
 
-def move_to_clock(records: Records, clock: ClockMap) -> Records:
-    """Return records with a report's times on the common clock; they may be changed in place."""
+def load_on_clock(run: Run, store: Store, clock: ClockMap | None) -> Records:
+    """Return the records of a run: on the common clock with its report's `clock`, otherwise as they are stored."""
+    records = load_records(run, store)
+    if clock is None or run.on_common_clock:
+        return records
     if clock.drift:
         return retime_records(records, clock)
     shift_times(records, clock.offset)
@@ -75,7 +76,7 @@ def move_to_clock(records: Records, clock: ClockMap) -> Records:
 
 
 _STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
-"""Types of place, begin, end and state in the store."""
+"""Stored types of place, begin, end and state."""
 
 
 def spill_states(states: Sequence[StateIntervals], store: Store) -> StoredColumns | None:

@@ -1,15 +1,15 @@
-"""Finds the steps of a program: the iterations that each rank marks with NVTX ranges, or shows by kernels that repeat.
+"""Finds the steps of a program: the iterations that each rank marks with NVTX ranges, or shows by repeating kernels.
 
 Definitions:
 
-- Steps are the NVTX push/pop ranges of one name with a number ("step 7") that every task with such ranges has as often,
-  on one thread, in the order of the numbers and one after the other; of several such names, the one that covers most
-  time, and at least a vanishing part of it.
-- Where the user names the ranges, they need no number: then each task counts its own, from 0.
-- Where no ranges show them, they are what a stream repeats (job/repetition.py).
-- A range that had not ended with the capture is no step, nor is one that only some ranks had ended by then.
-- The first step warms up. So do those that follow it, up to half of all, as long as they are slower than the median of
-  all by more than three times the median deviation from it.
+- Steps are the NVTX push/pop ranges of one name with a number ("step 7") of which every task with numbered ranges has
+  equally many, on one thread, one after the other in the order of their numbers. If several names qualify, the name
+  that covers most time wins. It must cover a minimum share of the job's time (_LEAST).
+- If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
+- If no ranges mark the steps, they are what a stream repeats (job/repetition.py).
+- A range that had not ended when the capture ended is not a step. Neither is a step that only some ranks had ended.
+- The first step is warm-up. So are the steps that follow it, up to half of all steps, as long as each is slower than
+  the median of all steps by more than three median deviations.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.text.formatting import join_first
 
 FEWEST = 3
-"""Fewest ranges that make steps."""
+"""Minimum number of ranges that make steps."""
 REPETITIONS = "repeated kernels"
-"""Name of steps that no range marks."""
+"""Name of steps without ranges."""
 _LEAST = 1_000
-"""Steps are at least one part in so many of the job's time; PyTorch numbers operations too, which may be few."""
+"""Steps cover at least 1/_LEAST of the job's time, because PyTorch also numbers operations, which may be few."""
 _DEVIATIONS = 3
-"""A step at the start warms up if it exceeds the median by more than this many median deviations."""
+"""A step at the start is warm-up if it exceeds the median by more than this many median deviations."""
 
 
 class Steps(NamedTuple):
-    """m steps of a job, which n spans of its tasks make up, one for each task and step. Times on the common clock."""
+    """m steps of a job, made up of n spans: one for each task and step. Times are on the common clock."""
 
     name: str
     has_ranges: bool
-    """Whether NVTX ranges mark them."""
+    """Whether NVTX ranges mark the steps."""
     number: IntArray
     """Number of each step (m), ascending."""
     warmup: int
-    """How many of the first steps warm up."""
+    """Number of warm-up steps at the start."""
     task: IntArray
-    """Task of the whole tree (n). Spans are in the order of tasks and steps."""
+    """Task of the whole tree (n). Spans are sorted by task and step."""
     row: IntArray
     """Row of the whole tree: the thread that opened the range, or the first thread of the task; -1 without one."""
     step: IntArray
@@ -62,7 +62,7 @@ class Steps(NamedTuple):
     end: IntArray
 
     def find_latest(self, column: IntArray) -> IntArray:
-        """Return the latest of a column of times (n) in each step (m)."""
+        """Return the maximum of a column of times (n) in each step (m)."""
         latest = np.full(self.number.size, np.iinfo(np.int64).min)
         np.maximum.at(latest, self.step, column)
         return latest
@@ -71,16 +71,16 @@ class Steps(NamedTuple):
 def find_steps(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, length: int, engine: Engine, name: str = ""
 ) -> Steps | None:
-    """Return the steps of a job, which lasts `length` (ns); None where nothing shows any.
+    """Return the steps of a job, which lasts `length` (ns); None if it shows no steps.
 
-    Expects reports whose records no window has cut; those of one task are in memory for each that is worked on. `name`:
-    the ranges that the user calls steps. Raises UsageError where they cannot be steps.
+    Expects reports whose records no window has cut. Each piece of work has the records of one task in memory. `name`:
+    the name of the ranges that the user calls steps. Raises UsageError if they cannot be steps.
     """
     if name:
         return _find_named(reports, tree, store, name, engine)
     numbered = list(_list_numbered(reports, tree, store, engine))
-    tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(own.tasks for own in numbered)]))
-    candidates = pd.concat([own.candidates for own in numbered], ignore_index=True)
+    tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(ranges.tasks for ranges in numbered)]))
+    candidates = pd.concat([ranges.candidates for ranges in numbered], ignore_index=True)
     best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
     if best is not None:
         return _make_steps(*best, has_ranges=True)
@@ -89,7 +89,7 @@ def find_steps(
 
 
 def _make_steps(name: str, table: pd.DataFrame, *, has_ranges: bool) -> Steps:
-    """Return steps of their spans: task, row, number, begin, end (ns)."""
+    """Make steps from their spans: task, row, number, begin, end (ns)."""
     table = table.sort_values(["task", "number"])
     number, step = np.unique(table["number"].to_numpy(np.int64), return_inverse=True)
     task, row, begin, end = (table[column].to_numpy(np.int64) for column in ("task", "row", "begin", "end"))
@@ -98,7 +98,7 @@ def _make_steps(name: str, table: pd.DataFrame, *, has_ranges: bool) -> Steps:
 
 
 def _count_warmup(length: IntArray) -> int:
-    """Return how many of the first steps (ns, the longest of any task) warm up."""
+    """Return the number of warm-up steps at the start. `length`: the longest span of each step (ns)."""
     median = np.median(length)
     slow = length - median > _DEVIATIONS * np.median(np.abs(length - median))
     return 1 + int(np.argmin(np.append(slow[1 : length.size // 2], False)))
@@ -108,26 +108,26 @@ def _count_warmup(length: IntArray) -> int:
 
 
 class _NumberedRanges(NamedTuple):
-    """The push/pop ranges of the default domain with a number, of one report."""
+    """The numbered push/pop ranges of the default domain in one report."""
 
     tasks: IntArray
     names: list[str]
     candidates: pd.DataFrame
-    """Those of names that may be steps: task, row, name, number, begin, end (ns)."""
+    """Ranges whose names may be steps: task, row, name, number, begin, end (ns)."""
 
 
 def _list_numbered(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
 ) -> Iterator[_NumberedRanges]:
-    """Yield the ranges with a number of each report."""
+    """Yield the numbered ranges of each report."""
     return engine.map(lambda own: _load_numbered(*own, tree, store), zip(reports, tree.rows, strict=True))
 
 
 def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store) -> _NumberedRanges:
-    """Return the ranges with a number of a report.
+    """Return the numbered ranges of a report.
 
-    PyTorch numbers every operation: only names whose numbers each task has one after the other may be steps, and only
-    their ranges are kept.
+    PyTorch numbers every operation. Only names whose numbers are consecutive in each task may be steps, so only their
+    ranges are kept.
     """
     events = load_opened_events(report, "nvtx", store)
     push_pop = families.make_nvtx_range("")
@@ -145,14 +145,14 @@ def _load_numbered(report: ReportRecords, rows: IntArray, tree: ObjectTree, stor
 def _tabulate(
     events: OpenedEvents, lines: IntArray, rows: IntArray, tree: ObjectTree, number: IntArray
 ) -> pd.DataFrame:
-    """Return task, row, number, begin and end (ns) of some lines. `number`: that of all lines."""
+    """Return task, row, number, begin and end (ns) of some lines. `number`: the number of every line."""
     row = rows[events.place[lines]]
     columns = {"number": number[lines], "begin": events.begin[lines], "end": events.end[lines]}
     return pd.DataFrame({"task": tree.task_of_row[row], "row": row, **columns})
 
 
 def _mark_consecutive(table: pd.DataFrame, name: IntArray) -> BoolArray:
-    """Mark the ranges of names (n) that all tasks have on one thread, one after the other, with consecutive numbers."""
+    """Mark ranges (n) whose name has consecutive numbers, one after the other on one thread, in all tasks."""
     task, row, number, begin, end = (table[column].to_numpy() for column in ("task", "row", "number", "begin", "end"))
     order = np.lexsort((begin, task, name))
     first, later = order[:-1], order[1:]
@@ -162,9 +162,10 @@ def _mark_consecutive(table: pd.DataFrame, name: IntArray) -> BoolArray:
 
 
 def _choose_ranges(ranges: pd.DataFrame, tasks: int, least: int, is_cut: bool) -> tuple[str, pd.DataFrame] | None:
-    """Return the name of the steps and their ranges; None where no name covers more than `least` (ns).
+    """Return the name of the steps and their ranges; None if no name covers more than `least` (ns).
 
-    `tasks`: how many have numbered ranges. `is_cut`: whether captures ended within ranges, which are not among these.
+    `tasks`: number of tasks with numbered ranges. `is_cut`: whether captures ended within ranges, which `ranges` then
+    lack.
     """
     best: tuple[str, pd.DataFrame] | None = None
     longest = tasks * least
@@ -182,13 +183,13 @@ def _has_unended(reports: Sequence[ReportRecords]) -> bool:
 
 
 def _drop_last(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the ranges without the last step that only some tasks ended; all of them if tasks differ by more."""
+    """Return the ranges without a last step that only some tasks ended; all ranges if tasks differ by more steps."""
     last = table.groupby("task")["number"].max()
     return table[table["number"] <= last.min()] if last.max() - last.min() == 1 else table
 
 
 def _count_same(table: pd.DataFrame, tasks: int) -> bool:
-    """Return whether all tasks have ranges of a name with the same numbers, enough of them, and none twice."""
+    """Return whether all tasks have ranges with the same numbers, at least FEWEST, and no number twice."""
     numbers = table.groupby("task")["number"].agg(["nunique", "min", "max"])
     count = numbers["nunique"]
     if len(numbers) < tasks or count.nunique() > 1 or count.iloc[0] < FEWEST or len(table) != int(count.sum()):
@@ -197,7 +198,7 @@ def _count_same(table: pd.DataFrame, tasks: int) -> bool:
 
 
 def _is_in_order(table: pd.DataFrame) -> bool:
-    """Return whether the ranges of each task are on one thread, one after the other, in the order of their numbers."""
+    """Return whether the ranges of each task are on one thread, one after the other in the order of their numbers."""
     table = table.sort_values(["task", "begin"])
     task, row, number, begin, end = (table[name].to_numpy() for name in ("task", "row", "number", "begin", "end"))
     in_order = (row[1:] == row[:-1]) & (begin[1:] >= end[:-1]) & (number[1:] > number[:-1])
@@ -205,7 +206,7 @@ def _is_in_order(table: pd.DataFrame) -> bool:
 
 
 def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> Steps:
-    """Return the steps that push/pop ranges of a name make up, whatever their domain. Raises UsageError for others."""
+    """Return the steps made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
     own = zip(reports, tree.rows, strict=True)
     tables = list(engine.map(lambda report: _load_named(*report, tree, store, name), own))
     if not any(map(len, tables)):
@@ -233,7 +234,7 @@ _MOST_LISTED = 5
 
 
 def _load_named(report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> pd.DataFrame:
-    """Return the push/pop ranges of a name in a report: task, row, number (ABSENT without one), begin, end (ns)."""
+    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), begin, end (ns)."""
     events = load_opened_events(report, "nvtx", store)
     types = events.list_types("nvtx")
     wanted: BoolArray = np.zeros(events.begin.size, np.bool_)

@@ -1,4 +1,4 @@
-"""Finds how CUDA graphs were traced, as the records of a report show it."""
+"""Finds from the records of a report how its CUDA graphs were traced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = {
 
 
 def list_traced_graphs(report: ReportRecords) -> list[str]:
-    """Return BY_NODE and AS_WHOLE, as far as the chosen sources and time show any."""
+    """Return BY_NODE and AS_WHOLE if the chosen sources and time show such graphs."""
     return [
         kind
         for kind, (sources, event_type) in _SHOWN.items()
@@ -24,7 +24,7 @@ def list_traced_graphs(report: ReportRecords) -> list[str]:
 
 
 def _has_events(report: ReportRecords, source: str, event_type: EventType) -> bool:
-    """Return whether any record of a source has a type."""
+    """Return whether any record of a source has an event type."""
     if source not in report.results or event_type not in report.labels.types:
         return False
     handle = report.labels.types.index(event_type)

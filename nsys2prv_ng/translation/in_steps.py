@@ -1,7 +1,7 @@
-"""Makes a trace of shards in steps that are processes of their own, such as the jobs and arrays of a batch system.
+"""Makes a trace of shards in steps that run as separate processes, such as the jobs and job arrays of a batch system.
 
-The folder of the shards keeps the plan and the parts from one step to the next. Each step may be repeated: what is
-there is not made again.
+The folder of the shards keeps the plan and the parts from one step to the next. A step may be repeated: it does not
+write a part again that is there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun, join_first
+from nsys2prv_ng.translation.output_guards import check_files
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import check_files, finish_result, write_texts
+from nsys2prv_ng.translation.translate import account_for, write_texts
 from nsys2prv_ng.translation.write_slices import PARTS, copy_part, make_run, name_part, split_slices, write_part
 
 _PLAN = "trace.plan"
@@ -32,40 +33,44 @@ _PLAN = "trace.plan"
 
 @dataclass(frozen=True)
 class KeptPlan:
-    """The plan of a trace, and how it is cut into parts."""
+    """The plan of a trace and its division into parts."""
 
     planned: TracePlan
+    output: str
+    """Path of the trace, whose name is also in its texts."""
     ends: list[int]
-    """Numbers of slices: part i has slice `ends[i]` to the one before `ends[i + 1]`."""
+    """Slice numbers: part i has the slices from `ends[i]` up to, but not including, `ends[i + 1]`."""
     asked: int
-    """How many parts the user wanted; a short trace has fewer."""
+    """Number of parts that the user requested; a short trace has fewer."""
     run: str
-    """Of whose parts the trace is made; a task of an earlier plan may still write others."""
+    """Name of the run that writes the parts of this trace. A task of an earlier plan may still write other parts."""
+    seconds: float
+    """Time that planning took (s)."""
 
 
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
     """Plan the trace of a folder of shards; return the number of its parts. Raises TranslationError."""
     started = time.perf_counter()
     check_files([folder], output, plan)
-    TraceOutput(output, force=plan.force)  # refuses what could not be written
+    TraceOutput(output, force=plan.force)  # refuses an output that could not be written
     _remove_earlier(folder)
     engine = LocalEngine(plan.resources.jobs, folder)
     with open_job([folder], output.parent, replace(plan, engine=engine), progress) as job:
         planned = plan_trace(job, output, plan)
-    for warning in planned.result.warnings:
+    for warning in planned.facts["warnings"]:
         progress.warn(warning)
-    planned.result.seconds = time.perf_counter() - started
     ends = split_slices(planned.slices, parts)
-    write_kept(folder / _PLAN, KeptPlan(planned, ends, parts, make_run()))
+    kept = KeptPlan(planned, str(output), ends, parts, make_run(), time.perf_counter() - started)
+    write_kept(folder / _PLAN, kept)
     return len(ends) - 1
 
 
 def write_one_part(folder: Path, number: int) -> str:
-    """Write a part of the trace that was planned, unless it is there; return what was done. Raises TranslationError."""
+    """Write a part of the planned trace unless it is there; return a message for the user. Raises TranslationError."""
     kept = _load_plan(folder)
     parts = len(kept.ends) - 1
     if number >= parts:
-        if number < kept.asked:  # a short trace has fewer parts than were asked for
+        if number < kept.asked:  # a short trace has fewer parts than requested
             return f"part {number}: not needed, as {count_noun(parts, 'part')} are enough for this trace"
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
     path = name_part(folder, kept.run, number)
@@ -78,21 +83,19 @@ def write_one_part(folder: Path, number: int) -> str:
 
 
 def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Progress) -> TranslationResult:
-    """Put the parts of a trace together, and remove them and their plan. Raises TranslationError."""
+    """Join the parts of a trace, then remove the parts and their plan. Raises TranslationError."""
     started = time.perf_counter()
     kept = _load_plan(folder)
-    if Path(kept.planned.result.output).name != output.name:
-        raise UsageError(f"{output}: the plan is for {kept.planned.result.output}; name that, or plan again")
+    if Path(kept.output).name != output.name:
+        raise UsageError(f"{output}: the plan is for {kept.output}; name that, or plan again")
     check_files([folder], output, plan)
     paths = [name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
     missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
     if missing:
         listed = join_first(missing, _MOST_LISTED)
         raise TranslationError(f"{folder}: parts that are not written yet: {listed}; write them first", see=("only",))
-    result = kept.planned.result
-    result.output = str(output)
     sizes = [path.stat().st_size for path in paths]
-    result.bytes = sum(json.loads(_name_size(path).read_text()) for path in paths)
+    text_size = sum(json.loads(_name_size(path).read_text()) for path in paths)
     with TraceOutput(output, force=plan.force) as trace:
         write_texts(trace, kept.planned)
         places = trace.reserve(sizes)
@@ -106,23 +109,23 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
             for number, _ in zip(numbers, copied, strict=True):
                 step.update(sizes[number])
     _remove_earlier(folder)
-    return finish_result(result, plan, result.seconds + time.perf_counter() - started)
+    return account_for(kept.planned, output, text_size, kept.seconds + time.perf_counter() - started, plan)
 
 
 _MOST_LISTED = 8
 
 
 def _remove_earlier(folder: Path) -> None:
-    """Remove what was made for a trace from a folder of shards."""
+    """Remove the plan, the parts and the records of a trace from a folder of shards."""
     (folder / _PLAN).unlink(missing_ok=True)
-    # A report may be named like these: its shards stay.
+    # The patterns are exact, because a report may have a similar name, and its shards stay.
     for pattern in (SHELVES_OF_TRACES, PARTS, f"{PARTS}.size", f".{PARTS}.*.tmp"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
 
 
 def _name_size(part: Path) -> Path:
-    """Return the path of the file with the bytes of a part's text before it was compressed."""
+    """Return the path of the file that contains the size of a part's text before compression (bytes)."""
     return part.with_name(f"{part.name}.size")
 
 

@@ -1,24 +1,31 @@
-"""Guards the files that a translation writes: none replaces an input, or another file unasked."""
+"""Guards the files that a translation writes: none replaces an input, and none replaces another file unasked."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.paraver.output import refuse_in_the_way
+from nsys2prv_ng.paraver.output import list_trace_files, refuse_in_the_way
+from nsys2prv_ng.translation.plan_trace import TranslationPlan
 
 
-def check_extra_outputs(files: Iterable[Path], taken: Iterable[Path], *, force: bool) -> None:
+def check_files(reports: Sequence[Path], output: Path, plan: TranslationPlan) -> None:
     """Refuse files that could not or must not be written, before anything is read.
 
-    `taken`: reports, the trace and other inputs; not even `force` replaces these, or anything in a report that is a
-    folder. Raises UsageError and TranslationError.
+    Not even `force` replaces an input, a file of the trace or anything in a report that is a folder. Raises UsageError
+    and TranslationError.
     """
-    used = {path.resolve() for path in taken}
+    trace = list_trace_files(output)
+    read = {report.resolve() for report in reports}
+    for file in trace:
+        if file.resolve() in read:
+            raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
+    inputs = [path for path in (plan.labels_from, plan.align) if isinstance(path, Path)]
+    used = read | {path.resolve() for path in [*inputs, *trace]}
     folders = {path for path in used if path.is_dir()}
-    for file in files:
+    for file in [path for path in (plan.stats, plan.align_report) if path is not None]:
         if file.resolve() in used or file.resolve().parent in folders:
             raise UsageError(f"{file}: is a report or a file of the trace itself; choose another name")
         used.add(file.resolve())
@@ -28,12 +35,4 @@ def check_extra_outputs(files: Iterable[Path], taken: Iterable[Path], *, force: 
             raise TranslationError(
                 f"{file}: cannot be written: no permission to write to the folder; choose another place"
             )
-        refuse_in_the_way(file, force=force)
-
-
-def check_reports_stay(reports: Iterable[Path], trace: Iterable[Path]) -> None:
-    """Refuse a trace that would replace one of the reports. Raises UsageError."""
-    read = {report.resolve() for report in reports}
-    for file in trace:
-        if file.resolve() in read:
-            raise UsageError(f"{file}: is a report, which the trace would replace; choose another name for the trace")
+        refuse_in_the_way(file, force=plan.force)

@@ -1,63 +1,74 @@
-"""Makes the records of an overview: a trace of at most 100 MB of a job of any size, to find a window to open whole.
+"""Makes the records of an overview: a trace of at most 100 MB of a job of any size, to find a window worth opening.
 
-It has the objects, times and labels of the whole trace of the same reports, and holds states, steps, the longest waits,
-what GPUs do, and their metrics. What it does not hold as the whole trace does is counted as dropped.
+An overview has the objects, times and labels of the full trace of the same reports. It contains states, steps, the
+longest waits, GPU activity and GPU metrics. Events of the full trace that it lacks or shows in steps of time count as
+dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from nsys2prv_ng.analysis.gpus.activity import list_runs
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
-from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.cuda import device_activity
 from nsys2prv_ng.sources.node import gpu_metrics
+from nsys2prv_ng.sources.shared.result import Result
+from nsys2prv_ng.sources.shared.source import JoinResult
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.translation import overview_budget as budget
+from nsys2prv_ng.translation.overview_budget import LineSizes
 from nsys2prv_ng.translation.overview_counters import SHARES, make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import make_coarse_states
-from nsys2prv_ng.translation.overview_waits import choose_steps, make_long_waits
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.step_records import STEPS
-from nsys2prv_ng.translation.wait_records import GPUS, WAITS
+from nsys2prv_ng.translation.step_records import STEPS, StepsOnRows, list_steps, store_steps
+from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 
 NAME = "overview"
-"""Name in the account of the counters, and of the activity of GPUs."""
+"""Name in the account of the counters and of GPU activity."""
 NOT_SHOWN = "not shown in an overview"
 IN_STEPS = "shown in steps of time, as overview"
+_STEP_DIGITS = 10
+"""Maximum number of digits in the value of a step."""
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The records of an overview, and what is left out."""
+    """The records of an overview, and an account of what it omits."""
 
     runs: list[Run]
-    """With rows, numbers and times of the trace."""
+    """They have the rows, type numbers and times of the trace."""
     types: frozenset[int]
-    """Numbers of the event types that it holds."""
+    """Numbers of its event types."""
     facts: OverviewFacts
     written: Mapping[str, int]
-    """Number of events by the name of their account; those of other accounts are dropped."""
+    """Number of written events by account name; events of other accounts are dropped."""
     reasons: Mapping[str, str]
-    """Why the rest of an account is dropped, by its name."""
+    """Reason why the rest of an account is dropped, by account name."""
 
     def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
-        """Return the accounts of the whole trace as those of the overview."""
+        """Turn the accounts of the full trace into the accounts of the overview."""
+        changed = []
         for account in accounts:
-            written = self.written.get(account.name, 0)
-            account.drop(self.reasons.get(account.name, NOT_SHOWN), account.written - written)
-            account.written, account.closed_at_end, account.cut_at_end = written, 0, 0
-        own = self.written[NAME]
-        return [*accounts, SourceAccount(NAME, "What GPUs do in steps of time", own, own)]
+            written, reason = self.written.get(account.name, 0), self.reasons.get(account.name, NOT_SHOWN)
+            dropped = dict(account.dropped)
+            if account.written != written:
+                dropped[reason] = dropped.get(reason, 0) + account.written - written
+            changed.append(replace(account, written=written, dropped=dropped, closed_at_end=0, cut_at_end=0))
+        made = self.written[NAME]
+        return [*changed, SourceAccount(NAME, "What GPUs do in steps of time", made, made)]
 
 
 def declare_types(labels: Labels) -> None:
-    """Declare the types that only overviews have."""
+    """Declare the event types that occur only in overviews."""
     for event_type in SHARES:
         labels.declare(event_type)
 
@@ -67,15 +78,15 @@ def make_overview(
 ) -> Overview:
     """Store the records of the overview of a job.
 
-    `states`: the runs of the states of all rows; `header_bytes`: what precedes the records in the .prv. Raises
-    TranslationError if there is nothing to show.
+    `states`: the runs with the states of all rows. `header_bytes`: size of the .prv header. Raises TranslationError if
+    there is nothing to show.
     """
     sizes = budget.measure_line_sizes(job)
     percent = budget.MOST_BYTES // 100
-    steps = choose_steps(job, sizes, budget.PARTS_OF_STEPS * percent)
-    long_waits = make_long_waits(job, waits, late, sizes, budget.PARTS_OF_WAITS * percent)
-    shares = make_shares(job, sizes, budget.PARTS_OF_SHARES * percent)
-    metrics = make_metrics(job, sizes, budget.PARTS_OF_METRICS * percent, numbering)
+    steps, step_rows, rows_with_steps = _choose_steps(job, sizes, budget.STEPS_PERCENT * percent)
+    long_waits, shortest = _make_long_waits(job, waits, late, sizes, budget.WAITS_PERCENT * percent)
+    shares = make_shares(job, sizes, budget.SHARES_PERCENT * percent)
+    metrics = make_metrics(job, sizes, budget.METRICS_PERCENT * percent, numbering)
     events = [*steps.runs, *long_waits.runs, *shares.runs, *metrics.runs]
     left = budget.MOST_BYTES - header_bytes - budget.measure_bytes(job, events)
     coarse = make_coarse_states(job, states, sizes, left)
@@ -84,7 +95,7 @@ def make_overview(
         raise TranslationError(
             "an overview of these reports is empty: they have no states, steps, waits, activity or metrics of GPUs"
         )
-    own = [*shares.runs, *metrics.runs, *coarse.runs]
+    in_steps = [*shares.runs, *metrics.runs, *coarse.runs]
     return Overview(
         runs=runs,
         types=frozenset(int(number) for run in runs for number in run.facts.handles),
@@ -95,14 +106,14 @@ def make_overview(
             counter_step_ns=shares.step,
             metric_rows=metrics.rows,
             metric_step_ns=metrics.step,
-            shortest_wait_ns=long_waits.shortest,
-            step_rows=steps.rows,
-            rows_with_steps=steps.of_rows,
+            shortest_wait_ns=shortest,
+            step_rows=step_rows,
+            rows_with_steps=rows_with_steps,
         ),
-        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in own)},
+        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in in_steps)},
         reasons={
             STEPS: "more steps than an overview takes",
-            WAITS: _explain_waits(long_waits.shortest),
+            WAITS: _explain_waits(shortest),
             **dict.fromkeys((device_activity.NAME, GPUS, gpu_metrics.SOURCE.name), IN_STEPS),
         },
     )
@@ -110,3 +121,39 @@ def make_overview(
 
 def _explain_waits(shortest: int) -> str:
     return f"without a wait of {format_time(shortest)} in an overview" if shortest else "did not wait for a rank"
+
+
+def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes, budget: int) -> tuple[Result, int]:
+    """Store the longest waits of kernels and calls that take at most `budget` bytes.
+
+    Return their account and the length (ns) below which waits are dropped, 0 if no wait is dropped.
+    """
+    shown = select_shown(job, waits, Result())
+    waiting = shown[waits.has_parts[shown] & (waits.until[shown] > waits.begin[shown])]
+    length = waits.until[waiting] - waits.begin[waiting]
+    task = len(str(len(job.whole.model.tasks)))
+    most = budget // (sizes.count_event(1, task, 1) + sizes.count_event(1, 1, 1))
+    shortest = int(np.partition(length, -most - 1)[-most - 1]) + 1 if length.size > most else 0
+    result = Result(records=make_waiting(job, waits, late, waiting[length >= shortest], Labels()))
+    store_derived(JoinResult(accounts={WAITS: result}), job)
+    return result, shortest
+
+
+def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int, int]:
+    """Return the steps of all rows, or of as many first rows as fit into `budget` bytes.
+
+    Return their account, the number of rows whose steps are kept, and the number of all rows with steps.
+    """
+    lines = np.zeros(job.tree.model.row_count, np.int64)
+    for run in list_runs(job, STEPS):
+        lines += np.bincount(load_records(run, job.store).place, minlength=lines.size)
+    with_steps = np.flatnonzero(lines)
+    fits = np.cumsum(lines[with_steps]) * sizes.count_event(_STEP_DIGITS) <= budget
+    kept = with_steps[fits]
+    result = next((joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts), Result())
+    if job.steps is not None and kept.size < with_steps.size:
+        # Made again, because windows may cut a step into pieces that no longer show their step.
+        steps = list_steps(job, job.steps)
+        is_kept = np.isin(steps.row, kept)
+        result = store_steps(job, StepsOnRows(*(column[is_kept] for column in steps))).accounts[STEPS]
+    return result, kept.size, with_steps.size

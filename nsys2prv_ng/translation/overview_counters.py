@@ -1,14 +1,13 @@
-"""The counters of an overview: what each GPU did in steps of equal time, and the means of its metrics.
+"""Makes the counters of an overview: the activity of each GPU in steps of equal time, and the means of its metrics.
 
-The share of a step is that of its whole time, so that share x length is the time, in every step and over all of them.
-The mean of a metric is over the time for which its values hold. A counter is written where it changes; a metric once
-more at the end of its last step, since presets end it with its last event.
+A share refers to the full length of its step, so share x length gives the time, in each step and summed over all steps.
+The mean of a metric covers the time for which its values hold. A counter is written where it changes. A metric is
+written once more at the end of its last step, because presets end it with its last event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import MOST_BINS, LineSizes, measure_bytes, round_step
+from nsys2prv_ng.translation.overview_budget import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
 
 SHARES = (
@@ -38,21 +37,13 @@ SHARES = (
     types.MEAN_IN_FLIGHT,
     types.GPU_RUNS_GRAPHS,
 )
-"""The types of what GPUs do, in the order of the columns of values."""
+"""Event types of GPU activity, in the order of the columns of values."""
 _DIGITS = 5
 _ACTIVITIES = 2 * WHOLE_GRAPH
 
 
-class Counters(NamedTuple):
-    """Counters in the store: runs, how long a step is (ns), and how many rows have some."""
-
-    runs: list[Run]
-    step: int
-    rows: int
-
-
-def make_shares(job: Job, sizes: LineSizes, budget: int) -> Counters:
-    """Store what GPUs do in each step, in at most `budget` bytes."""
+def make_shares(job: Job, sizes: LineSizes, budget: int) -> CoarseRows:
+    """Store GPU activity by step, in at most `budget` bytes."""
     runs = list_activity_runs(job)
     rows = sum(len(_list_rows(run)) for run in runs)
     bins = budget // max(1, rows * sizes.count_event(*(_DIGITS for _ in SHARES)))
@@ -65,15 +56,15 @@ def make_shares(job: Job, sizes: LineSizes, budget: int) -> Counters:
     return _fit(job, make, bins, budget, rows)
 
 
-def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) -> Counters:
-    """Store the means of GPUs' metrics in each step, in at most `budget` bytes, under the types of the metrics."""
+def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) -> CoarseRows:
+    """Store the mean of each GPU metric by step, in at most `budget` bytes, under the type of the metric."""
     sampled = count_sampled(job)
-    kinds = {kind.member: kind for _, own in sampled for kind in own}
+    kinds = {kind.member: kind for _, row_kinds in sampled for kind in row_kinds}
     names = sorted(kinds)
     numbers = np.array([numbering.number(kinds[name]) for name in names], np.int64)
     scale = np.array([10.0 ** kinds[name].precision for name in names])
     rows = {row for row, _ in sampled}
-    bins = budget // max(1, sum(sizes.count_event(*(_DIGITS for _ in own)) for _, own in sampled))
+    bins = budget // max(1, sum(sizes.count_event(*(_DIGITS for _ in row_kinds)) for _, row_kinds in sampled))
 
     def make(step: int) -> Iterator[Records]:
         edges = _make_edges(job, step)
@@ -88,15 +79,15 @@ def make_metrics(job: Job, sizes: LineSizes, budget: int, numbering: Numbering) 
     return _fit(job, make, bins, budget, len(rows))
 
 
-def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> Counters:
-    """Store what `make` makes with a step (ns) of about these bins; the step doubles until the bytes are enough."""
+def _fit(job: Job, make: Callable[[int], Iterator[Records]], bins: int, budget: int, rows: int) -> CoarseRows:
+    """Store what `make` returns for a step (ns). The step gives about `bins` bins first and doubles until all fits."""
     if not rows:
-        return Counters([], 0, 0)
+        return CoarseRows([], 0, 0)
     step = round_step(job.duration, min(max(1, bins), MOST_BINS))
     while True:
-        runs = [run for own in make(step) for run in store_records(own, job.store, on_common_clock=True)]
+        runs = [run for records in make(step) for run in store_records(records, job.store, on_common_clock=True)]
         if step >= job.duration or measure_bytes(job, runs) <= budget:
-            return Counters(runs, step, rows)
+            return CoarseRows(runs, step, rows)
         step *= 2
 
 
@@ -106,24 +97,23 @@ def _list_rows(run: Run) -> list[int]:
 
 
 def _make_edges(job: Job, step: int) -> IntArray:
-    """Return the limits (ns) of steps, of which the last one ends with the trace."""
+    """Return the limits (ns) of the steps; the last step ends with the trace."""
     return np.append(np.arange(job.origin, job.last, step, dtype=np.int64), job.last)
 
 
 def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> Records:
-    """Return the counters of the GPUs of a run; `waits`: the run of what a GPU does with waits, by row."""
+    """Return the counters of the GPUs of a run. `waits`: the run with a GPU's activity including waits, by row."""
     records = load_records(run, job.store)
     rows = np.array(_list_rows(run), np.int64)
     length = np.diff(edges)[None]
     activity = _sum_values(rows, *get_values(records, types.GPU_ACTIVITY.number), edges, _ACTIVITIES)
     row, time, kernels = get_values(records, types.KERNELS_IN_FLIGHT.number)
     in_flight = _sum_amounts(rows, row, time, kernels, edges)
-    of_waits = {id(own): own for own in (waits.get(int(row)) for row in rows) if own is not None}.values()
-    columns = [get_values(load_records(own, job.store), types.GPU_ACTIVITY_WITH_WAITS.number) for own in of_waits]
     known = np.isin(rows, list(waits))
     waiting = np.zeros_like(activity[:, :, 0])
-    for row, time, value in columns:
-        waiting += _sum_values(rows, row, time, value, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
+    for wait_run in {id(waits[row]): waits[row] for row in rows[known].tolist()}.values():
+        changes = get_values(load_records(wait_run, job.store), types.GPU_ACTIVITY_WITH_WAITS.number)
+        waiting += _sum_values(rows, *changes, edges, gpu_waits.WHOLE_GRAPH + 1)[:, :, gpu_waits.WAITING]
     bits = np.arange(_ACTIVITIES)
 
     def sum_activity(which: BoolArray) -> IntArray:
@@ -138,23 +128,23 @@ def _make_shares(job: Job, run: Run, waits: dict[int, Run], edges: IntArray) -> 
         sum_activity(bits & MEMORY > 0),
         sum_activity(bits == IDLE),
     ]
-    of_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
+    in_graphs = sum_activity(bits & (COMPUTE | WHOLE_GRAPH) == WHOLE_GRAPH)
 
     def find_share(part: IntArray) -> FloatArray:
         return np.asarray(np.rint(part / length * 10_000))
 
-    columns_of_bins = [*map(find_share, ns), np.rint(in_flight / length * 100), find_share(of_graphs)]
-    values = np.stack(columns_of_bins, axis=2).astype(np.int64)
+    columns = [*map(find_share, ns), np.rint(in_flight / length * 100), find_share(in_graphs)]
+    values = np.stack(columns, axis=2).astype(np.int64)
     is_known = np.ones(values.shape, np.bool_)
     is_known[:, :, SHARES.index(types.GPU_WAITS_EXPOSED)] = known[:, None]
-    is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (of_graphs.sum(axis=1) > 0)[:, None]
-    return _write_changes(rows, edges, values, is_known, np.array([own.number for own in SHARES]))
+    is_known[:, :, SHARES.index(types.GPU_RUNS_GRAPHS)] = (in_graphs.sum(axis=1) > 0)[:, None]
+    return _write_changes(rows, edges, values, is_known, np.array([event_type.number for event_type in SHARES]))
 
 
 def _sum_values(
     rows: IntArray, row: IntArray, time: IntArray, value: IntArray, edges: IntArray, values: int
 ) -> IntArray:
-    """Return how long (ns, rows x bins x values) each value held."""
+    """Return how long each value held (ns), an array of rows x bins x values."""
     flat = FlatStates(np.searchsorted(rows, row), time, time + measure_durations(row, time), value)
     return sum_states(flat, edges, rows.size, values)
 
@@ -167,21 +157,21 @@ def _sum_amounts(rows: IntArray, row: IntArray, time: IntArray, value: IntArray,
 
 
 def _average(job: Job, names: Sequence[str], edges: IntArray) -> dict[int, tuple[BoolArray, FloatArray]]:
-    """Return where (bins x names) the mean of each metric is known, and the mean, by the row of the GPU."""
-    sums: dict[int, FloatArray] = {}
+    """Return for each GPU row a mask of known means and the means of the metrics, both bins x names."""
+    totals: dict[int, FloatArray] = {}
     for row, values in list_all_held_values(job, names):
         flat = FlatStates(np.zeros(values.begin.size, np.int64), values.begin, values.end, values.pattern)
         amounts = np.ones(values.value.size), values.value
         parts = np.stack([sum_held(flat, amount, edges, 1, len(names))[0] for amount in amounts])
-        sums[row] = sums[row] + parts if row in sums else parts
-    return {row: (own[0] > 0, own[1] / np.where(own[0] > 0, own[0], 1)) for row, own in sorted(sums.items())}
+        totals[row] = totals[row] + parts if row in totals else parts
+    return {row: (time > 0, sums / np.where(time > 0, time, 1)) for row, (time, sums) in sorted(totals.items())}
 
 
 def _write_changes(rows: IntArray, edges: IntArray, values: IntArray, known: BoolArray, numbers: IntArray) -> Records:
-    """Return an event at the begin of each step in which a counter is known and differs from its last known value.
+    """Return an event at the start of each step in which a counter is known and differs from its last known value.
 
-    `values` and `known` are rows x bins x counters; `numbers` are the types of the counters. What is not written yet
-    reads as 0.
+    `values` and `known` are rows x bins x counters; `numbers` are the types of the counters. A counter reads as 0 until
+    it is written.
     """
     bins = np.arange(edges.size - 1)
     last = np.maximum.accumulate(np.where(known, bins[None, :, None], -1), axis=1)

@@ -1,8 +1,8 @@
-"""The states of an overview, and what GPUs do as a whole: exact on rows with few of them, in steps of time on others.
+"""Makes the states and GPU activity of an overview: exact on rows with few states, in steps of time on the others.
 
-A row with many states shows in each step the one that covers most of it. The bytes decide: steps are so long at first
-that they are enough if every step differs from the one before, then half as long, and so on, as long as what is left
-fits. Then as many rows as fit are exact, first those with few states.
+A coarse row shows in each step the state that covers most of it. The bytes decide on the length of the steps. At first
+they are long enough to fit even if every step differs from the step before. Then they are halved for as long as the
+lines fit. Finally as many rows as fit become exact, rows with few states first.
 """
 
 from __future__ import annotations
@@ -22,28 +22,19 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.overview_budget import LineSizes, find_most_bins, round_step
+from nsys2prv_ng.translation.overview_budget import CoarseRows, LineSizes, find_most_bins, round_step
 from nsys2prv_ng.translation.wait_records import GPUS
 
 
-class CoarseStates(NamedTuple):
-    """The states of an overview and what GPUs do: runs, the step (ns) of coarse rows, and how many rows these are."""
-
-    runs: list[Run]
-    step: int
-    """0 if no row is coarse."""
-    rows: int
-
-
 class _Part(NamedTuple):
-    """A run of states, or of events of a type whose values are shown as states are."""
+    """A run of states, or of events of a type whose values are treated as states."""
 
     run: Run
     event_type: EventType | None = None
 
 
-def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget: int) -> CoarseStates:
-    """Store the states of all rows, and the activity of GPUs, in at most `budget` bytes."""
+def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget: int) -> CoarseRows:
+    """Store the states of all rows and GPU activity in at most `budget` bytes."""
     parts = [_Part(run) for run in states]
     parts += [_Part(run, types.GPU_ACTIVITY) for run in list_activity_runs(job)]
     parts += [_Part(run, types.GPU_ACTIVITY_WITH_WAITS) for run in list_runs(job, GPUS)]
@@ -56,21 +47,21 @@ def make_coarse_states(job: Job, states: Sequence[Run], sizes: LineSizes, budget
         return store_records(_make_records(flat, part), job.store, on_common_clock=True), coarse
 
     runs, coarse = [], [np.zeros(0, np.int64)]
-    for own_runs, own_coarse in job.engine.map(make, parts):
-        runs += own_runs
-        coarse.append(own_coarse)
-    return CoarseStates(runs, resolution.step, np.unique(np.concatenate(coarse)).size)
+    for part_runs, coarse_rows in job.engine.map(make, parts):
+        runs += part_runs
+        coarse.append(coarse_rows)
+    return CoarseRows(runs, resolution.step, np.unique(np.concatenate(coarse)).size)
 
 
 class _Resolution(NamedTuple):
-    """The length of steps (ns), and the most lines of a row that is exact; without a step all rows are."""
+    """The length of a step (ns) and the largest number of lines of an exact row. With step 0, all rows are exact."""
 
     step: int
     exact: int
 
 
 def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArray], most: int) -> _Resolution:
-    """Return the resolution with which all lines are `most` at most; `lines`: those of the rows of each part, exact."""
+    """Return the resolution that gives at most `most` lines. `lines`: number of lines of each exact row, by part."""
     bins = find_most_bins(lines, most)
     if bins is None:
         return _Resolution(0, 0)
@@ -86,13 +77,14 @@ def _choose_resolution(job: Job, parts: Sequence[_Part], lines: Sequence[IntArra
     order = np.argsort(exact, kind="stable")
     total = int(coarse.sum()) + np.cumsum((exact - coarse)[order])
     largest = exact[order]
-    is_last = np.append(largest[1:] != largest[:-1], True)[: order.size]  # rows of equal lines are treated alike
+    # Rows with equally many lines are treated alike.
+    is_last = np.append(largest[1:] != largest[:-1], True)[: order.size]
     fitting = largest[is_last & (total <= most)]
     return _Resolution(step, max(bins, int(fitting.max(initial=0))))
 
 
 def _count_coarse(job: Job, parts: Sequence[_Part], step: int) -> IntArray:
-    """Return how many lines each row of each part has in steps (ns)."""
+    """Return the number of lines of each row of each part, in steps of `step` ns."""
 
     def count(part: _Part) -> IntArray:
         flat = _load(job, part)
@@ -106,10 +98,10 @@ def _count_coarse(job: Job, parts: Sequence[_Part], step: int) -> IntArray:
 
 
 def _load(job: Job, part: _Part) -> FlatStates:
-    """Return the states, or values as states, of a run by row and time."""
+    """Return the states of a run, or its values as states, by row and time."""
     records = load_records(part.run, job.store)
     if part.event_type is None:
-        order = np.argsort(records.place, kind="stable")  # they are in the order of time
+        order = np.argsort(records.place, kind="stable")  # records are in the order of time
         columns = records.place, records.time, records.value, records.handle
         return FlatStates(*(column[order].astype(np.int64, copy=False) for column in columns))
     row, time, value = get_values(records, part.event_type.number)
@@ -119,7 +111,7 @@ def _load(job: Job, part: _Part) -> FlatStates:
 
 
 def _make_coarse(job: Job, flat: FlatStates, part: _Part, resolution: _Resolution) -> tuple[FlatStates, IntArray]:
-    """Return states by row and time, and the rows of which they are coarse."""
+    """Return states by row and time, and the coarse rows."""
     if not resolution.step:
         return flat, flat.row[:0]
     rows, lines = _count_lines(flat, part)
@@ -132,13 +124,13 @@ def _make_coarse(job: Job, flat: FlatStates, part: _Part, resolution: _Resolutio
 
 
 def _mark_ends(flat: FlatStates) -> BoolArray:
-    """Mark the states that no other one follows at once."""
+    """Mark the states that no other state follows immediately."""
     follows = (flat.row[1:] == flat.row[:-1]) & (flat.begin[1:] == flat.end[:-1])
     return np.append(~follows, True)[: flat.row.size]
 
 
 def _count_lines(flat: FlatStates, part: _Part) -> tuple[IntArray, IntArray]:
-    """Return the rows, and the number of lines of each: a state is one, a value one more where nothing follows it."""
+    """Return the rows and their numbers of lines: one for each state or value, one more if nothing follows a value."""
     rows, index = np.unique(flat.row, return_inverse=True)
     lines = np.bincount(index, minlength=rows.size)
     if part.event_type is not None:

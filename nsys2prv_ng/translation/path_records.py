@@ -1,4 +1,4 @@
-"""Makes the records of the critical path: on which row it runs and in what, and a line where it goes to another row."""
+"""Makes the records of the critical path: its kind on the row where it runs, and a line where it changes rows."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult
 
 PATH, LINES = "critical_path", "path_lines"
-"""Names in the account of what is derived from the critical path."""
+"""Account names of the records that are derived from the critical path."""
 
 
 def derive_path(job: Job, path: CriticalPath | None, labels: Labels) -> JoinResult:
     """Make and store the records of the critical path, if there is one, and declare their type in `labels`.
 
-    An interval is the time that the path spends on one row in segments of one kind that follow each other, whatever
-    their operations and ranges.
+    An interval covers consecutive segments of the path on one row and of one kind, even if their operations or
+    ranges differ.
     """
     joined = JoinResult()
     if path is None or not path.row.size:
         return joined
-    follows = path.begin[1:] == path.end[:-1]  # else another window begins
+    follows = path.begin[1:] == path.end[:-1]  # otherwise another window starts
     same_row = path.row[1:] == path.row[:-1]
     first = np.append(0, 1 + np.flatnonzero(~(follows & same_row & (path.kind[1:] == path.kind[:-1]))))
     last = np.append(first[1:], path.row.size) - 1
@@ -41,7 +41,7 @@ def derive_path(job: Job, path: CriticalPath | None, labels: Labels) -> JoinResu
         time = path.begin[after]
         lines = make_communications(path.row[after - 1], time, path.row[after], time, 0, types.TAG_PATH)
         joined.accounts[LINES] = Result(read=after.size, records=[lines])
-    # The path ends with its window, which may end after the trace. A thread without events has no row (-1).
+    # The path ends with its window, which may end after the trace. A thread without events has row -1.
     store_joined(joined, np.append(job.new_row, -1), [(job.first, job.last)], job.store, job.engine)
     if joined.accounts[PATH].written:
         labels.declare(types.CRITICAL_PATH)

@@ -1,7 +1,7 @@
-"""What a translation did: events read, written and dropped by source, and the size of the trace.
+"""The result of a translation: events read, written and dropped by source, and the size of the trace.
 
-The fields are the keys of the JSON that `translate --stats` writes. Programs rely on them: a key that changes, or its
-meaning, needs another RESULT_VERSION.
+The fields are the keys of the JSON that `translate --stats` writes. Programs rely on them: a change of a key or of its
+meaning needs a new RESULT_VERSION.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RESULT_VERSION = 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class SourceAccount:
     """Events of one source over all reports. Law: read = written + the sum of dropped."""
 
@@ -33,25 +33,20 @@ class SourceAccount:
     dropped: dict[str, int] = field(default_factory=dict)
     closed_at_end: int = 0
     cut_at_end: int = 0
-    """Calls of idle threads that are shorter in the trace, which ends when all else has ended."""
+    """Calls of idle threads that are cut, because the trace ends when everything else has ended."""
     load: LoadCost = field(default_factory=LoadCost)
-    """Its records in the trace, without states."""
-
-    def drop(self, reason: str, count: int) -> None:
-        """Count events that are not in the trace, by the reason."""
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + count
+    """The records of the source in the trace, without states."""
 
 
 @dataclass
 class NsysMessages:
-    """What nsys itself complained about: warnings and errors, and the number of reports that have some."""
+    """Messages from nsys itself: the numbers of warnings and errors, and of reports with any."""
 
     warnings: int
     errors: int
     reports: int
     lost: int
-    """The number of messages that are sure that data is missing."""
+    """Number of messages that are certain that data is missing."""
 
     def __str__(self) -> str:
         kinds = [(self.warnings, "warning"), (self.errors, "error")]
@@ -62,23 +57,23 @@ class NsysMessages:
 
 @dataclass
 class OverviewFacts:
-    """What an overview leaves out: rows that are shown in steps of time, waits and steps without room. Times are ns."""
+    """What an overview omits: rows shown in steps of time, and waits and steps that do not fit. Times are ns."""
 
     state_rows: int
-    """Rows whose states, or whose activity as a GPU, are shown in steps; those of all other rows are exact."""
+    """Rows whose states or GPU activity are shown in steps; all other rows are exact."""
     state_step_ns: int
     counter_rows: int
     counter_step_ns: int
     metric_rows: int
     metric_step_ns: int
     shortest_wait_ns: int
-    """Waits that are shorter are dropped; 0 if none is."""
+    """Shorter waits are dropped; 0 if no wait is dropped."""
     step_rows: int
     rows_with_steps: int
-    """Rows that show the steps of the program, and rows that would in a whole trace."""
+    """Rows that show the steps of the program; `rows_with_steps` would show them in a full trace."""
 
     def list_lines(self) -> list[str]:
-        """Return what is coarse or missing, a line for each."""
+        """Return one line for each part that is coarse or missing."""
         parts = (
             (f"states of {count_noun(self.state_rows, 'row')}", self.state_rows, self.state_step_ns),
             (f"counters of {count_noun(self.counter_rows, 'GPU')}", self.counter_rows, self.counter_step_ns),
@@ -95,12 +90,12 @@ class OverviewFacts:
 
 
 _WIDE = 2
-"""From how many times the time of the GPUs a trace is printed to be longer than that."""
+"""A trace is wide if it lasts more than this many times as long as the GPUs work."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class TranslationResult:
-    """What a translation read and wrote. Times are ns, sizes bytes."""
+    """What a translation read and wrote. Times are in ns, sizes in bytes."""
 
     output: str
     sources: list[SourceAccount]
@@ -116,39 +111,39 @@ class TranslationResult:
     events: int
     communications: int
     bytes: int
-    """Length of the text of the .prv; `file_bytes` is that of its file, which may be compressed."""
+    """Length of the text of the .prv; `file_bytes` is the size of its file, which may be compressed."""
     file_bytes: int
     seconds: float
     warnings: list[str]
-    messages: NsysMessages = field(default_factory=lambda: NsysMessages(0, 0, 0, 0))
-    clocks: Alignment | None = None
-    pairs: int = 0
-    """Number of type:value pairs in the event lines: each is a record of Paraver."""
-    summary: JobSummary | None = None
-    """The first numbers of the job, if they were asked for."""
-    overview: OverviewFacts | None = None
+    messages: NsysMessages
+    clocks: Alignment
+    pairs: int
+    """Number of type:value pairs in the event lines; Paraver stores each as a record."""
+    summary: JobSummary | None
+    """The summary of the job, if it was requested."""
+    overview: OverviewFacts | None
     """How coarse the trace is, if it is an overview."""
-    gpu_time_ns: tuple[int, int] | None = None
-    """Begin of the first and end of the last operation of the GPUs, from time 0 on; None without any."""
+    gpu_time_ns: tuple[int, int] | None
+    """Start of the first GPU operation and end of the last one, from time 0; None without GPU operations."""
 
     @property
     def load(self) -> LoadCost:
-        """What the trace costs Paraver."""
+        """The load cost of the trace in Paraver."""
         return LoadCost(self.states, self.events, self.pairs, self.communications)
 
     @property
     def paraver_memory(self) -> int:
-        """Estimate of the memory that Paraver needs for the trace, in bytes."""
+        """Estimated memory that Paraver needs for the trace (bytes)."""
         return self.load.memory
 
     @property
     def paraver_seconds(self) -> float:
-        """Estimate of the time that Paraver needs to load the trace; its order of magnitude is right."""
+        """Estimated time that Paraver needs to load the trace; only its order of magnitude is right."""
         return self.load.seconds
 
     @property
     def is_wide(self) -> bool:
-        """Whether the trace is much longer than the time in which the GPUs work."""
+        """Whether the trace lasts much longer than the GPUs work."""
         if self.gpu_time_ns is None:
             return False
         begin, end = self.gpu_time_ns
@@ -161,14 +156,13 @@ class TranslationResult:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as `json.dumps` takes them."""
-        fields = asdict(replace(self, clocks=None, summary=None))
-        for name, part in (("clocks", self.clocks), ("summary", self.summary)):
-            fields[name] = part.to_dict() if part is not None else None
+        summary = None if self.summary is None else self.summary.to_dict()
+        fields = {**asdict(replace(self, summary=None)), "clocks": self.clocks.to_dict(), "summary": summary}
         load = {"paraver_memory": self.paraver_memory, "paraver_seconds": self.paraver_seconds}
         return {"version": RESULT_VERSION, "start_utc": self.start_utc, **fields, **load}
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return the accounts for a terminal or a log; `verbose` adds the clocks and a line for each report."""
+        """Return the result as text for a terminal or a log; `verbose` adds the clocks and one line for each report."""
         rows = [("source", "read", "written", "dropped")]
         for source in self.sources:
             if source.read:
@@ -210,7 +204,7 @@ class TranslationResult:
         memory = format_memory(self.paraver_memory)
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")
         lines += [f"overview: {line}" for line in (self.overview.list_lines() if self.overview else ())]
-        if self.clocks is not None and (self.clocks.is_corrected or verbose):
+        if self.clocks.is_corrected or verbose:
             lines.append(self.clocks.text())
         if verbose:
             lines += [

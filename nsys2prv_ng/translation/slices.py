@@ -1,6 +1,6 @@
-"""Slices of a trace: its lines in stretches of time that can be made one by one, anywhere and in any order.
+"""Cuts a trace into slices: stretches of time whose lines can be made independently, anywhere and in any order.
 
-The limits of the slices follow from the records alone, so that a trace has the same bytes wherever its slices are made.
+The limits of the slices follow from the records alone, so a trace has the same bytes wherever its slices are made.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from nsys2prv_ng.records.sorting import sort_by_time
 from nsys2prv_ng.records.store import Store
 
 _FEWEST, _MOST, _PER_RUN = 1 << 16, 1 << 20, 64
-"""Records of a slice: a number per run, since each run costs time in each slice, within limits of memory."""
+"""Records of a slice: a number per run, because each run costs time in each slice; the limits bound the memory."""
 _BLOCK = 1 << 17
-"""Records to format at a time."""
+"""Records to format at once."""
 BYTES_PER_RECORD = 300
-"""Memory to make a record of a slice: its columns as they are loaded, joined and sorted, and its text."""
+"""Memory to make one record of a slice (bytes): its columns while they are loaded, joined and sorted, and its text."""
 
 
 class Text(NamedTuple):
     """Text of a trace."""
 
     size: int
-    """Bytes before they are compressed."""
+    """Bytes before compression."""
     parts: Sequence[memoryview | bytes]
-    """What goes into the file, one after the other."""
+    """Consecutive pieces of the file."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The k slices of a trace, and what their lines are made of.
+    """The k slices of a trace, and the records that their lines are made of.
 
-    Records of equal time and tie keep the order of the runs.
+    Records with equal time and tie keep the order of the runs.
     """
 
     groups: list[RunGroup]
@@ -49,23 +49,23 @@ class Slices:
     """Time 0 of the trace (ns, common clock)."""
     compressed: bool
     limits: IntArray
-    """Times (k + 1, ns, common clock): slice i has the records from limit i on and before limit i + 1."""
+    """Times (k + 1, ns, common clock): slice i has the records at or after limit i and before limit i + 1."""
     records: IntArray
-    """About the number of records of each slice (k)."""
+    """Approximate number of records of each slice (k)."""
 
     def __len__(self) -> int:
         return max(0, self.limits.size - 1)
 
     @property
     def memory(self) -> int:
-        """About the most memory (bytes) that making a slice takes."""
+        """Approximate memory that the largest slice takes while it is made (bytes)."""
         return BYTES_PER_RECORD * int(self.records.max(initial=0))
 
 
 def cut_into_slices(runs: Sequence[PlacedRun], rows: RowNumbers, origin: int, *, compressed: bool) -> Slices:
     """Cut the trace of some runs into slices with about the same number of records.
 
-    All records of one time are in one slice.
+    Records with equal times are in one slice.
     """
     runs = [placed for placed in runs if len(placed.run)]
     size = min(max(_FEWEST, _PER_RUN * len(runs)), _MOST)

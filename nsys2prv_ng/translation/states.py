@@ -1,4 +1,4 @@
-"""Makes the state records of all rows from the states that events ask for."""
+"""Makes the state records of all rows from the states that events request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.read_reports import ReportRecords
 from nsys2prv_ng.job.selection import cut_states
 from nsys2prv_ng.job.spill import load_states
@@ -17,70 +18,57 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.sources.shared.result import StateIntervals
 
 Windows = Sequence[tuple[int, int]]
 Span = tuple[IntArray, IntArray]
-NO_STATES = StateIntervals(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
-def make_state_records(
-    reports: Sequence[ReportRecords],
-    tree: ObjectTree,
-    spans: Sequence[Span],
-    windows: Windows,
-    store: Store,
-    engine: Engine,
-    limits: tuple[int, int],
-    waits: StateIntervals | None = None,
-) -> list[Run]:
+def make_state_records(job: Job, waits: StateIntervals) -> list[Run]:
     """Store the state records of all rows, cut to the windows if there are any; return their runs.
 
-    Host threads are Running wherever no call asks for another state, from their first event to their last, even if
-    these lie outside the windows. `limits`: those of the trace (ns), where calls of idle threads are cut. `waits`: what
-    streams show instead while they wait for a rank, on rows of the trace and on the common clock. `spans`: first and
-    last time (ns) of the events on each place of each report.
-    Of the reports, or groups of reports that share rows, those that are worked on are in memory. A row of folded
-    threads shows the lowest state that any of them has, so that it is Running where one of them runs.
+    A host thread is Running from its first event to its last, even if these lie outside the windows, except while a
+    call requests another state. `waits`: the states that streams show instead while they wait for a rank, on rows of
+    the trace and on the common clock. Each piece of work has the states of one report in memory, or of a group of
+    reports that share rows. A row of folded threads shows the lowest state that any of them has, so that it is Running
+    if one of them runs.
     """
-    size = tree.model.row_count + 1 + max((int(own.max(initial=-1)) for own in tree.folded), default=-1)
-
-    over = NO_STATES if waits is None else waits
+    # `store_group` does not use the job itself: an engine may send everything that it uses to other machines.
+    reports, tree, spans, store = job.reports, job.tree, job.spans, job.store
+    first, last, windows = job.first, job.last, job.windows
+    size = tree.model.row_count + 1 + max((int(folded.max(initial=-1)) for folded in tree.folded), default=-1)
     if windows:
-        over = cut_states(over, windows)
+        waits = cut_states(waits, windows)
         # A window may reach beyond the trace, to which calls of idle threads were cut before.
-        first, last = limits
         windows = [(max(low, first), min(high, last)) for low, high in windows if low < last and high > first]
+    shown = windows or [(first, last)]
 
     def store_group(group: Sequence[int]) -> list[Run]:
-        lanes = [_find_lanes(tree, i) for i in group]
-        asked = [
-            _move_to_rows(reports[i], own, windows or [limits], store) for i, own in zip(group, lanes, strict=True)
-        ]
+        lanes = {i: _find_lanes(tree, i) for i in group}
+        asked = [_move_to_rows(reports[i], lane, shown, store) for i, lane in lanes.items()]
         states = StateIntervals(*(np.concatenate(columns) for columns in zip(*asked, strict=True)))
-        lasting = _find_limits([(spans[i], own) for i, own in zip(group, lanes, strict=True)], tree, size)
+        lasting = _find_limits([(spans[i], lane) for i, lane in lanes.items()], tree, size)
         rows = np.unique(np.concatenate([tree.rows[i] for i in group]))
-        own = np.flatnonzero(np.isin(over.place, rows[rows >= 0]))
-        flat_waits = flatten(*(column[own] for column in over))
+        waiting = np.isin(waits.place, rows[rows >= 0])
+        flat_waits = flatten(*(column[waiting] for column in waits))
         row_of_lane = np.arange(size)
-        for i, own in zip(group, lanes, strict=True):
-            row_of_lane[own[own >= 0]] = tree.rows[i][own >= 0]
+        for i, lane in lanes.items():
+            row_of_lane[lane[lane >= 0]] = tree.rows[i][lane >= 0]
         flat, running = _make_states(states, flat_waits, lasting)
         return store_records(_make_records(flat, running, row_of_lane, windows), store, on_common_clock=True)
 
-    groups = engine.map(store_group, group_by_shared_rows(tree.rows))
+    groups = job.engine.map(store_group, group_by_shared_rows(tree.rows))
     return [run for runs in groups for run in runs]
 
 
 def _find_lanes(tree: ObjectTree, report: int) -> IntArray:
-    """Return the row of each place of a report, or a number behind all rows for the place of a folded thread."""
+    """Return the row of each place of a report; the place of a folded thread gets a number above all rows."""
     rows, folded = tree.rows[report], tree.folded[report]
     return np.where((folded >= 0) & (rows >= 0), tree.model.row_count + folded, rows)
 
 
 def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
-    """Return the states that a report's events ask for, on rows of the trace and on the common clock."""
+    """Return the states that the events of a report request, on rows of the trace and on the common clock."""
     states = load_states(report.states, store)
     row = rows[states.place]
     moved = StateIntervals(row, report.clock(states.begin), report.clock(states.end), states.state)
@@ -94,7 +82,7 @@ def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store
 def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size: int) -> Span:
     """Return the first and last time (ns) of the events of each host thread; first > last for other rows.
 
-    `size`: number of rows and of folded threads behind them.
+    `size`: number of rows plus number of folded threads, which follow the rows.
     """
     first = np.full(size, np.iinfo(np.int64).max, np.int64)
     last = np.full(size, np.iinfo(np.int64).min, np.int64)
@@ -109,7 +97,7 @@ def _find_limits(spans: Sequence[tuple[Span, IntArray]], tree: ObjectTree, size:
 
 
 def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tuple[FlatStates, FlatStates]:
-    """Flatten the states, lay waits and profiling over them; return them and the gaps of host threads as Running."""
+    """Flatten the states, lay waits and profiling over them, and return them and the gaps of host threads (Running)."""
     profiling = asked.state == PROFILING
     if profiling.any():
         flat = overlay(flatten(*(c[~profiling] for c in asked)), waits)
@@ -120,14 +108,15 @@ def _make_states(asked: StateIntervals, waits: FlatStates, limits: Span) -> tupl
 
 
 def _make_records(flat: FlatStates, running: FlatStates, row_of_lane: IntArray, windows: Windows) -> rec.Records:
-    """Return the records of states, which are cut to the windows, and of Running and folded threads, which are not."""
+    """Return the records of states, which are already cut to the windows; Running and folded threads are cut here."""
     lane = np.arange(row_of_lane.size)
     is_folded = row_of_lane != lane
-    folded = [np.concatenate(pair) for pair in zip(*(_select(own, is_folded) for own in (flat, running)), strict=True)]
+    parts = [_select(states, is_folded) for states in (flat, running)]
+    folded = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     united = unite(FlatStates(row_of_lane[folded[0]], *folded[1:]))
-    uncut = [rec.make_states(*own) for own in (_select(running, ~is_folded), united)]
+    uncut = [rec.make_states(*states) for states in (_select(running, ~is_folded), united)]
     if windows:
-        uncut = [clip_to_windows(own, windows)[0] for own in uncut]
+        uncut = [clip_to_windows(records, windows)[0] for records in uncut]
     return rec.concatenate([rec.make_states(*_select(flat, ~is_folded)), *uncut])
 
 
@@ -135,5 +124,5 @@ def _select(flat: FlatStates, lanes: BoolArray) -> FlatStates:
     """Return the states on some rows or folded threads, given a mask of these."""
     if lanes.all():
         return flat
-    own = lanes[flat.row]
-    return FlatStates(*(column[own] for column in flat))
+    is_selected = lanes[flat.row]
+    return FlatStates(*(column[is_selected] for column in flat))

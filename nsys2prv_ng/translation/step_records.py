@@ -1,6 +1,6 @@
-"""Makes the records of steps: on main threads the step that the program is in, on GPUs that of the tasks that use them.
+"""Makes the records of steps: the step of the program on main threads, and the step of the tasks that use a GPU on it.
 
-These are the windows in which `summary` measures each step: histograms of Paraver by step show the same numbers.
+`summary` measures each step in the same windows, so Paraver's histograms by step show the same numbers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from nsys2prv_ng.sources.shared.result import Result
 from nsys2prv_ng.sources.shared.source import JoinResult
 
 STEPS = "steps"
-"""Name in the account of what is derived from steps."""
+"""Account name of the records that are derived from steps."""
 
 
 def derive_steps(job: Job, labels: Labels) -> JoinResult:
-    """Make and store the records of the steps of a job, if there are some, and declare their type in `labels`."""
+    """Make and store the records of the steps of a job, if there are any, and declare their type in `labels`."""
     steps = job.steps
     if steps is None or not job.finds_waits:
         return JoinResult()
@@ -38,7 +38,7 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
 
 
 class StepsOnRows(NamedTuple):
-    """n steps on rows of the trace, in no order, whatever time was chosen: row, begin and end (ns), value."""
+    """n steps on rows of the trace, unsorted and not cut to the chosen time: row, begin and end (ns), value."""
 
     row: IntArray
     begin: IntArray
@@ -67,7 +67,7 @@ def store_steps(job: Job, steps: StepsOnRows) -> JoinResult:
 
 
 def _number_values(steps: Steps) -> IntArray:
-    """Return the value of each step: one more than its number, or its place among the steps if that has no label."""
+    """Return the value of each step: its number plus 1; its position, counted from 1, if a number cannot be a value."""
     if steps.number[0] >= 0 and steps.number[-1] < MAX_TYPE:
         return steps.number + 1
     return np.arange(1, steps.number.size + 1)
@@ -76,12 +76,12 @@ def _number_values(steps: Steps) -> IntArray:
 def _list_on_gpus(job: Job, steps: Steps, values: IntArray) -> list[tuple[IntArray, IntArray, IntArray, IntArray]]:
     """Return row, begin, end (ns) and value of the steps on GPUs.
 
-    Where tasks share a GPU, the earlier of two steps lasts until it ends.
+    If tasks share a GPU, the earlier of two overlapping steps is shown until it ends.
     """
     task = job.new_task[steps.task]
     parts = []
     for row, device in list_devices(job).rows.items():
-        own = np.flatnonzero(np.isin(task, list(device.tasks)))
-        flat = flatten(np.full(own.size, row), steps.begin[own], steps.end[own], values[steps.step[own]])
+        spans = np.flatnonzero(np.isin(task, list(device.tasks)))
+        flat = flatten(np.full(spans.size, row), steps.begin[spans], steps.end[spans], values[steps.step[spans]])
         parts.append((flat.row, flat.begin, flat.end, flat.state))
     return parts

@@ -1,9 +1,8 @@
-"""Makes the records of waits: parts of kernels and calls, who was waited for and why, lines, and GPUs as a whole."""
+"""Makes the records of waits: parts of kernels and calls, the rank waited for and why, lines, and GPU activity."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.job.spill import spill_records
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
@@ -24,27 +22,19 @@ from nsys2prv_ng.sources.shared.result import Result, StateIntervals
 from nsys2prv_ng.sources.shared.source import JoinResult
 
 WAITS, LINES, GPUS = "waits", "wait_lines", "gpu_waits"
-"""Names in the account of what is derived from waits."""
+"""Account names of the records that are derived from waits."""
 _SHOWN_BY = {False: "kernels", True: "mpi"}
 """The source of the kernels or calls in which ranks wait, by whether they are MPI's."""
 
 
-class DerivedWaits(NamedTuple):
-    """What a trace shows of waits: records in the store, their types, and the states of streams that wait."""
+def derive_waits(
+    job: Job, waits: Waits, late: LateReasons, shortest_line: int, labels: Labels
+) -> tuple[JoinResult, StateIntervals]:
+    """Make and store the records of waits, and declare their types in `labels`.
 
-    joined: JoinResult
-    labels: Labels
-    states: StateIntervals
-    """On rows of the trace and on the common clock."""
-
-
-def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) -> DerivedWaits:
-    """Make and store the records of waits.
-
-    Lines are drawn for waits of `shortest_line` (ns) and more. A kernel or call counts as read once; it is written if
-    it was split.
+    Waits of `shortest_line` (ns) or more get a line. Each kernel or call counts as read once; it counts as written if
+    it was split. Also return the states of waiting streams, on rows of the trace and on the common clock.
     """
-    labels = Labels()
     joined = JoinResult()
     shown = select_shown(job, waits, joined.accounts.setdefault(WAITS, Result(read=waits.row.size)))
     split = shown[waits.is_split[shown]]
@@ -53,18 +43,15 @@ def derive_waits(job: Job, waits: Waits, late: LateReasons, shortest_line: int) 
     dropped = dict(account.dropped)
     joined.accounts[LINES] = _make_lines(job, waits, split, shortest_line)
     store_derived(joined, job)
-    # Windows drop parts of kernels and calls, and lateness on others: each kernel or call counts once.
+    # Windows drop parts of kernels and calls, and lateness on others, but each kernel or call counts once.
     account.dropped, account.pieces = dropped, account.written + account.pieces - split.size
     if (~waits.is_mpi[shown]).any():
         joined.accounts[GPUS] = _store_gpu_waits(job, waits, labels)
     joined.accounts = {name: result for name, result in joined.accounts.items() if result.read}
     waiting = split[~waits.is_mpi[split] & (waits.wait[split] > 0)]
     state = np.full(waiting.size, types.SYNCHRONIZATION, np.int64)
-    return DerivedWaits(
-        joined,
-        labels,
-        StateIntervals(job.new_row[waits.row[waiting]], waits.begin[waiting], waits.until[waiting], state),
-    )
+    rows = job.new_row[waits.row[waiting]]
+    return joined, StateIntervals(rows, waits.begin[waiting], waits.until[waiting], state)
 
 
 def select_shown(job: Job, waits: Waits, account: Result) -> IntArray:
@@ -93,7 +80,7 @@ NOT_SHOWN = "its kernel or call is not selected"
 
 
 def _make_parts(job: Job, waits: Waits, late: LateReasons, parted: IntArray, labels: Labels) -> list[Records]:
-    """Return the intervals of waiting and moving on the rows of kernels and calls, and of lateness on the culprits'."""
+    """Return the intervals of waiting and moving on rows of kernels and calls, and of lateness on rows of culprits."""
     if not parted.size:
         return []
     records = make_waiting(job, waits, late, parted, labels)
@@ -111,7 +98,7 @@ def _make_parts(job: Job, waits: Waits, late: LateReasons, parted: IntArray, lab
 
 
 def make_waiting(job: Job, waits: Waits, late: LateReasons, parted: IntArray, labels: Labels) -> list[Records]:
-    """Return the intervals of waiting on the rows of kernels and calls, with the rank waited for where it is known."""
+    """Return the intervals of waiting on the rows of kernels and calls, with the rank waited for if it is known."""
     if not parted.size:
         return []
     labels.declare(types.OPERATION_PART)
@@ -121,28 +108,24 @@ def make_waiting(job: Job, waits: Waits, late: LateReasons, parted: IntArray, la
     waits_long = waits.until[parted] > waits.begin[parted]
     records = []
     for is_known in (False, True):
-        own = parted[waits_long & (is_blamed == is_known)]
-        if not own.size:
+        chosen = parted[waits_long & (is_blamed == is_known)]
+        if not chosen.size:
             continue
         pairs, types_closed = [waiting], [part]
         if is_known:
-            labels.declare(_label_ranks(job))
+            tasks = {number: task.name for number, task in enumerate(job.whole.model.tasks, 1)}
+            labels.declare(replace(types.WAITED_FOR, values=tasks))
             labels.declare(types.WAIT_REASON)
-            task = job.whole.task_of_row[waits.culprit[own]] + 1
-            pairs += [Pair(rank, task), Pair(reason, late.reason[late.instance[own]])]
+            task = job.whole.task_of_row[waits.culprit[chosen]] + 1
+            pairs += [Pair(rank, task), Pair(reason, late.reason[late.instance[chosen]])]
             types_closed += [rank, reason]
-        row = job.new_row[waits.row[own]]
-        records.append(make_intervals(row, waits.begin[own], waits.until[own], pairs, types_closed))
+        row = job.new_row[waits.row[chosen]]
+        records.append(make_intervals(row, waits.begin[chosen], waits.until[chosen], pairs, types_closed))
     return records
 
 
-def _label_ranks(job: Job) -> EventType:
-    """Return the type of who is waited for, with the names of the tasks."""
-    return replace(types.WAITED_FOR, values={n: task.name for n, task in enumerate(job.whole.model.tasks, 1)})
-
-
 def _make_lateness(job: Job, waits: Waits, which: IntArray, labels: Labels) -> list[Records]:
-    """Return an interval on each kernel or call that others waited for, with its lateness (ns)."""
+    """Return one interval for each kernel or call that others waited for; its value is the lateness (ns)."""
     row, begin, margin = waits.culprit[which], waits.culprit_begin[which], waits.margin[which]
     latest = np.lexsort((-margin, begin, row))
     first = latest[~mark_duplicates(row[latest], begin[latest])]
@@ -152,14 +135,14 @@ def _make_lateness(job: Job, waits: Waits, which: IntArray, labels: Labels) -> l
     labels.declare(types.LATENESS)
     row, begin, margin = row[first], begin[first], margin[first]
     known = np.flatnonzero(~mark_duplicates(waits.row, waits.begin))
-    own = find_rows([waits.row[known], waits.begin[known]], [row, begin])
-    end = np.where(own >= 0, waits.end[known][own], begin)
+    found = find_rows([waits.row[known], waits.begin[known]], [row, begin])
+    end = np.where(found >= 0, waits.end[known][found], begin)
     number = types.LATENESS.number
     return [make_intervals(job.new_row[row], begin, end, [Pair(number, margin)], [number])]
 
 
 def _make_lines(job: Job, waits: Waits, split: IntArray, shortest: int) -> Result:
-    """Return a communication from the culprit of each wait to the kernel or call that it released."""
+    """Return one communication for each wait, from its culprit to the kernel or call that the culprit released."""
     blamed = split[(waits.culprit[split] >= 0) & (waits.wait[split] > 0)]
     result = Result(read=blamed.size)
     selected = job.new_row[waits.culprit[blamed]] >= 0

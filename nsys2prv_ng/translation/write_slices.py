@@ -1,4 +1,4 @@
-"""Writes the slices of a trace: one after the other, or by many machines into parts that are joined at the end."""
+"""Writes the slices of a trace: one after the other, or on many machines into parts that are joined at the end."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.slices import Slices, make_slice
 
 _COPIED = 1 << 24
-"""Most bytes to copy at a time."""
+"""Maximum number of bytes to copy at once."""
 
 PARTS = f"part{'[0-9]' * 5}-{'[0-9a-f]' * 8}.prv"
 """Pattern of the names of parts."""
 
 _PARTS_PER_WORKER = 4
-"""Parts for each worker: several, so that no worker waits long for the last one."""
+"""Parts for each worker: enough that no worker waits long for the last part."""
 
 
 class Part(NamedTuple):
-    """Consecutive slices that were written into a file of their own."""
+    """Consecutive slices that were written into a separate file."""
 
     path: Path
     text_size: int
     size: int
-    """Bytes of the file, and of its text before it was compressed."""
+    """Bytes of the file; `text_size` counts its text before compression."""
 
 
 def write_slices(
@@ -43,8 +43,8 @@ def write_slices(
 ) -> int:
     """Write all slices to the .prv; return the number of bytes of their text.
 
-    Without a folder that the workers of the engine share, the slices are written one after the other as they are made.
-    With one, each worker writes slices into parts there, and then copies parts to their places in the .prv.
+    If the workers of the engine share a folder, each worker writes slices into parts there and then copies parts to
+    their places in the .prv. Otherwise the slices are written one after the other as they are made.
     """
     with progress.step(f"writing {trace.path}", int(slices.records.sum()), "record") as step:
         if engine.folder is None:
@@ -77,7 +77,7 @@ def write_slices(
 
 
 def split_slices(slices: Slices, parts: int) -> list[int]:
-    """Return the limits of about `parts` groups of consecutive slices with about as many records."""
+    """Return the limits of about `parts` groups of consecutive slices with about equally many records."""
     before = np.cumsum(slices.records)
     if not before.size:
         return [0]
@@ -87,7 +87,7 @@ def split_slices(slices: Slices, parts: int) -> list[int]:
 
 
 def make_run() -> str:
-    """Return the name of a run: what another one left in its folder, or still writes there, is none of its parts."""
+    """Return a unique name for a run: parts that other runs left or still write in its folder do not have it."""
     return secrets.token_hex(4)
 
 
@@ -97,7 +97,7 @@ def name_part(folder: Path, run: str, number: int) -> Path:
 
 
 def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
-    """Write slices low .. high - 1 into a file, which appears whole or not at all."""
+    """Write slices low .. high - 1 into a file, which appears complete or not at all."""
     text_size = 0
     with open_atomically(path) as file:
         for number in range(low, high):
@@ -110,7 +110,7 @@ def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) ->
 
 
 def place_part(part: Path, target: Path, offset: int) -> None:
-    """Copy a part to its place in a file, and remove it. May be repeated: what was in its place is not copied again."""
+    """Copy a part to its place in a file and remove it. May be repeated: a copied part is not copied again."""
     placed = part.with_suffix(".placed")
     try:
         if not placed.exists():
@@ -122,10 +122,11 @@ def place_part(part: Path, target: Path, offset: int) -> None:
 
 
 def copy_part(part: Path, target: Path, offset: int) -> None:
-    """Copy a whole file to a byte of another, within the file system where it can do that. Raises TranslationError."""
+    """Copy a file into another one at an offset (bytes), within the file system if it can. Raises TranslationError."""
     try:
-        # Of a file that is open to read as well, an NFS client would read the pages that the part shares with its
-        # neighbours, and write them whole: with old bytes where another machine writes a neighbour.
+        # The target is open for writing only. If it were open for reading as well, an NFS client would read the pages
+        # that the part shares with its neighbours and write them back whole, with old bytes if another machine is
+        # writing a neighbour.
         with part.open("rb", 0) as read, os.fdopen(os.open(target, os.O_WRONLY), "wb", 0) as write:
             left = os.fstat(read.fileno()).st_size
             at = 0
@@ -138,7 +139,7 @@ def copy_part(part: Path, target: Path, offset: int) -> None:
 
 
 def _copy_some(source: int, target: int, count: int, at: int, to: int) -> int:
-    """Copy up to `count` bytes between places of two descriptors; return how many. Raises OSError for none."""
+    """Copy up to `count` bytes between offsets of two descriptors; return their number. Raises OSError if it is 0."""
     try:
         done = os.copy_file_range(source, target, count, at, to)
     except (AttributeError, OSError):  # not on this system, or not between these file systems
