@@ -17,6 +17,7 @@ from nsys2prv_ng.cutting.type_roles import (
     INTERVAL,
     NO_ROLE,
     QUANTITY,
+    RoleTable,
     look_up_role,
 )
 from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
@@ -124,7 +125,7 @@ def read_rest(text: ByteArray, at: int, kind: int, fields: IntArray) -> int:
 
 
 @inlined_uncounted
-def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs: Pairs) -> tuple[int, int, int]:
+def read_pairs(text: ByteArray, at: int, roles: RoleTable, pairs: Pairs) -> tuple[int, int, int]:
     """Read the pairs of an event; return their number, the end of the line (0 if it is no event), and what it does."""
     count = intervals = ends = quantities = activities = 0
     while get_byte(text, at) == COLON:
@@ -134,7 +135,7 @@ def read_pairs(text: ByteArray, at: int, keys: IntArray, roles: IntArray, pairs:
         value, at = _read_number(text, at + 1)
         if at == 0:
             return 0, 0, 0
-        role = look_up_role(keys, roles, number)
+        role = look_up_role(roles, number)
         pairs.number[count], pairs.value[count], pairs.role[count] = number, value, role
         count += 1
         if role != NO_ROLE:

@@ -14,7 +14,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
 from nsys2prv_ng.cutting import lines
 from nsys2prv_ng.cutting.line_fields import MOST_DIGITS, Pairs, Rows
-from nsys2prv_ng.cutting.lines import Levels, Texts, Window, scan
+from nsys2prv_ng.cutting.lines import Levels, Scan, Texts, Window, scan
 from nsys2prv_ng.cutting.open_lines import OpenLine, OpenLines, OpenPart
 from nsys2prv_ng.cutting.type_roles import TypeRoles
 
@@ -110,20 +110,9 @@ class Reader:
         size = block.text.size
         if self.progress[lines.AT] == 0:
             self._make_room(size)
-        return scan(
-            block.text,
-            size,
-            self.progress,
-            window,
-            self._rows,
-            self._roles.keys,
-            self._roles.roles,
-            self._opened.stacks,
-            self.levels,
-            self._pairs,
-            self._texts,
-            self._fields,
-        )
+        places = self._rows, self._roles.table, self._opened.stacks
+        state = Scan(self.progress, window, *places, self.levels, self._pairs, self._texts, self._fields)
+        return scan(block.text, size, state)
 
     def _make_room(self, size: int) -> None:
         """Make room for what a block can hold: a pair takes at least four bytes, and each time can grow by a digit."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,12 +61,18 @@ _METRICS = (
 )
 
 
-@dataclass(frozen=True)
-class TypeRoles:
-    """The roles of the types of a trace: an open hash table of them, and the types of the columns of levels."""
+class RoleTable(NamedTuple):
+    """An open hash table of the roles of types, at most half full."""
 
     keys: IntArray
     roles: IntArray
+
+
+@dataclass(frozen=True)
+class TypeRoles:
+    """The roles of the types of a trace: a table of them, and the types of the columns of levels."""
+
+    table: RoleTable
     levels: list[int]
     intervals: frozenset[int]
     quantities: frozenset[int]
@@ -82,7 +89,7 @@ def find_roles(config: ParaverConfig) -> TypeRoles:
     levels = [*ACTIVITY, *(number for number in sorted(config.types) if _is_level(number, intervals))]
     roles = dict.fromkeys(quantities, QUANTITY) | {types.GPU_IDLE_STRETCH.number: IDLE_STRETCH}
     roles |= {number: column for column, number in enumerate(levels, 1)} | dict.fromkeys(intervals, INTERVAL)
-    return TypeRoles(*_make_table(roles), levels, intervals, quantities)
+    return TypeRoles(_make_table(roles), levels, intervals, quantities)
 
 
 def _is_level(number: int, intervals: Collection[int]) -> bool:
@@ -100,8 +107,7 @@ _HIGHEST = 2**31 - 1
 _FACTOR = 0x9E3779B1
 
 
-def _make_table(roles: dict[int, int]) -> tuple[IntArray, IntArray]:
-    """Return an open hash table of roles by type, at most half full."""
+def _make_table(roles: dict[int, int]) -> RoleTable:
     keys = np.full(1 << (2 * len(roles) + 1).bit_length(), _FREE, np.int64)
     values = np.zeros(keys.size, np.int64)
     for number, role in roles.items():
@@ -109,17 +115,18 @@ def _make_table(roles: dict[int, int]) -> tuple[IntArray, IntArray]:
         while keys[slot] != _FREE:
             slot = (slot + 1) & (keys.size - 1)
         keys[slot], values[slot] = number, role
-    return keys, values
+    return RoleTable(keys, values)
 
 
 @inlined_uncounted
-def look_up_role(keys: IntArray, roles: IntArray, number: int) -> int:
+def look_up_role(table: RoleTable, number: int) -> int:
     """Return the role of a type in compiled code."""
     if number <= 0 or number > _HIGHEST:
         return NO_ROLE
+    keys = table.keys
     slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative places
     key = keys[slot]
     while key != number and key != _FREE:
         slot = (slot + np.uint64(1)) & np.uint64(keys.size - 1)
         key = keys[slot]
-    return NO_ROLE if key == _FREE else roles[slot]
+    return NO_ROLE if key == _FREE else table.roles[slot]

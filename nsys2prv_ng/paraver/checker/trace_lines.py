@@ -8,6 +8,8 @@ Fields of a record are counted from 1, also in messages:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
@@ -45,6 +47,23 @@ COLUMNS = 16
 RECORD, TYPE, VALUE = range(3)
 """Columns of the pairs; RECORD is the index of the event that a pair belongs to."""
 STATE, EVENT, COMMUNICATION = 1, 2, 3
+
+
+class Fields(NamedTuple):
+    """Room for the fields of a block, as `split_fields` fills it."""
+
+    values: IntArray
+    forms: ByteArray
+    line_end: IntArray
+    line_field: IntArray
+
+
+class Records(NamedTuple):
+    """The readable records of a block: columns (COLUMNS, records) and pairs (3, pairs)."""
+
+    columns: IntArray
+    pairs: IntArray
+
 
 _INT64_MAX_TENTH = (2**63 - 1) // 10
 _NEWLINE, _RETURN, _COLON, _MINUS, _HASH, _ZERO = 10, 13, 58, 45, 35, 48
@@ -171,23 +190,15 @@ def _count_pairs(
 
 @compiled
 def read_records(
-    text: ByteArray,
-    lines_before: int,
-    max_line: int,
-    values: IntArray,
-    forms: ByteArray,
-    line_end: IntArray,
-    line_field: IntArray,
-    notes: IntArray,
-    columns: IntArray,
-    pairs: IntArray,
-    well_formed: IntArray,
+    text: ByteArray, lines_before: int, max_line: int, fields: Fields, notes: IntArray, room: Records, counts: IntArray
 ) -> tuple[int, int]:
-    """Sort the fields of lines into columns (COLUMNS, lines) and pairs (3, enough), from the left.
+    """Sort the fields of lines into the columns and pairs of `room`, from the left.
 
-    notes is made for LINE_RULES; well_formed[kind] counts records without a fault. Return the number of columns used
-    (records that are right at least up to their pairs) and the number of pairs used.
+    counts[kind] counts records without a fault. Return the number of columns used (records that are right at least up
+    to their pairs) and the number of pairs used.
     """
+    values, forms, line_end, line_field = fields
+    columns, pairs = room
     records = n_pairs = start = 0
     for index in range(line_end.size):
         line = lines_before + index + 1
@@ -217,5 +228,5 @@ def read_records(
         for field in range(1, wanted + 1):
             columns[field, records] = values[first + field - 1]
         records += 1
-        well_formed[kind] += right
+        counts[kind] += right
     return records, n_pairs
