@@ -13,7 +13,7 @@ from nsys2prv_ng.clock.applying import ClockMap, Correction
 from nsys2prv_ng.clock.by_order import match_by_node
 from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
-from nsys2prv_ng.clock.fit import UTC, ClockFit
+from nsys2prv_ng.clock.fit import UTC, ClockFit, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
@@ -118,10 +118,9 @@ def fit_from_matches(
 
     `nodes`: the clocks that are corrected, by default uncorrected ones with these names.
     """
-    fits = fit_clocks(matches, len(names), names, always=way == COLLECTIVES)
-    lines = Lines(np.zeros(len(names)), np.zeros(len(names)), np.zeros(len(names)))
-    before = find_violations(matches, lines)
-    lines = _move_to_causality(matches, fits, lines)
+    fits = fit_clocks(matches, names, always=way == COLLECTIVES)
+    before = find_violations(matches, make_lines(len(names)))
+    lines = _move_to_causality(matches, fits, len(names))
     nodes = nodes or [NodeClock(name) for name in names]
     alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
     for fit in fits:
@@ -151,12 +150,11 @@ def _compare_clocks(alignment: Alignment, fitted: ClockFit) -> None:
 
 def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
     """Put into a given alignment how far it is, at most, from what the evidence shows."""
-    zeros = np.zeros(len(names))
-    given = Lines(zeros.copy(), zeros.copy(), zeros.copy())
+    given = make_lines(len(names))
     for domain, node in enumerate(alignment.nodes):
         given.offset[domain], given.drift[domain] = node.correction.offset, node.correction.drift
         given.since[domain] = node.correction.since - alignment.utc_base if node.correction.drift else 0
-    for fit in fit_clocks(matches, len(names), names, always=True):
+    for fit in fit_clocks(matches, names, always=True):
         apart = np.zeros(fit.domains.size)
         for time in (fit.since - fit.half_window, fit.since + fit.half_window):
             applied = (given.offset + given.drift * (time - given.since))[fit.domains]
@@ -168,23 +166,19 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
             node.collectives = int(fit.operations[i])
             node.reference = alignment.nodes[int(fit.domains[0])].name
         _compare_clocks(alignment, fit)
-    alignment.before = find_violations(matches, Lines(zeros, zeros, zeros))
+    alignment.before = find_violations(matches, make_lines(len(names)))
     alignment.after = find_violations(matches, given)
 
 
-def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], lines: Lines) -> Lines:
+def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], domains: int) -> Lines:
     """Return the lines of all sets, moved within their errors to where causality holds."""
-    limit = np.zeros(lines.offset.size)
-    fixed = np.ones(lines.offset.size, np.bool_)
-    for fit in fits:
-        if fit.model == UTC:
-            continue
-        lines.offset[fit.domains] = fit.offset
-        lines.drift[fit.domains] = fit.drift
-        lines.since[fit.domains] = fit.since
+    limit = np.zeros(domains)
+    fixed = np.ones(domains, np.bool_)
+    corrected = [fit for fit in fits if fit.model != UTC]
+    for fit in corrected:
         limit[fit.domains] = np.fmax(fit.bound, fit.scale)
         fixed[fit.domains[1:]] = False
-    return move_within_bounds(matches, lines, limit, fixed)
+    return move_within_bounds(matches, make_lines(domains, corrected), limit, fixed)
 
 
 def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:

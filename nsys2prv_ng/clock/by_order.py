@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.causality import Lines, find_violations
-from nsys2prv_ng.clock.fit import fit_sets
+from nsys2prv_ng.clock.causality import find_violations
+from nsys2prv_ng.clock.fit import fit_sets, make_lines
 from nsys2prv_ng.clock.matches import Matches, list_crossings, match_evidence, match_reports
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
@@ -83,11 +83,8 @@ def _show_entering(operations: Operations, group: int) -> Matches:
 
 def _behaves(matches: Matches, domains: int) -> bool:
     """Return whether operations between domains behave like those of one communicator."""
-    names = [str(domain) for domain in range(domains)]
-    lines = Lines(*np.zeros((3, domains)))
-    for fit in fit_sets(matches, domains, names, always=True):
-        if (fit.median > MOST_RESIDUAL_NS).any():
-            return False
-        lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
-    violations = find_violations(matches, lines)
+    fits = fit_sets(matches, [str(domain) for domain in range(domains)], always=True)
+    if any((fit.median > MOST_RESIDUAL_NS).any() for fit in fits):
+        return False
+    violations = find_violations(matches, make_lines(domains, fits))
     return violations.broken <= (1 - LEAST_CAUSAL) * violations.checked

@@ -17,24 +17,24 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.clock.exchanges import Exchanges, make_exchanges
-from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets
+from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.matches import Matches
 from nsys2prv_ng.clock.messages import Delays
 
 
-def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: bool) -> list[ClockFit]:
+def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[ClockFit]:
     """Fit corrections of every set of two or more domains that collectives or messages in both directions connect.
 
     `always`: correct even if that does not lower the held-out residual, is below its error, or cannot be held out.
     """
-    fits = fit_sets(matches, domains, names, always=always)
+    fits = fit_sets(matches, names, always=always)
     if not matches.delays.sent.size:
         return fits
-    alone = np.ones(domains, np.bool_)
+    alone = np.ones(len(names), np.bool_)
     for fit in fits:
         alone[fit.domains] = False
     sets: list[ClockFit | int] = [*fits, *np.flatnonzero(alone).tolist()]
-    set_of_domain = np.zeros(domains, np.int64)
+    set_of_domain = np.zeros(len(names), np.int64)
     for number, members in enumerate(sets):
         set_of_domain[members.domains if isinstance(members, ClockFit) else members] = number
 
@@ -44,7 +44,7 @@ def fit_clocks(matches: Matches, domains: int, names: Sequence[str], *, always: 
     def find_link_errors(used: IntArray) -> FloatArray:
         return _add_along_paths(exchanges, int(used[0]), len(sets))[used]
 
-    chains = fit_sets(exchanges.matches, len(sets), set_names, always=always, link_errors=find_link_errors)
+    chains = fit_sets(exchanges.matches, set_names, always=always, link_errors=find_link_errors)
     joined = {int(number) for chain in chains for number in chain.domains}
     kept = [fit for number, fit in enumerate(fits) if number not in joined]
     return kept + [_join(chain, sets) for chain in chains]
@@ -59,9 +59,7 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
     delays = matches.delays
     crosses = set_of_domain[delays.sender] != set_of_domain[delays.receiver]
     delays = Delays(*(column[crosses] for column in delays))
-    offset, drift, since = np.zeros((3, set_of_domain.size))
-    for fit in fits:
-        offset[fit.domains], drift[fit.domains], since[fit.domains] = fit.offset, fit.drift, fit.since
+    offset, drift, since = make_lines(set_of_domain.size, fits)
 
     def correct(times: IntArray, domain: npt.NDArray[np.int32]) -> IntArray:
         moved: IntArray = times + np.rint(offset[domain] + drift[domain] * (times - since[domain])).astype(np.int64)

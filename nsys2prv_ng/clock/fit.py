@@ -9,7 +9,7 @@ without which causality holds as well, is not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -86,18 +86,26 @@ class ClockFit:
         return np.abs(self.offset) + np.abs(self.drift) * self.half_window
 
 
+def make_lines(domains: int, fits: Iterable[ClockFit] = ()) -> Lines:
+    """Return the corrections of all domains by their fits; none for domains without a fit."""
+    lines = Lines(*np.zeros((3, domains)))
+    for fit in fits:
+        lines.offset[fit.domains], lines.drift[fit.domains], lines.since[fit.domains] = fit.offset, fit.drift, fit.since
+    return lines
+
+
 LinkErrors = Callable[[IntArray], FloatArray]
 """Returns the error (ns) of each of some domains, the reference first, that does not become smaller with more rows."""
 
 
 def fit_sets(
-    matches: Matches, domains: int, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
+    matches: Matches, names: Sequence[str], *, always: bool, link_errors: LinkErrors | None = None
 ) -> list[ClockFit]:
-    """Fit corrections of every set of two or more domains that operations connect.
+    """Fit corrections of every set of two or more domains, with these names, that operations connect.
 
     `always`: correct even if that does not lower the held-out residual, is below its error, or cannot be held out.
     """
-    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, domains), np.int64)
+    label = np.asarray(_find_components(matches.first, matches.fits, matches.domain, len(names)), np.int64)
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
     fitted = []
     for number in np.unique(set_of_operation[set_of_operation >= 0]):
@@ -174,10 +182,7 @@ def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
     """Return whether no correction is above its own error, and causality holds as well without them."""
     if not (fit.largest <= fit.own_error).all():
         return False
-    plain = Lines(*np.zeros((3, domains)))
-    corrected = Lines(*np.zeros((3, domains)))
-    corrected.offset[fit.domains], corrected.drift[fit.domains] = fit.offset, fit.drift
-    corrected.since[fit.domains] = fit.since
+    plain, corrected = make_lines(domains), make_lines(domains, [fit])
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
