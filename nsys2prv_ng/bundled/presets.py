@@ -5,6 +5,7 @@ With them goes a file that lists them in the menus of wxParaver. It has paths of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
@@ -32,20 +33,18 @@ def locate_presets() -> Path:
 
 def list_presets() -> list[Preset]:
     """Return all presets, sorted by name."""
-    folder = locate_presets()
-    return [
-        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_summary(path), path)
-        for path in sorted(folder.glob("*/*.cfg"))
-    ]
+    return _list_files("*/*.cfg", _read_summary)
 
 
 def list_filters() -> list[Preset]:
     """Return the files for Paraver's own filter and software counters, sorted by name."""
+    return _list_files("filters/*.xml", _read_comment)
+
+
+def _list_files(pattern: str, read: Callable[[Path], str]) -> list[Preset]:
     folder = locate_presets()
-    return [
-        Preset(path.relative_to(folder).with_suffix("").as_posix(), _read_comment(path), path)
-        for path in sorted(folder.glob("filters/*.xml"))
-    ]
+    paths = sorted(folder.glob(pattern))
+    return [Preset(path.relative_to(folder).with_suffix("").as_posix(), read(path), path) for path in paths]
 
 
 def _read_comment(path: Path) -> str:

@@ -96,18 +96,18 @@ def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
 
 
 _ERRORS = ("offset_error", "drift_error", "bound", "own_error")
+_COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "percentile_95")
 
 
 def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
     """Return the corrections of all domains of the sets in a chain: that of the set after that within the set."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
-    names = ("domains", "offset", "drift", *_ERRORS, "suggested", "operations", "median")
+    names = ("domains", *_COLUMNS)
     columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     return replace(
         chain,
         **columns,
-        percentile_95=np.concatenate([part.percentile_95 for part in parts]),
         model=next(model for model in (DRIFT, OFFSET, UTC) if model in models),
         scale=max(part.scale for part in parts),
         held_out=chain.held_out if all(part.held_out for part in parts) else {},
@@ -118,8 +118,7 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
 def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
     """Return the fit of the i-th set of a chain, relative to the reference of the chain and its middle of time."""
     one = slice(i, i + 1)
-    names = ("offset", "drift", *_ERRORS, "suggested", "operations", "median")
-    own = {name: getattr(chain, name)[one] for name in (*names, "percentile_95")}
+    own = {name: getattr(chain, name)[one] for name in _COLUMNS}
     if not isinstance(members, ClockFit):
         return replace(chain, domains=np.array([members], np.int64), **own)
     within = members.offset + members.drift * (chain.since - members.since)

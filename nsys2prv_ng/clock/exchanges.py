@@ -17,7 +17,7 @@ import pandas as pd
 
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matches import Matches, match_reports
-from nsys2prv_ng.clock.messages import NEVER_ENTERS, Delays
+from nsys2prv_ng.clock.messages import NEVER_ENTERS, Delays, make_empty
 
 FEWEST = 8
 """Fewest messages in each direction of a link."""
@@ -60,14 +60,9 @@ def make_exchanges(delays: Delays) -> Exchanges:
             continue
         tables.append(_exchange(delays, forward, back, (one, other), len(links)))
         links.append((one, other, error))
-    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else _exchange_nothing(delays))
+    matches = match_reports(pd.concat(tables, ignore_index=True) if tables else make_empty())
     ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
     return Exchanges(matches, ends[:, 0], ends[:, 1], np.array([link[2] for link in links], np.float64))
-
-
-def _exchange_nothing(delays: Delays) -> pd.DataFrame:
-    none = np.zeros(0, np.int64)
-    return _exchange(delays, none, none, (0, 0), 0)
 
 
 def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int, int], link: int) -> pd.DataFrame:
@@ -89,7 +84,7 @@ def _exchange(delays: Delays, forward: IntArray, back: IntArray, ends: tuple[int
 
 
 def _spread_evenly(rows: IntArray, count: int) -> IntArray:
-    return rows[np.arange(count) * rows.size // max(count, 1)]
+    return rows[np.arange(count) * rows.size // count]
 
 
 def _choose_usual(delays: Delays, forward: IntArray, back: IntArray) -> tuple[IntArray, IntArray, float]:

@@ -96,11 +96,6 @@ def solve(problem: NormalProblem, drifting: BoolArray, start: Solution | None = 
     return Solution(theta[:n], theta[n:], scale, weight)
 
 
-def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
-    """Return the distance of each end (ns) from the median of its operation."""
-    return np.asarray(_subtract_median(first, corrected), np.float64)
-
-
 def drop_blocks(problem: NormalProblem, solution: Solution, drifting: BoolArray) -> list[Solution]:
     """Return the corrections without the operations of each block in turn, with the same weights: for a jackknife."""
     n = problem.clocks
@@ -241,7 +236,8 @@ def _correct_ends(
 
 
 @compiled
-def _subtract_median(first: IntArray, corrected: FloatArray) -> FloatArray:
+def compute_residuals(first: IntArray, corrected: FloatArray) -> FloatArray:
+    """Return the distance of each end (ns) from the median of its operation."""
     residual = np.empty(corrected.size)
     for i in range(first.size - 1):
         low, high = first[i], first[i + 1]

@@ -33,8 +33,9 @@ from nsys2prv_ng.cutting.reader import Block, Part, Reader, make_block
 from nsys2prv_ng.cutting.result import CutResult
 from nsys2prv_ng.cutting.type_roles import find_roles
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import BLOCK_BYTES, compress
-from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
+from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.paraver.read.trace_stream import TraceStream
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
@@ -104,7 +105,7 @@ def cut_trace(
 def _check_files(path: Path, output: Path) -> None:
     """Refuse to read or write what is no trace, and to replace the trace that is read, before anything is read."""
     for file, parameter in ((path, "trace"), (output, "output")):
-        if not file.name.endswith((".prv", ".prv.gz")):
+        if not is_trace(file):
             raise UsageError("the trace must be named *.prv or *.prv.gz", parameter=parameter, value=str(file))
     read = {file.resolve() for file in list_trace_files(path)}
     for file in list_trace_files(output):

@@ -40,7 +40,7 @@ class LimitLines:
                 for number, value in zip(fields[6::2], fields[7::2], strict=False)
                 if not is_counter(int(number)) and (int(number) not in keys or int(number) in line.open_types)
             ]
-            yield self._format(self._read_object(fields), time, pairs)
+            yield self._format(map(int, fields[1:5]), time, pairs)
 
     def close(self, lines: Sequence[OpenLine], time: int) -> Iterator[bytes]:
         """Yield lines that close what is open, the last opened first."""
@@ -48,7 +48,7 @@ class LimitLines:
             fields = line.text.split(b":")
             numbers = dict.fromkeys(fields[6::2])
             ends = [n for n in numbers if int(n) in line.open_types or int(n) in self._roles.quantities]
-            yield self._format(self._read_object(fields), time, [(number, b"0") for number in ends])
+            yield self._format(map(int, fields[1:5]), time, [(number, b"0") for number in ends])
 
     def _list_keys(self, line: OpenLine) -> frozenset[int]:
         """Return the types of which a line without an open one is no longer in force."""
@@ -92,14 +92,7 @@ class LimitLines:
         first_task, first_row = int(self._rows.first_task[application]), int(self._rows.first_row[task])
         return int(levels.cpu[row]), application + 1, task - first_task + 1, row - first_row + 1
 
-    @staticmethod
-    def _read_object(fields: Sequence[bytes]) -> tuple[int, int, int, int]:
-        cpu, application, task, thread = map(int, fields[1:5])
-        return cpu, application, task, thread
-
-    def _format(
-        self, place: tuple[int, int, int, int], time: int, pairs: Iterable[tuple[bytes | int, bytes | int]]
-    ) -> bytes:
+    def _format(self, place: Iterable[int], time: int, pairs: Iterable[tuple[bytes | int, bytes | int]]) -> bytes:
         cpu, application, task, thread = place
         rows = self._rows
         if rows.renumbers:

@@ -54,7 +54,6 @@ class OpenLine(NamedTuple):
     """A line with open intervals: its text without its end, and the types that are open."""
 
     text: bytes
-    row: int
     open_types: frozenset[int]
 
 
@@ -123,7 +122,7 @@ class OpenLines:
             start, length = opened[0][START], opened[0][LENGTH]
             held = text if position >= base else self._texts
             types = frozenset(place[TYPE] for place in opened)
-            yield OpenLine(held[start : start + length].tobytes(), opened[0][ROW], types)
+            yield OpenLine(held[start : start + length].tobytes(), types)
 
 
 @inlined_uncounted

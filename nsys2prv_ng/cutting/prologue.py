@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.output import list_trace_files
+from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.paraver.read.row_reader import read_row
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
 
 NS_OF_UNIT = {"_ns": 1, "_us": 10**3, "_ms": 10**6}
-_LINE = re.compile(r"#Paraver \(([^)]*)\):[^:_]*(_[^:]*)?:(.*)", re.ASCII | re.DOTALL)
 _DATE = "%d/%m/%Y at %H:%M"
 
 
@@ -25,8 +23,6 @@ class Prologue:
     """The header of a trace, its texts, and what was read of the first line behind its communicators."""
 
     header: TraceHeader
-    date: str
-    unit: str
     objects: str
     """Resources and applications, without the number of communicators."""
     communicators: list[bytes]
@@ -35,7 +31,7 @@ class Prologue:
     @property
     def ns(self) -> int:
         """Length (ns) of the unit of times; without one, Paraver takes microseconds."""
-        return NS_OF_UNIT.get(self.unit, NS_OF_UNIT["_us"])
+        return NS_OF_UNIT.get(self.header.unit, NS_OF_UNIT["_us"])
 
     @property
     def duration(self) -> int:
@@ -45,25 +41,14 @@ class Prologue:
 
 def read_prologue(stream: TraceStream) -> Prologue:
     """Read the first lines of a trace. Raises TranslationError if its header cannot be understood."""
-    line = read_first_line(stream).rstrip("\r\n")
     problems = Findings(stream.path)
-    header = read_header(line, problems, Findings(stream.path))
-    match = _LINE.fullmatch(line)
-    if match is None or header.duration is None or not header.applications:
+    header = read_header(read_first_line(stream).rstrip("\r\n"), problems, Findings(stream.path))
+    if header.duration is None or not header.applications:
         reason = problems.list_problems()[0].message if problems.list_problems() else "it cannot be read"
         raise TranslationError(f"{stream.path}: its header is damaged: {reason}")
-    date, unit, objects = match.groups()
-    head = b""
-    communicators: list[bytes] = []
-    while len(communicators) < header.communicators:
-        head = stream.read_line()
-        if head[:1] not in (b"c", b"C", b"i", b"I"):
-            break
-        communicators.append(head.rstrip(b"\r\n"))
-        head = b""
-    if header.communicators:
-        objects = objects.rpartition(",")[0]
-    return Prologue(header, date, unit or "", objects, communicators, head)
+    communicators, head = read_communicators(stream, header.communicators)
+    objects = header.objects.rpartition(",")[0] if header.communicators else header.objects
+    return Prologue(header, objects, [line.rstrip(b"\r\n") for line in communicators], head)
 
 
 def format_header(prologue: Prologue, objects: str, communicators: list[bytes], begin: int, duration: int) -> bytes:
@@ -72,7 +57,8 @@ def format_header(prologue: Prologue, objects: str, communicators: list[bytes], 
     The date is that of the begin, up to a minute early: the header of the trace has no seconds.
     """
     count = f",{len(communicators)}" if communicators else ""
-    line = f"#Paraver ({_move_date(prologue.date, begin * prologue.ns)}):{duration}{prologue.unit}:{objects}{count}"
+    date = _move_date(prologue.header.date, begin * prologue.ns)
+    line = f"#Paraver ({date}):{duration}{prologue.header.unit}:{objects}{count}"
     return b"\n".join([line.encode("latin-1"), *communicators]) + b"\n"
 
 

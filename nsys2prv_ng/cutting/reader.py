@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
+from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.cutting import lines
 from nsys2prv_ng.cutting.line_fields import MOST_DIGITS, Pairs, Rows
 from nsys2prv_ng.cutting.lines import Levels, Scan, Texts, Window, scan
@@ -28,16 +28,6 @@ class Block(NamedTuple):
     last: int
 
 
-class HeldPart(NamedTuple):
-    """Rows with values that hold: n rows, and for each its values (n x columns), CPU and last idle time (-1: none)."""
-
-    row: IntArray
-    value: IntArray
-    is_known: BoolArray
-    cpu: IntArray
-    idle_since: IntArray
-
-
 class Part(NamedTuple):
     """What was read of a block alone."""
 
@@ -46,7 +36,10 @@ class Part(NamedTuple):
     texts: tuple[bytes, bytes, bytes]
     """Lines in their place; states and communications that begin with the window."""
     opened: OpenPart
-    held: HeldPart
+    rows: IntArray
+    """Rows with values that hold."""
+    held: Levels
+    """The values of these rows."""
 
 
 _TAIL = 4096
@@ -93,13 +86,10 @@ class Reader:
         self.progress[lines.PHASE], self.progress[lines.BASE] = phase, block.base
         if self.scan(block, window) != lines.BLOCK_READ:
             return None
-        texts = self.take_texts()
-        return Part(block, self.progress.copy(), texts, self._opened.take(block.text, block.base), self._take_held())
-
-    def _take_held(self) -> HeldPart:
-        row = np.flatnonzero(self.levels.has_any)
-        value, is_known, _, cpu, idle_since = self.levels
-        return HeldPart(row, value[row], is_known[row], cpu[row], idle_since[row])
+        rows = np.flatnonzero(self.levels.has_any)
+        held = Levels._make(column[rows] for column in self.levels)
+        opened = self._opened.take(block.text, block.base)
+        return Part(block, self.progress.copy(), self.take_texts(), opened, rows, held)
 
     def start(self, block: Block) -> None:
         """Begin with a block."""
@@ -143,12 +133,12 @@ class Reader:
 
     def add(self, part: Part) -> None:
         """Go on behind a block that was read alone."""
-        row, value, is_known, cpu, idle_since = part.held
-        self.levels.value[row] = np.where(is_known, value, self.levels.value[row])
-        self.levels.is_known[row] |= is_known
-        self.levels.has_any[row] = True
-        self.levels.cpu[row] = cpu
-        self.levels.idle_since[row] = np.where(idle_since < 0, self.levels.idle_since[row], idle_since)
+        rows, held, levels = part.rows, part.held, self.levels
+        levels.value[rows] = np.where(held.is_known, held.value, levels.value[rows])
+        levels.is_known[rows] |= held.is_known
+        levels.has_any[rows] = True
+        levels.cpu[rows] = held.cpu
+        levels.idle_since[rows] = np.where(held.idle_since < 0, levels.idle_since[rows], held.idle_since)
         self._opened.add(part.opened, part.block.base)
         if part.progress[lines.SKIPPED] and not self.progress[lines.SKIPPED]:
             self.progress[lines.SKIPPED_LINE] = self.progress[lines.LINE] + part.progress[lines.SKIPPED_LINE]

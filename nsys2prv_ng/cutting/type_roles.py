@@ -53,12 +53,7 @@ QUANTITIES = frozenset(
     )
 )
 """What the end of an interval sets to 0 beside its own type."""
-_METRICS = (
-    range(families.GPU_METRIC_FIRST, families.GPU_METRIC_FIRST + families.GPU_METRIC_IDS),
-    range(families.GPU_METRIC_OTHERS, families.GPU_METRIC_OTHERS + families.GPU_METRIC_OTHERS_COUNT),
-    range(families.CPU_COUNTER_FIRST, families.CPU_COUNTER_FIRST + families.CPU_COUNTER_IDS),
-    range(families.NODE_METRIC_FIRST, families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT),
-)
+_METRICS = (families.GPU_METRICS, families.OTHER_GPU_METRICS, families.CPU_COUNTERS, families.OTHER_NODE_METRICS)
 
 
 class RoleTable(NamedTuple):

@@ -94,6 +94,10 @@ class Places:
             self.all.append(place)
         return known
 
+    def _find_threads(self, global_tid: IntArray) -> set[int]:
+        """Return the ids of those threads that have one."""
+        return {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+
     def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
         """Return ids of the threads with these globalTids, which made calls.
 
@@ -109,7 +113,7 @@ class Places:
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
         """Note that these threads (or, by globalPid, processes) made calls that the trace does not show."""
-        known = {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        known = self._find_threads(global_tid)
         self.only_observed -= known
         if not system_calls:
             self.studied |= known
@@ -117,7 +121,7 @@ class Places:
 
     def note_studied(self, global_tid: IntArray) -> None:
         """Note that these threads made more than calls of the operating system."""
-        self.studied |= {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        self.studied |= self._find_threads(global_tid)
 
     def observed_threads(self, global_tid: IntArray) -> IntArray:
         """Return ids of threads with these globalTids, about which something is known that is no call of theirs.

@@ -11,7 +11,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.objects.labels import LabelledTask, label_rows, name_threads
-from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
+from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
 from nsys2prv_ng.objects.rows import FOLDED, Row, RowKey, RowKind, is_folded
 from nsys2prv_ng.objects.tasks import ReportPlaces, Task, find_idle_threads, find_tasks
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
@@ -57,8 +57,16 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
     idle = find_idle_threads(tasks)
     several = {task: threads for task, threads in idle.items() if len(threads) > 1}
     folded = several if fold_threads else {}
-    locator = _make_locator(reports, tasks, node_names, folded)
-    located = [_locate_places(report, locator) for report in reports]
+    locator = _Locator(
+        tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
+        gpu_owners=_find_gpu_owners(tasks),
+        part_repeats=_number_repeated_parts(reports),
+        node_tasks={
+            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
+        },
+        folded=folded,
+    )
+    located = [[locator.locate(report, number) for number in range(len(report.places.all))] for report in reports]
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
@@ -168,8 +176,11 @@ class _Locator:
     folded: Mapping[Task, Collection[int]]
     """The globalTids of the threads of a task that share a row."""
 
-    def locate(self, report: ReportPlaces, place: Place) -> tuple[Task, RowKey]:
-        """Return the task of a place, and its row there."""
+    def locate(self, report: ReportPlaces, number: int) -> tuple[Task, RowKey] | None:
+        """Return the task of a place, and its row there; None for a thread that was merely observed."""
+        if number in report.places.only_observed:
+            return None
+        place = report.places.all[number]
         node_task = self.node_tasks[report.node]
         if isinstance(place, Thread):
             tid = place.global_tid & PID_MASK
@@ -190,31 +201,6 @@ class _Locator:
             part = *_split_numbers(place.name), place.key, self.part_repeats.get((report, place), 0)
             return node_task, RowKey(RowKind.NODE_PART, -1, (part, place.port, place.suffix, place.is_own))
         return node_task, RowKey(RowKind.NODE, -1, ())
-
-
-def _make_locator(
-    reports: Sequence[ReportPlaces],
-    tasks: Sequence[Task],
-    node_names: Sequence[str],
-    folded: Mapping[Task, Collection[int]],
-) -> _Locator:
-    return _Locator(
-        tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
-        gpu_owners=_find_gpu_owners(tasks),
-        part_repeats=_number_repeated_parts(reports),
-        node_tasks={
-            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
-        },
-        folded=folded,
-    )
-
-
-def _locate_places(report: ReportPlaces, locator: _Locator) -> list[tuple[Task, RowKey] | None]:
-    """Return the task and the row of each place of a report; None for threads that were merely observed."""
-    return [
-        None if number in report.places.only_observed else locator.locate(report, place)
-        for number, place in enumerate(report.places.all)
-    ]
 
 
 def group_by_shared_rows(rows: Sequence[IntArray]) -> list[list[int]]:

@@ -123,22 +123,21 @@ CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=T
 STEP = EventType(63000430, "Step", "steps", interval=True)
 """On main threads and on GPUs as a whole. The value is one more than the number of the step: step 0 must have one."""
 
+
 # ---- an overview: what GPUs do in steps of equal time ----------------------------------------------------------------
 # Percent of the step, or the mean over it; a value holds until the next one.
-GPU_COMPUTES = EventType(63000440, "GPU computes", "overview", unit="% of the step", precision=2)
-GPU_COMMUNICATES = EventType(63000441, "GPU communicates", "overview", unit="% of the step", precision=2)
-GPU_COMMUNICATES_EXPOSED = EventType(
-    63000442, "GPU communicates and does not compute", "overview", unit="% of the step", precision=2
-)
-GPU_WAITS_EXPOSED = EventType(
-    63000443, "GPU waits for a rank and does not compute", "overview", unit="% of the step", precision=2
-)
-GPU_MOVES_MEMORY = EventType(63000444, "GPU runs memory operations", "overview", unit="% of the step", precision=2)
-GPU_IDLES = EventType(63000445, "GPU is idle between operations", "overview", unit="% of the step", precision=2)
+def _make_share(number: int, label: str) -> EventType:
+    return EventType(number, label, "overview", unit="% of the step", precision=2)
+
+
+GPU_COMPUTES = _make_share(63000440, "GPU computes")
+GPU_COMMUNICATES = _make_share(63000441, "GPU communicates")
+GPU_COMMUNICATES_EXPOSED = _make_share(63000442, "GPU communicates and does not compute")
+GPU_WAITS_EXPOSED = _make_share(63000443, "GPU waits for a rank and does not compute")
+GPU_MOVES_MEMORY = _make_share(63000444, "GPU runs memory operations")
+GPU_IDLES = _make_share(63000445, "GPU is idle between operations")
 MEAN_IN_FLIGHT = EventType(63000446, "Kernels in flight, mean", "overview", precision=2)
-GPU_RUNS_GRAPHS = EventType(
-    63000447, "GPU runs whole graphs and does not compute", "overview", unit="% of the step", precision=2
-)
+GPU_RUNS_GRAPHS = _make_share(63000447, "GPU runs whole graphs and does not compute")
 
 # ---- the capture, if nothing else is in the trace --------------------------------------------------------------------
 CAPTURE = EventType(63000300, "nsys capture", "capture", interval=True, values={1: "Capturing"})
@@ -231,40 +230,35 @@ OPENACC_SIZES = {
 
 # ---- OpenMP: Extrae's numbers and values, continued where OMPT reports more ------------------------------------------
 _LOCKING = {3: "Waiting to enter", 5: "Leaving", 6: "Inside"}
-OMP_PARALLEL = EventType(60000001, "OpenMP parallel", "openmp", interval=True, values={3: "Parallel region"})
-OMP_WORKSHARING = EventType(60000002, "OpenMP worksharing", "openmp", interval=True, values=WORKSHARING)
-OMP_BARRIER = EventType(60000005, "OpenMP barrier", "openmp", interval=True, values=BARRIERS)
-OMP_CRITICAL = EventType(60000006, "OpenMP critical section", "openmp", interval=True, values=_LOCKING)
-OMP_ATOMIC = EventType(60000008, "OpenMP atomic", "openmp", interval=True, values=_LOCKING)
-OMP_LOCK = EventType(60000009, "OpenMP lock", "openmp", interval=True, values=_LOCKING)
-OMP_FUNCTION = EventType(
-    60000018, "OpenMP parallel function", "openmp", interval=True, values={1: "Implicit task", 2: "Initial task"}
-)
-OMP_TASKWAIT = EventType(60000022, "OpenMP taskwait", "openmp", interval=True, values={1: "Taskwait"})
-OMP_TASK = EventType(
-    60000023,
-    "OpenMP task",
-    "openmp",
-    interval=True,
-    values={1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"},
-)
+_UNKNOWN_SYNCHRONIZATION = "Synchronization of unknown kind"
+
+
+def _make_openmp(number: int, label: str, values: dict[int, str]) -> EventType:
+    return EventType(number, f"OpenMP {label}", "openmp", interval=True, values=values)
+
+
+OMP_PARALLEL = _make_openmp(60000001, "parallel", {3: "Parallel region"})
+OMP_WORKSHARING = _make_openmp(60000002, "worksharing", WORKSHARING)
+OMP_BARRIER = _make_openmp(60000005, "barrier", BARRIERS)
+OMP_CRITICAL = _make_openmp(60000006, "critical section", _LOCKING)
+OMP_ATOMIC = _make_openmp(60000008, "atomic", _LOCKING)
+OMP_LOCK = _make_openmp(60000009, "lock", _LOCKING)
+OMP_FUNCTION = _make_openmp(60000018, "parallel function", {1: "Implicit task", 2: "Initial task"})
+OMP_TASKWAIT = _make_openmp(60000022, "taskwait", {1: "Taskwait"})
+OMP_TASK = _make_openmp(60000023, "task", {1: "Explicit task", 2: "Target task", 3: "Task of unknown kind"})
 OMP_TASK_CREATION = EventType(60000024, "OpenMP task creation", "openmp", values={1: "Task created"})
-OMP_TASKGROUP = EventType(60000027, "OpenMP taskgroup", "openmp", interval=True, values={1: "Taskgroup"})
+OMP_TASKGROUP = _make_openmp(60000027, "taskgroup", {1: "Taskgroup"})
 OMP_TASK_ID = EventType(60000028, "OpenMP task id", "openmp")
-OMP_TASKLOOP = EventType(60000029, "OpenMP taskloop", "openmp", interval=True, values={1: "Taskloop"})
-OMP_ORDERED = EventType(60000033, "OpenMP ordered section", "openmp", interval=True, values=_LOCKING)
-OMP_THREAD = EventType(60000040, "OpenMP thread", "openmp", interval=True, values={1: "Thread of OpenMP"})
-OMP_REDUCTION = EventType(60000041, "OpenMP reduction", "openmp", interval=True, values={1: "Reduction"})
-OMP_WAIT = EventType(
+OMP_TASKLOOP = _make_openmp(60000029, "taskloop", {1: "Taskloop"})
+OMP_ORDERED = _make_openmp(60000033, "ordered section", _LOCKING)
+OMP_THREAD = _make_openmp(60000040, "thread", {1: "Thread of OpenMP"})
+OMP_REDUCTION = _make_openmp(60000041, "reduction", {1: "Reduction"})
+OMP_WAIT = _make_openmp(
     60000042,
-    "OpenMP waiting within a synchronization",
-    "openmp",
-    interval=True,
-    values=BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: "Synchronization of unknown kind"},
+    "waiting within a synchronization",
+    BARRIERS | {5: "Taskwait", 6: "Taskgroup", 7: "Reduction", 11: _UNKNOWN_SYNCHRONIZATION},
 )
-OMP_OTHER_SYNCHRONIZATION = EventType(
-    60000043, "OpenMP other synchronization", "openmp", interval=True, values={1: "Synchronization of unknown kind"}
-)
+OMP_OTHER_SYNCHRONIZATION = _make_openmp(60000043, "other synchronization", {1: _UNKNOWN_SYNCHRONIZATION})
 OMP_POINT = EventType(
     60000044,
     "OpenMP event",

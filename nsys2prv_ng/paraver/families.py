@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
@@ -19,6 +20,9 @@ GPU_METRIC_FIRST = 9400
 GPU_METRIC_IDS = 100
 GPU_METRIC_OTHERS = 9000000
 GPU_METRIC_OTHERS_COUNT = 100000
+GPU_METRICS = range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS)
+OTHER_GPU_METRICS = range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT)
+"""Numbers of metrics whose ids are not below 100, or are the ids of other metrics as well: they depend on the names."""
 
 
 def make_gpu_metric(name: str, metric_id: int) -> EventType:
@@ -34,22 +38,8 @@ def split_name_and_unit(name: str) -> tuple[str, str]:
     return (stem, unit[:-1]) if stem and bracket and unit.endswith("]") else (name, "")
 
 
-def _number_gpu_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """Number GPU metrics. A type's `number` is nsys's id of the metric, which differs between kinds of GPU.
-
-    A known metric keeps its number. Another gets 9400 + the lowest of its ids below 100 that no other metric has;
-    without one, a number of its own from 9000000, which depends on its name.
-    """
-    return _assign_by_id(
-        list(types),
-        known,
-        range(GPU_METRIC_FIRST, GPU_METRIC_FIRST + GPU_METRIC_IDS),
-        range(GPU_METRIC_OTHERS, GPU_METRIC_OTHERS + GPU_METRIC_OTHERS_COUNT),
-    )
-
-
 def _assign_by_id(
-    types: Sequence[EventType], known: Mapping[str, int], by_id: range, by_name: range
+    types: Iterable[EventType], known: Mapping[str, int], *, by_id: range, by_name: range
 ) -> dict[EventType, int]:
     """Number types with an id as `number`, on which reports may disagree; -1 stands for no id.
 
@@ -57,6 +47,7 @@ def _assign_by_id(
     the number in `by_id` of its lowest id that no other member has; without one, a number of its own in `by_name`.
     Raises TranslationError if `by_name` is full.
     """
+    types = list(types)
     ids: dict[str, set[int]] = {}
     for event_type in types:
         ids.setdefault(event_type.member, set()).add(event_type.number)
@@ -108,6 +99,8 @@ CPU_COUNTER_FIRST = 66600000
 CPU_COUNTER_IDS = 100000
 NODE_METRIC_FIRST = 9300000
 NODE_METRIC_COUNT = 600000
+CPU_COUNTERS = range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS)
+OTHER_NODE_METRICS = range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT)
 REAL_PRECISION = 6
 """The trace holds real values times 10^6."""
 
@@ -123,16 +116,6 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
         precision=REAL_PRECISION if real else 0,
         family=NODE_METRICS,
         member="\t".join((source, name, unit, "real" if real else "")),
-    )
-
-
-def _number_node_metrics(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
-    """Number metrics of nodes. A type's `number` is the id of a raw counter, or -1."""
-    return _assign_by_id(
-        list(types),
-        known,
-        range(CPU_COUNTER_FIRST, CPU_COUNTER_FIRST + CPU_COUNTER_IDS),
-        range(NODE_METRIC_FIRST, NODE_METRIC_FIRST + NODE_METRIC_COUNT),
     )
 
 
@@ -250,7 +233,7 @@ def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[E
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {
     "nvtx": _number_nvtx,
-    "gpu_metrics": _number_gpu_metrics,
-    NODE_METRICS: _number_node_metrics,
+    "gpu_metrics": partial(_assign_by_id, by_id=GPU_METRICS, by_name=OTHER_GPU_METRICS),
+    NODE_METRICS: partial(_assign_by_id, by_id=CPU_COUNTERS, by_name=OTHER_NODE_METRICS),
 }
 """Functions that number the types of a family: of all types that any report has, and the numbers to keep by title."""

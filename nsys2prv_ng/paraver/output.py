@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.gzip_blocks import compress
 
 
@@ -105,12 +106,6 @@ class TraceOutput:
                 self._raw.close()
         for path in self._temporary.values():
             path.unlink(missing_ok=True)
-
-
-def list_trace_files(path: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of the .pcf, .row and .prv (or .prv.gz) of a trace, given the path of the last."""
-    stem = path.name.removesuffix(".gz").removesuffix(".prv")
-    return path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row"), path
 
 
 def check_writable(path: Path, files: list[Path], *, force: bool) -> None:

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.paraver.output import TraceOutput, list_trace_files
+from nsys2prv_ng.paraver.files import list_trace_files
+from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.output_guards import check_extra_outputs, check_reports_stay

@@ -15,7 +15,8 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg_check_events import check_events
 from nsys2prv_ng.paraver.checker.cfg_check_histograms import check_histogram
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window
-from nsys2prv_ng.paraver.checker.cfg_reader import CfgFindings, read_cfg
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import Problem

@@ -13,8 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_functions import EVENT, FILTERS
-from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgFindings, CfgWindow
+from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED, CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig
 from nsys2prv_ng.text.formatting import join_first
 

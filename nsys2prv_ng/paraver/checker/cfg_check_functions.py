@@ -19,7 +19,8 @@ from nsys2prv_ng.paraver.checker.cfg_functions import (
     Functions,
     SemanticFunction,
 )
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWindow, Function, Parameters
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings, Function, Parameters
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 
 _RANGES = {"Select Range": (1, 0), "Select Range [)": (1, 0), "Is In Range": (1, 0), "Is In Range [)": (1, 0)}
 _RANGES["In Evt Range"] = (0, 1)

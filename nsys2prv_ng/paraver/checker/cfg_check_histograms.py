@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nsys2prv_ng.paraver.checker.cfg_check_windows import get_effective_level, get_model, list_parents
 from nsys2prv_ng.paraver.checker.cfg_functions import STATISTICS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgFindings, CfgHistogram, CfgWindow, parse_whole
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings
+from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, CfgFile, CfgHistogram, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 MAX_COLUMNS = 1_000_000

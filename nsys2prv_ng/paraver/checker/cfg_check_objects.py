@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.paraver.checker.cfg_functions import RESOURCE_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFindings, CfgWindow, Selection
+from nsys2prv_ng.paraver.checker.cfg_lists import CfgFindings, Selection
+from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgWindow
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader
 
 Selections = dict[tuple[str, tuple[int, ...]], Selection]

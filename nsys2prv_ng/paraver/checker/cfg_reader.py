@@ -45,19 +45,6 @@ from nsys2prv_ng.paraver.checker.cfg_lists import (
     parse_selection,
 )
 
-__all__ = [
-    "CfgFile",
-    "CfgFindings",
-    "CfgHistogram",
-    "CfgWindow",
-    "Entry",
-    "Function",
-    "Parameters",
-    "Section",
-    "Selection",
-    "read_cfg",
-]
-
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.trace_body import BodyCheck
+from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read.header_reader import TraceHeader, check_communicator, read_header
 from nsys2prv_ng.paraver.read.pcf_reader import ParaverConfig, read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings, Problem
 from nsys2prv_ng.paraver.read.row_reader import read_row
-from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_first_line
+from nsys2prv_ng.paraver.read.trace_stream import TraceStream, read_communicators, read_first_line
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -74,10 +75,9 @@ def check_trace(
     `progress` gets the bytes of the .prv read since its last call. Raises TranslationError if the .prv cannot be read
     or is not a Paraver trace at all; everything else is in the result, one entry for each kind of problem.
     """
-    if not path.name.endswith((".prv", ".prv.gz")):
+    if not is_trace(path):
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
-    stem = path.name.removesuffix(".gz").removesuffix(".prv")
-    pcf_path, row_path = path.with_name(f"{stem}.pcf"), path.with_name(f"{stem}.row")
+    pcf_path, row_path, _ = list_trace_files(path)
     prv, prv_warnings = Findings(path), Findings(path)
     pcf, pcf_warnings = Findings(pcf_path), Findings(pcf_path)
     with TraceStream(path, max_line, progress) as stream:
@@ -117,14 +117,13 @@ def _read_header(stream: TraceStream, problems: Findings, warnings: Findings) ->
 
 def _read_communicators(stream: TraceStream, header: TraceHeader, problems: Findings) -> tuple[bytes, int]:
     """Read the communicators. Return what was read of the body's first line, and the number of lines before it."""
-    for read in range(header.communicators):
-        line = stream.read_line()
-        if line[:1] not in (b"c", b"C", b"i", b"I"):
-            message = f"the header announces {header.communicators} communicators, and only {read} lines follow"
-            problems.add("communicators", read + 2, message)
-            return line, read + 1
-        check_communicator(line.decode("latin-1").removesuffix("\n"), read + 2, header, problems)
-    return b"", header.communicators + 1
+    lines, head = read_communicators(stream, header.communicators)
+    for number, line in enumerate(lines, 2):
+        check_communicator(line.decode("latin-1").removesuffix("\n"), number, header, problems)
+    if len(lines) < header.communicators:
+        message = f"the header announces {header.communicators} communicators, and only {len(lines)} lines follow"
+        problems.add("communicators", len(lines) + 2, message)
+    return head, len(lines) + 1
 
 
 def _read_config(path: Path, problems: Findings, warnings: Findings) -> ParaverConfig | None:

@@ -11,7 +11,7 @@ task on a node that does not exist makes it loop for ever.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nsys2prv_ng.paraver.read.problems import Findings
@@ -42,6 +42,10 @@ class TraceHeader:
     cpus: tuple[int, ...] = ()
     applications: tuple[tuple[tuple[int, int], ...], ...] = ()
     communicators: int = 0
+    date: str = ""
+    unit: str = ""
+    objects: str = ""
+    """Resources and applications as they are written, with the number of communicators."""
 
     @property
     def tasks(self) -> int:
@@ -80,7 +84,8 @@ def read_header(line: str, problems: Findings, warnings: Findings) -> TraceHeade
         problems.add("end", 1, f"the end time {match['end'][:40]} is not below 2^53")
     else:
         duration = int(match["end"])
-    return _read_objects(match["objects"], duration, problems)
+    header = _read_objects(match["objects"], duration, problems)
+    return replace(header, date=match["date"], unit=match["unit"] or "", objects=match["objects"])
 
 
 def _is_date(text: str) -> bool:

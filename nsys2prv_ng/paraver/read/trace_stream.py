@@ -124,3 +124,14 @@ def read_first_line(stream: TraceStream) -> str:
         compressed = "; it is compressed: name it .prv.gz" if first.startswith(b"\x1f\x8b") else ""
         raise TranslationError(f"{stream.path}: not a Paraver trace: it does not start with '#Paraver'{compressed}")
     return first.decode("latin-1").removesuffix("\n")
+
+
+def read_communicators(stream: TraceStream, count: int) -> tuple[list[bytes], bytes]:
+    """Return up to `count` communicator lines, and what was read of the first line after them if they are fewer."""
+    lines: list[bytes] = []
+    while len(lines) < count:
+        line = stream.read_line()
+        if line[:1] not in (b"c", b"C", b"i", b"I"):
+            return lines, line
+        lines.append(line)
+    return lines, b""
