@@ -1,12 +1,12 @@
-"""Reads the lines of a trace one after the other, follows what is open, and writes those of a window, in numba.
+"""Reads the lines of a trace one after the other, follows what is open, and writes the lines of a window, in numba.
 
-The law of a window [low, high], which is that of `records.clip`: intervals and states that share time with it are cut
-to it, points within it stay, limits included, and so do communications of which any part lies within, with their times
-moved to the nearest limit. Times that are written count from `low - 1`: Paraver takes only the last of several events
-of a type at time 0.
+A window [low, high] follows the rules of `records.clip`. Intervals and states that share time with it are cut to it.
+Points within it stay, limits included. So do communications with any part within it, and their times move to the
+nearest limit. Written times count from `low - 1`, because Paraver takes only the last of several events of a type at
+time 0.
 
-`scan` stops before the first line behind each limit, where the caller writes what is open there: after the points at
-`low`, and after the ends at `high`.
+`scan` stops before the first line after each limit, so that the caller can write what is open there: after the points
+at `low`, and after the ends at `high`.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ from nsys2prv_ng.paraver.encode import write_number
 from nsys2prv_ng.runtime.jit import compiled_uncounted, inlined_uncounted
 
 BLOCK_READ, AT_LOW, AT_HIGH, PAST_END, NOT_SORTED = range(5)
-"""Why `scan` stops."""
+"""Reasons why `scan` stops."""
 BEFORE, WITHIN, CLOSED = range(3)
-"""Phases: before what is open at `low` is written, before what is open at `high` is closed, after it."""
+"""Phases: before the lines at `low` are written, before the lines at `high` are written, and after them."""
 
 PHASE, AT, BASE, LINE, TIME, SKIPPED, SKIPPED_LINE, STATES, EVENTS, COMMUNICATIONS = range(10)
-"""Columns of the scan's progress: the phase, the next byte of the block, the place of the block in the trace, the lines
-and the time read so far, the lines that are no records and the first of them, the lines written by kind."""
+"""Columns of a scan's progress: the phase, the next byte of the block, the position of the block in the trace, the
+lines and the time read so far, the number of lines that are not records and the first of them, the lines written by
+kind."""
 PROGRESS = 10
 LINES, LATE_STATES, LATE_COMMUNICATIONS = range(3)
-"""Parts of what is written: lines in their place, states and communications that begin at `low`."""
+"""Parts of the written text: lines in their place, and states and communications that start at `low`."""
 
 
 class Window(NamedTuple):
-    """Limits and time 0 of what is written, in the unit of the trace."""
+    """The limits of a window and time 0 of the cut, in the unit of the trace."""
 
     low: int
     high: int
@@ -63,8 +64,8 @@ class Window(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """Values that hold: the last one, and whether it is known, by row and column; by row whether any is known, the CPU
-    of the last line, and when the GPU was last found idle."""
+    """Values in force: by row and column, the last value and whether it is known; by row, whether any value is known,
+    the CPU of the last line, and when the GPU was last found idle."""
 
     value: IntArray
     is_known: BoolArray
@@ -74,14 +75,14 @@ class Levels(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Room for what is written, in three equal parts, and the end of what is used of each."""
+    """Room for the written text, in three equal parts, and the end of the used text of each."""
 
     text: ByteArray
     end: IntArray
 
 
 class Scan(NamedTuple):
-    """What a scan needs: its progress, the window, the objects, the roles of types, and the state that it updates.
+    """Everything a scan reads and updates: its progress, the window, the objects, the roles of types, and its state.
 
     `fields` (16) has the fields of the line, numbered from 1 (see `read_head`).
     """
@@ -98,7 +99,8 @@ class Scan(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An event line: its start, the place after its sixth field, its end, its row, its number of pairs, its class."""
+    """An event line: its start, the position after its sixth field, its end, its row, its number of pairs, its
+    class."""
 
     start: int
     after: int
@@ -144,7 +146,7 @@ def scan(text: ByteArray, size: int, state: Scan) -> int:
             if line_class <= EMPTY and progress[PHASE] != CLOSED:
                 _follow(state, line)
             elif line_class > EMPTY and time < window.high:
-                _hold(state, line)
+                _keep_levels(state, line)
             if time >= window.low:
                 _take_event(text, state, line)
         progress[TIME] = time
@@ -157,7 +159,7 @@ def scan(text: ByteArray, size: int, state: Scan) -> int:
 
 @inlined_uncounted
 def _skip_line(text: ByteArray, start: int, progress: IntArray) -> int:
-    """Count a line that is no record, unless it is empty or a remark; return its end."""
+    """Count a line that is not a record, unless it is empty or a comment; return its end."""
     char = get_byte(text, start)
     if char != NEWLINE and char != RETURN and char != HASH:
         progress[SKIPPED_LINE] = progress[SKIPPED_LINE] if progress[SKIPPED] else progress[LINE] + 1
@@ -180,7 +182,7 @@ def _follow(state: Scan, line: Line) -> None:
         number = pairs.number[i]
         is_end = pairs.value[i] == 0
         if is_end and key == QUANTITY and line.line_class != CLOSES:
-            # A quantity of 0 opens where the line gives it first.
+            # A quantity of 0 opens when the line gives it first.
             head = stacks.head[row]
             is_end = False
             while head > 0 and stacks.place[head - 1, LINE_POSITION] == position:
@@ -193,8 +195,8 @@ def _follow(state: Scan, line: Line) -> None:
 
 
 @inlined_uncounted
-def _hold(state: Scan, line: Line) -> None:
-    """Keep the values that hold from here on."""
+def _keep_levels(state: Scan, line: Line) -> None:
+    """Keep the values that are in force from this line."""
     levels, row = state.levels, line.row
     for i in range(line.pairs):
         role = state.pairs.role[i]
@@ -214,7 +216,7 @@ def _take_event(text: ByteArray, state: Scan, line: Line) -> None:
     """Write an event that is in the window."""
     time, window, pairs = state.fields[6], state.window, state.pairs
     if time == window.low and state.progress[PHASE] == BEFORE:
-        # What opens is written with all that is open; what a GPU does as a whole is written as it is after this time.
+        # What opens is written with everything that is open; the activity of a GPU is written as it is after this time.
         if line.line_class in (OPENS, CLOSES, ACTIVITY):
             return
         for i in range(line.pairs):
@@ -262,7 +264,7 @@ def _take_state(state: Scan) -> None:
 
 @inlined_uncounted
 def _take_communication(state: Scan) -> None:
-    """Write a communication of which any part lies in the window, with its times moved to the nearest limit."""
+    """Write a communication if any part of it lies in the window. Its times move to the nearest limit."""
     fields, window = state.fields, state.window
     first = min(min(fields[6], fields[7]), min(fields[12], fields[13]))
     last = max(max(fields[6], fields[7]), max(fields[12], fields[13]))
@@ -291,7 +293,7 @@ def _end_line(state: Scan, part: int, at: int, kind: int) -> None:
 
 @inlined_uncounted
 def _copy(out: ByteArray, at: int, text: ByteArray, first: int, end: int) -> int:
-    """Copy text[first:end]; return the place after it."""
+    """Copy text[first:end]; return the position after it."""
     for k in range(end - first):
         out[np.uint64(at + k)] = text[np.uint64(first + k)]
     return at + end - first
@@ -299,7 +301,7 @@ def _copy(out: ByteArray, at: int, text: ByteArray, first: int, end: int) -> int
 
 @compiled_uncounted
 def _put_object(out: ByteArray, at: int, fields: IntArray, first: int, rows: Rows) -> int:
-    """Write ':cpu:application:task:thread:' of the object in four fields, with new numbers."""
+    """Write ':cpu:application:task:thread:' for the object in four fields, with new numbers."""
     cpu, application, task = fields[first], fields[first + 1], fields[first + 2]
     if rows.renumbers:
         task = rows.task[rows.first_task[application - 1] + task - 1] + 1
@@ -315,6 +317,6 @@ def _put_object(out: ByteArray, at: int, fields: IntArray, first: int, rows: Row
 
 @inlined_uncounted
 def _put_field(out: ByteArray, at: int, number: int) -> int:
-    """Write a colon and a number; return the place after them."""
+    """Write a colon and a number; return the position after them."""
     out[at] = COLON
     return write_number(out, at + 1, number)

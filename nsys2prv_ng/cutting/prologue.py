@@ -1,4 +1,4 @@
-"""What is before the records of a trace, and beside it: header, communicators, .pcf and .row; and the same of a cut."""
+"""Reads the header, communicators, .pcf and .row of a trace, and writes the header of a cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATE = "%d/%m/%Y at %H:%M"
 
 @dataclass(frozen=True)
 class Prologue:
-    """The header of a trace, its texts, and what was read of the first line behind its communicators."""
+    """The header of a trace, its communicators, and what was read of the first line after them."""
 
     header: TraceHeader
     objects: str
@@ -30,7 +30,7 @@ class Prologue:
 
     @property
     def ns(self) -> int:
-        """Length (ns) of the unit of times; without one, Paraver takes microseconds."""
+        """Length (ns) of the time unit; if there is no unit, Paraver takes microseconds."""
         return NS_OF_UNIT.get(self.header.unit, NS_OF_UNIT["_us"])
 
     @property
@@ -54,7 +54,7 @@ def read_prologue(stream: TraceStream) -> Prologue:
 def format_header(prologue: Prologue, objects: str, communicators: list[bytes], begin: int, duration: int) -> bytes:
     """Return the header of a cut. `begin`: its time 0 in the trace, `duration`: its length, both in the trace's unit.
 
-    The date is that of the begin, up to a minute early: the header of the trace has no seconds.
+    The date is up to a minute early, because the header of the trace has no seconds.
     """
     count = f",{len(communicators)}" if communicators else ""
     date = _move_date(prologue.header.date, begin * prologue.ns)
@@ -63,7 +63,7 @@ def format_header(prologue: Prologue, objects: str, communicators: list[bytes], 
 
 
 def _move_date(date: str, ns: int) -> str:
-    """Return a later date; one of another form stays as it is."""
+    """Return the date some ns later; a date of another form stays as it is."""
     try:
         return (datetime.strptime(date, _DATE) + timedelta(microseconds=ns // 1000)).strftime(_DATE)
     except (ValueError, OverflowError):
@@ -72,7 +72,7 @@ def _move_date(date: str, ns: int) -> str:
 
 @dataclass(frozen=True)
 class Labels:
-    """The .pcf and .row of a trace: their texts, empty where there is none, what they hold, and what is missing."""
+    """The .pcf and .row of a trace: their texts (empty if there is no file), their contents, and warnings."""
 
     pcf: str
     row: str
@@ -91,7 +91,7 @@ def read_labels(trace: Path) -> Labels:
         (row, "objects have numbers for names"),
     ):
         try:
-            # As bytes that may be no text: the copy is as the file is.
+            # Bytes need not be text: the copy keeps them as they are.
             texts[path] = path.read_bytes().decode("utf-8", "surrogateescape")
             if path == pcf:
                 config = read_pcf(path, Findings(path), Findings(path))

@@ -1,8 +1,8 @@
-"""Reads blocks of a trace: one after the other where a limit of the window lies in them, or several at a time.
+"""Reads blocks of a trace: one after the other if a limit of the window lies in them, otherwise several at once.
 
-A block that lies as a whole before the window, or within it, is read without what came before: its ends that close
-nothing in it close the last open intervals of the blocks before, since intervals of a type nest. So the cores share the
-reading, and the blocks join in their order.
+A block that lies entirely before the window, or within it, is read without the blocks before it. Ends that close
+nothing in the block close the last open intervals of the blocks before, because intervals of a type nest. So the cores
+share the reading, and the blocks are joined in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nsys2prv_ng.cutting.type_roles import TypeRoles
 
 
 class Block(NamedTuple):
-    """Whole lines of a trace, the place of the first in its text, and the times of the first and last (-1: unknown)."""
+    """Whole lines of a trace, the position of the first one in its text, and first and last time (-1: unknown)."""
 
     text: ByteArray
     base: int
@@ -29,21 +29,21 @@ class Block(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What was read of a block alone."""
+    """The result of reading a block alone."""
 
     block: Block
     progress: IntArray
     texts: tuple[bytes, bytes, bytes]
-    """Lines in their place; states and communications that begin with the window."""
+    """Lines in their place; states and communications that start with the window."""
     opened: OpenPart
     rows: IntArray
-    """Rows with values that hold."""
+    """Rows with values in force."""
     held: Levels
     """The values of these rows."""
 
 
 _TAIL = 4096
-"""Bytes in which the last line of a block is sought."""
+"""Number of bytes in which the last line of a block is searched for."""
 
 
 def make_block(text: ByteArray, base: int) -> Block:
@@ -55,14 +55,14 @@ def make_block(text: ByteArray, base: int) -> Block:
 
 
 def _read_time(line: bytes) -> int:
-    """Return the time of a record, -1 for what is none or may be cut off."""
+    """Return the time of a record; -1 if the line is not a record or may be cut off."""
     fields = line.split(b":", 6)
     is_record = len(fields) == 7 and fields[0] in (b"1", b"2", b"3") and fields[5].isdigit()
     return int(fields[5]) if is_record and len(fields[5]) <= MOST_DIGITS else -1
 
 
 class Reader:
-    """Reader of lines: of all of a trace, or of single blocks. `progress` is what `scan` says of it."""
+    """Reader of the lines of a whole trace, or of single blocks. `scan` updates `progress`."""
 
     def __init__(self, rows: Rows, roles: TypeRoles) -> None:
         self._rows, self._roles = rows, roles
@@ -77,7 +77,8 @@ class Reader:
         self._fields = np.zeros(16, np.int64)
 
     def read_alone(self, block: Block, phase: int, window: Window) -> Part | None:
-        """Read a block without those before it; return None if it holds a limit of the window or is not sorted."""
+        """Read a block without the blocks before it; return None if it contains a limit of the window or is not
+        sorted."""
         self._opened.clear()
         self.levels.has_any.fill(False)
         self.levels.is_known.fill(False)
@@ -92,11 +93,11 @@ class Reader:
         return Part(block, self.progress.copy(), self.take_texts(), opened, rows, held)
 
     def start(self, block: Block) -> None:
-        """Begin with a block."""
+        """Start to read a block."""
         self.progress[lines.BASE], self.progress[lines.AT] = block.base, 0
 
     def scan(self, block: Block, window: Window) -> int:
-        """Go on with a block up to a limit of the window; return why it stops."""
+        """Continue with a block up to a limit of the window; return why it stops."""
         size = block.text.size
         if self.progress[lines.AT] == 0:
             self._make_room(size)
@@ -105,7 +106,8 @@ class Reader:
         return scan(block.text, size, state)
 
     def _make_room(self, size: int) -> None:
-        """Make room for what a block can hold: a pair takes at least four bytes, and each time can grow by a digit."""
+        """Make room for the contents of a block: a pair takes at least four bytes, and each time can grow by a
+        digit."""
         self._opened.make_room(size // 4 + 1)
         if size > self._room:
             self._room = size
@@ -114,7 +116,8 @@ class Reader:
             self._texts = Texts(np.empty(3 * (2 * size + 64), np.uint8), self._starts.copy())
 
     def take_texts(self) -> tuple[bytes, bytes, bytes]:
-        """Return what is written since the last call: lines, and states and communications of the begin."""
+        """Return the text written since the last call: lines, and states and communications that start with the
+        window."""
         text, end = self._texts
         first, second, third = (
             text[low:high].tobytes() for low, high in zip(self._starts.tolist(), end.tolist(), strict=True)
@@ -123,16 +126,16 @@ class Reader:
         return first, second, third
 
     def end_block(self, block: Block) -> None:
-        """Keep what a block leaves open."""
+        """Keep the lines that a block leaves open."""
         self._opened.keep(block.text, block.base)
 
     def list_open(self, block: Block | None) -> list[OpenLine]:
-        """Return the open lines. `block` is that in which the reader is, if it is in one."""
-        text, base = (np.zeros(0, np.uint8), _BEHIND) if block is None else (block.text, block.base)
+        """Return the open lines. `block` is the block that is being read, if any."""
+        text, base = (np.zeros(0, np.uint8), _AFTER_ALL) if block is None else (block.text, block.base)
         return self._opened.list_lines(text, base)
 
     def add(self, part: Part) -> None:
-        """Go on behind a block that was read alone."""
+        """Continue after a block that was read alone."""
         rows, held, levels = part.rows, part.held, self.levels
         levels.value[rows] = np.where(held.is_known, held.value, levels.value[rows])
         levels.is_known[rows] |= held.is_known
@@ -147,5 +150,5 @@ class Reader:
         self.progress[lines.TIME] = part.progress[lines.TIME]
 
 
-_BEHIND = 1 << 62
-"""A place behind every trace."""
+_AFTER_ALL = 1 << 62
+"""A position after every trace."""

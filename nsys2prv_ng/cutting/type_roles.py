@@ -1,8 +1,8 @@
-"""What an event type does to the time after it, from its number and its labels: opens and closes, or holds a value.
+"""Finds the roles of event types from their numbers and labels: whether they open and close, or keep a value.
 
-Lines of text have no classes as records have (`records.columns`): these roles are what tells a line that opens from one
-that closes. They are right for the traces of this package, and for others whose types label the value 0, as Extrae's
-do; other types count as points, which change nothing after them.
+Records have classes (`records.columns`), but lines of text have none: roles distinguish a line that opens from a line
+that closes. They are right for traces of this package, and for other traces whose types label the value 0, as Extrae's
+do. Other types count as points, which change nothing after them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
 from nsys2prv_ng.runtime.jit import inlined_uncounted
 
 NO_ROLE, INTERVAL, QUANTITY, IDLE_STRETCH = 0, -1, -2, -3
-"""Roles of types, beside the columns of levels from 1. An interval is open from a value to its 0; a quantity that the
-same line gives ends with it, or, on a line without an interval, opens and closes as one. The length of an idle stretch
-is given at its end."""
+"""Roles of types; the columns of levels, from 1, are roles as well. An interval is open from a value to its 0. A
+quantity on the same line ends with the interval; on a line without an interval, it opens and closes like one. The
+length of an idle stretch is given at its end."""
 
 ACTIVITY = tuple(
     event_type.number
@@ -34,7 +34,7 @@ ACTIVITY = tuple(
         types.GPU_ACTIVITY_WITH_WAITS,
     )
 )
-"""Levels in the first columns: what a GPU does as a whole, which no trace knows after its end."""
+"""Levels in the first columns: the activity of a GPU as a whole, which is unknown after the end of a trace."""
 ACTIVITY_COLUMNS = len(ACTIVITY)
 MEMORY = tuple(event_type.number for event_type in types.MEMORY_LEVELS)
 QUANTITIES = frozenset(
@@ -52,7 +52,7 @@ QUANTITIES = frozenset(
         types.LATENESS,
     )
 )
-"""What the end of an interval sets to 0 beside its own type."""
+"""Types that the end of an interval sets to 0 beside its own type."""
 _METRICS = (families.GPU_METRICS, families.OTHER_GPU_METRICS, families.CPU_COUNTERS, families.OTHER_NODE_METRICS)
 
 
@@ -92,7 +92,7 @@ def _is_level(number: int, intervals: Collection[int]) -> bool:
 
 
 def is_counter(number: int) -> bool:
-    """Return whether Paraver takes a type for a hardware counter, whose values belong to the time before them."""
+    """Return whether Paraver treats a type as a hardware counter, whose values belong to the time before them."""
     return number in COUNTER_TYPES
 
 
@@ -119,7 +119,7 @@ def look_up_role(table: RoleTable, number: int) -> int:
     if number <= 0 or number > _HIGHEST:
         return NO_ROLE
     keys = table.keys
-    slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative places
+    slot = np.uint64((number * _FACTOR >> 16) & (keys.size - 1))  # unsigned: no test for negative positions
     key = keys[slot]
     while key != number and key != _FREE:
         slot = (slot + np.uint64(1)) & np.uint64(keys.size - 1)
