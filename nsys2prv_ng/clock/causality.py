@@ -1,6 +1,7 @@
-"""Causality: no rank leaves an operation before all that it waits for have entered it.
+"""Checks causality: no rank leaves an operation before all ranks that it waits for have entered it.
 
-As a check of corrected clocks, and as bounds: a fit that breaks it by less than its own error is moved until it holds.
+This law checks corrected clocks, and bounds them: a fit that breaks it by less than its own error is moved until the
+law holds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _UNCHECKED = np.iinfo(np.int64).min
 
 
 class Violations(NamedTuple):
-    """The operations that break causality, the number of those that could, and the largest violation (ns)."""
+    """Number of operations that break causality, number of checked operations, and the largest violation (ns)."""
 
     broken: int
     checked: int
@@ -27,7 +28,7 @@ class Violations(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Corrections of n clocks: offset (ns) at the time `since` (ns, the UTC of the matches), and drift from there."""
+    """Corrections of n clocks: offset (ns) at the time `since` (ns, UTC of the matches), and drift from then."""
 
     offset: FloatArray
     drift: FloatArray
@@ -43,7 +44,7 @@ def find_violations(matches: Matches, lines: Lines) -> Violations:
 def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed: BoolArray) -> Lines:
     """Return lines moved as little as causality requires; unchanged if a clock would move by more than `limit` (ns).
 
-    Clocks that are `fixed` stay where they are.
+    `fixed` clocks do not move.
     """
     moved = Lines(lines.offset.copy(), lines.drift, lines.since)
     for _ in range(_ROUNDS):
@@ -57,7 +58,7 @@ def move_within_bounds(matches: Matches, lines: Lines, limit: FloatArray, fixed:
 
 
 def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> None:
-    """Move each pair of clocks apart by its missing time (row: the one that leaves too early), the largest first."""
+    """Move each pair of clocks apart by its missing time, the largest first. Rows of `missing` leave too early."""
     late, early = np.nonzero(missing)
     for i in np.argsort(-missing[late, early], kind="stable"):
         a, b = late[i], early[i]
@@ -70,7 +71,7 @@ def _push_apart(missing: FloatArray, fixed: BoolArray, offset: FloatArray) -> No
 
 
 def _find_missing(matches: Matches, lines: Lines) -> FloatArray:
-    """Return by how much (ns) the clock of each row is behind the clock of each column, at least."""
+    """Return the least time (ns) by which the clock of each row is behind the clock of each column."""
     gap, late, early = _find_gaps(matches, lines)
     missing = np.zeros((lines.offset.size, lines.offset.size))
     broken = (gap > 0) & (late != early)

@@ -1,8 +1,8 @@
-"""Fits clocks by collectives first, and then the sets that no collective connects by messages in both directions.
+"""Fits clocks by collectives first, then fits sets that no collective connects by messages in both directions.
 
-Collectives are exact to some microseconds. Messages are so only as far as a link takes equally long both ways, so that
-they never move clocks against each other that collectives connect: a set of those counts as one clock. Errors of links
-add up along a chain of them.
+Collectives are exact to a few microseconds. Messages are exact only if a link takes equally long in both directions. So
+they never move clocks that collectives connect against each other: such a set counts as one clock. Errors of links add
+up along a chain of links.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _get_reference(members: ClockFit | int) -> int:
 
 
 def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_domain: IntArray) -> Exchanges:
-    """Return exchanges of messages between sets, with the times that the collectives have corrected."""
+    """Return exchanges of messages between sets, with times that the collectives have corrected."""
     delays = matches.delays
     crosses = set_of_domain[delays.sender] != set_of_domain[delays.receiver]
     delays = Delays(*(column[crosses] for column in delays))
@@ -76,7 +76,7 @@ def _exchange_between_sets(matches: Matches, fits: Sequence[ClockFit], set_of_do
 
 
 def _add_along_paths(exchanges: Exchanges, start: int, sets: int) -> FloatArray:
-    """Return the sum of the errors (ns) of links along the best path from a set to each other one (Dijkstra)."""
+    """Return the sum of link errors (ns) along the best path from a set to each other set (Dijkstra)."""
     neighbours: list[list[tuple[int, float]]] = [[] for _ in range(sets)]
     for a, b, error in zip(exchanges.one.tolist(), exchanges.other.tolist(), exchanges.error.tolist(), strict=True):
         neighbours[a].append((b, error))
@@ -100,7 +100,7 @@ _COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "p
 
 
 def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
-    """Return the corrections of all domains of the sets in a chain: that of the set after that within the set."""
+    """Return the corrections of all domains of a chain: within its set first, then that of the set."""
     parts = [_place(chain, i, sets[number]) for i, number in enumerate(chain.domains.tolist())]
     models = {part.model for part in parts} | {chain.model}
     names = ("domains", *_COLUMNS)
@@ -116,25 +116,25 @@ def _join(chain: ClockFit, sets: Sequence[ClockFit | int]) -> ClockFit:
 
 
 def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
-    """Return the fit of the i-th set of a chain, relative to the reference of the chain and its middle of time."""
+    """Return the fit of the i-th set of a chain, relative to the chain's reference and the middle of its window."""
     one = slice(i, i + 1)
-    own = {name: getattr(chain, name)[one] for name in _COLUMNS}
+    shift = {name: getattr(chain, name)[one] for name in _COLUMNS}
     if not isinstance(members, ClockFit):
-        return replace(chain, domains=np.array([members], np.int64), **own)
+        return replace(chain, domains=np.array([members], np.int64), **shift)
     within = members.offset + members.drift * (chain.since - members.since)
     return replace(
         members,
         since=chain.since,
-        offset=np.rint(within + own["offset"] + own["drift"] * within),
-        drift=members.drift + own["drift"] + members.drift * own["drift"],
-        offset_error=members.offset_error + np.nan_to_num(own["offset_error"], nan=0.0 if i == 0 else np.nan),
-        drift_error=members.drift_error + np.nan_to_num(own["drift_error"]),
-        bound=members.bound + own["bound"],
-        own_error=members.own_error + own["own_error"],
-        suggested=members.suggested + own["suggested"],
-        operations=members.operations + own["operations"],
-        median=np.maximum(members.median, own["median"]),
-        percentile_95=np.maximum(members.percentile_95, own["percentile_95"]),
+        offset=np.rint(within + shift["offset"] + shift["drift"] * within),
+        drift=members.drift + shift["drift"] + members.drift * shift["drift"],
+        offset_error=members.offset_error + np.nan_to_num(shift["offset_error"], nan=0.0 if i == 0 else np.nan),
+        drift_error=members.drift_error + np.nan_to_num(shift["drift_error"]),
+        bound=members.bound + shift["bound"],
+        own_error=members.own_error + shift["own_error"],
+        suggested=members.suggested + shift["suggested"],
+        operations=members.operations + shift["operations"],
+        median=np.maximum(members.median, shift["median"]),
+        percentile_95=np.maximum(members.percentile_95, shift["percentile_95"]),
         scale=max(members.scale, chain.scale),
         half_window=max(members.half_window, chain.half_window),
     )

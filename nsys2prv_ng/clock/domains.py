@@ -1,4 +1,4 @@
-"""Finds the reports that were captured on the same node, and so by the same clock."""
+"""Finds the reports that were captured on the same node, and so have the same clock."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SAME_BOOT_NS = 10**9
 def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     """Return the index of each report's node, and the names of the nodes.
 
-    Reports belong to one node if they agree in NSYS_HW_ID where it is set, else in the host name, and come from
-    machines that booted at the same time, where the exports record it; and if their exports have times of one clock.
-    Nodes are in the order of their first report; one that shares its host name with another is named `host (2)` and so
-    on.
+    Reports belong to one node if they agree in NSYS_HW_ID, and their exports have times of one clock. If neither has
+    NSYS_HW_ID, their host names must agree, and so must the times at which the machines booted, if both exports record
+    them. Nodes are in the order of their first report. A node that shares its host name with an earlier one is named
+    `host (2)`, and so on.
     """
     index, seen = _group_by_node(reports)
     names: list[str] = []
@@ -47,7 +47,7 @@ _GENERIC = re.compile(
 
 
 def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:
-    """Return a warning if exports of one machine have times of several clocks, so that it is shown as several nodes."""
+    """Return a warning for each machine whose exports have times of several clocks: it is shown as several nodes."""
     if len({metadata.clock for metadata in reports}) < 2:
         return []
     mixed = {a.host for a, b in combinations(_group_by_node(reports)[1], 2) if _are_of_one_machine(a, b)}
@@ -71,10 +71,10 @@ def _group_by_node(reports: Sequence[Metadata]) -> tuple[list[int], list[Metadat
 
 
 def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
-    """Return warnings of host names that several machines may have: generic names, if two reports have the same pid.
+    """Return warnings for host names that several machines may share: generic names, if two reports have the same pid.
 
-    `processes`: keys of the processes with events, for each report. Reports that do not overlap in time may well be of
-    the same process.
+    `processes`: keys of the processes with events, for each report. Two reports that do not overlap in time may well
+    come from the same process.
     """
     seen: dict[tuple[str, int], list[Metadata]] = {}
     doubtful = set()
