@@ -1,6 +1,6 @@
 """Lists the Paraver presets (.cfg) and filters (.xml) that come with the program, and copies them for a user.
 
-With them goes a file that lists them in the menus of wxParaver. It has paths of files, so that a copy has other ones.
+A file that lists the presets in the menus of wxParaver comes with them. It contains file paths, which differ in a copy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _list_files(pattern: str, read: Callable[[Path], str]) -> list[Preset]:
 
 
 def _read_comment(path: Path) -> str:
-    """Return the first comment of a file, in its second line."""
+    """Return the first comment of a file, which is its second line."""
     return unescape(path.read_text(encoding="utf-8").splitlines()[1].removeprefix("<!-- ").removesuffix(" -->"))
 
 
@@ -59,13 +59,14 @@ def _read_summary(path: Path) -> str:
 
 
 def install_presets(directory: Path, *, force: bool) -> list[Path]:
-    """Copy presets and filters into a directory, with their folders; return the copies. Write their menus beside them.
+    """Copy presets and filters into a directory, with their folders, and write their menus there; return the copies.
 
-    Raises UsageError if that would replace other files without `force`, and TranslationError if it cannot be written.
+    Raises UsageError if that would replace other files without `force`, and TranslationError if a file cannot be
+    written.
     """
     presets = list_presets()
     copies = {directory / f"{preset.name}.cfg": preset.path for preset in presets}
-    copies |= {directory / f"{own.name}.xml": own.path for own in list_filters()}
+    copies |= {directory / f"{preset.name}.xml": preset.path for preset in list_filters()}
     sources = copies | {directory / WORKSPACES: locate_presets() / WORKSPACES}
     try:
         contents = {copy: source.read_bytes() for copy, source in copies.items()}
@@ -88,7 +89,7 @@ def install_presets(directory: Path, *, force: bool) -> list[Path]:
 
 
 def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
-    """Return the text of the menus with the paths that presets have in a directory."""
+    """Return the text of the menus with the paths of the presets in a directory."""
     text = (locate_presets() / WORKSPACES).read_text(encoding="utf-8")
     for preset in presets:
         path = directory.resolve() / f"{preset.name}.cfg"
