@@ -1,4 +1,4 @@
-"""Event types of Paraver, and labels on one line."""
+"""Defines Paraver's event types, and formats labels on one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LABEL_LENGTH = 500
-"""Longer labels are cut: the legend of wxParaver hangs with labels of some thousand characters."""
+"""Longer labels are cut: wxParaver's legend hangs on labels of some thousand characters."""
 
 
 def to_one_line(label: str) -> str:
@@ -22,11 +22,11 @@ def to_one_line(label: str) -> str:
 
 @dataclass(frozen=True)
 class EventType:
-    """One event type of Paraver.
+    """An event type of Paraver.
 
-    `values`: labels of fixed values. `names`: a name space, in which names get dense ids from 1 (types that share a
-    name space share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a
-    quantity. `precision`: the trace holds value * 10**precision. Identity is (number, family, member) alone.
+    `values`: labels of fixed values. `names`: a namespace, in which names get dense ids from 1 (types with the same
+    namespace share the ids). `interval`: a non-zero value opens and 0 closes; otherwise the event is a point or a
+    quantity. `precision`: the trace contains value * 10**precision. Only (number, family, member) identify a type.
     """
 
     number: int
